@@ -1,0 +1,65 @@
+# Every target bootstraps uv by itself into .uv/, a folder of this checkout; nothing is installed elsewhere.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+UV_VERSION := 0.13.8
+PYTHON ?= python3
+UV := $(CURDIR)/.uv/bin/uv
+export UV_PYTHON_DOWNLOADS := never
+export UV_PYTHON := $(PYTHON)
+BIN := .venv/bin
+PYTEST_ARGS ?=
+
+.PHONY: help sync check lint types contracts wheel test demo bench clean
+
+help: ## What the targets do
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+sync: .venv/.synced ## The environment (.venv) and nothing else
+
+# A virtual environment where Python can make one; else a folder beside it (Debian without python3-venv, PEP 668).
+$(UV):
+	@rm -rf .uv
+	@if $(PYTHON) -m venv .uv >/dev/null 2>&1; then \
+	  .uv/bin/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION); \
+	elif rm -rf .uv && $(PYTHON) -m pip --version >/dev/null 2>&1; then \
+	  $(PYTHON) -m pip install -q --disable-pip-version-check --target .uv/lib uv==$(UV_VERSION) && \
+	  mkdir -p .uv/bin && ln -sf ../lib/bin/uv .uv/bin/uv; \
+	else \
+	  echo "make: $(PYTHON) has neither venv nor pip: install python3-venv (Debian: apt-get install python3-venv)" >&2; exit 1; \
+	fi
+
+.venv/.synced: pyproject.toml uv.lock | $(UV)
+	@$(UV) sync --locked --quiet
+	@touch $@
+
+demo: sync ## The main job: broker, share groups, export, reconciliation, report
+	@$(BIN)/acktrail demo
+
+test: sync ## The tests
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint types contracts wheel ## What CI also runs: lint, types, import contracts, wheel
+
+lint: sync
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(UV) lock --check --quiet
+
+types: sync
+	@$(BIN)/mypy
+
+contracts: sync
+	@$(BIN)/lint-imports --no-logo --no-timing-output 2>/dev/null || $(BIN)/lint-imports
+
+wheel: sync
+	@rm -rf dist
+	@$(UV) build --quiet --wheel --no-build-isolation --out-dir dist
+	@$(BIN)/check-wheel-contents dist
+
+bench: sync ## Benchmarks, as ratios measured side by side in one run
+	@$(BIN)/python benchmarks/run.py
+
+clean: ## Remove what the targets made
+	rm -rf .venv .uv dist .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,88 @@
+"""Broker to committed table, against Kafka's own console consumer with its formatter on the same topic."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from measure import Run, run
+from state_log import state_records
+
+from acktrail.embedded import EmbeddedBroker, KafkaTool
+
+TOPIC = "__share_group_state"
+PARTITIONS = 4
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+FORMATTER = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
+
+
+def fill(broker: EmbeddedBroker, count: int) -> int:
+    """Put `count` state-like records into a broker's empty state topic; the mean record size in bytes.
+
+    A broker takes records for this topic only from a client named like its own admin client.
+    """
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+        future.result()
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "client.id": "__admin_client", "linger.ms": 20,
+         "queue.buffering.max.messages": 200_000, "batch.size": 1_000_000}
+    )  # fmt: skip
+    size = 0
+    for partition, key, value in state_records(count, partitions=PARTITIONS):
+        size += len(key) + len(value or b"")
+        while True:
+            try:
+                producer.produce(TOPIC, key=key, value=value, partition=partition)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    producer.flush()
+    return size // count
+
+
+def export(broker: EmbeddedBroker, tables: Path) -> Run:
+    """`acktrail export` of the state topic into new tables, as a whole process."""
+    acktrail = Path(sys.executable).with_name("acktrail")
+    return run(
+        [str(acktrail), "export", "--connector", "state", "--bootstrap-server", broker.bootstrap_servers,
+         "--tables", str(tables)]
+    )  # fmt: skip
+
+
+def console_consumer(broker: EmbeddedBroker, count: int) -> Run:
+    """Kafka's console consumer over the same records, as a whole process."""
+    command = KafkaTool(broker.version).command(
+        CONSOLE_CONSUMER,
+        *("--bootstrap-server", broker.bootstrap_servers, "--topic", TOPIC, "--from-beginning"),
+        *("--formatter", FORMATTER, "--max-messages", str(count)),
+    )
+    return run(command)
+
+
+def compare(count: int) -> list[tuple[str, str]]:
+    """Rows of (what, figure)."""
+    with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
+        size = fill(broker, count)
+        ours = [export(broker, Path(folder) / str(number)) for number in range(3)]
+        theirs = [console_consumer(broker, count) for _ in range(2)]
+        small = export_small(Path(folder))
+    best, peer = sorted(ours, key=lambda r: r.wall_s)[1], min(theirs, key=lambda r: r.wall_s)
+    return [
+        ("records", f"{count:,} of {size} bytes"),
+        ("acktrail export", f"{count / best.wall_s:,.0f} records/s, {best.cpu_s:.1f} s CPU, {best.peak_mb:.0f} MB"),
+        ("console consumer", f"{count / peer.wall_s:,.0f} records/s, {peer.cpu_s:.1f} s CPU, {peer.peak_mb:.0f} MB"),
+        ("ratio", f"{peer.wall_s / best.wall_s:.1f}x faster"),
+        ("memory for a quarter of the records", f"{small.peak_mb:.0f} MB"),
+    ]
+
+
+def export_small(folder: Path) -> Run:
+    """The same export with a quarter of the records: memory must not follow the number of records."""
+    with EmbeddedBroker() as broker:
+        fill(broker, 250_000)
+        return export(broker, folder / "small")

@@ -1,0 +1,27 @@
+"""All benchmarks, one table: figures measured side by side in one run. `python benchmarks/run.py [NAME ...]`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+import describe
+import export
+
+BENCHMARKS = {
+    "export": lambda: export.compare(1_000_000),
+    "describe": describe.compare,
+}
+
+
+def main(names: list[str]) -> None:
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    for name in names or BENCHMARKS:
+        print(f"\n{name}")
+        for what, figure in BENCHMARKS[name]():
+            print(f"  {what:<40} {figure}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

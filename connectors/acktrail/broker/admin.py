@@ -1,0 +1,208 @@
+"""Questions about share groups, topics and logs to a cluster, and its answers as values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafka.protocol.admin import ListGroupsRequest
+
+from acktrail.broker import group_answers
+from acktrail.broker.capabilities import capabilities_of
+from acktrail.broker.client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoAnswer
+from acktrail.broker.coordinators import Coordinators
+from acktrail.broker.descriptions import (
+    Capabilities,
+    GroupConfigs,
+    GroupDescription,
+    GroupListing,
+    GroupOffsets,
+    LogOffsets,
+    ShareOffset,
+    TopicDescription,
+    TopicPartition,
+)
+from acktrail.broker.failures import GROUP_ID_NOT_FOUND, NONE, error_name, raise_for
+from acktrail.broker.group_configs import read_group_configs
+from acktrail.broker.logs import list_log_offsets
+from acktrail.broker.patience import Patience
+from acktrail.broker.topics import describe_topics
+from acktrail.config import KafkaConfig
+from acktrail.errors import UnknownName
+
+__all__ = ["ShareGroupAdmin"]
+
+_NEAREST: Final = 3
+
+
+class ShareGroupAdmin:
+    """Asks a cluster about its share groups; changes nothing. Not thread-safe. Use it as a context manager.
+
+    Raises:
+        Unreachable: no broker answered within `bootstrap_timeout_s`; every address is tried once.
+        ConfigurationError: the configuration is not understood, or the broker refused the login.
+    """
+
+    def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
+        self._client = BrokerClient(config, bootstrap_timeout_s=bootstrap_timeout_s)
+        self._coordinators = Coordinators(self._client)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection. May be called twice."""
+        self._client.close()
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's own id, 22 characters of base64."""
+        return self._client.cluster_id
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """The brokers, by node id."""
+        return self._client.brokers
+
+    def capabilities(self) -> Capabilities:
+        """Which requests are served, and whether lag is among the answers."""
+        return capabilities_of(self._client.api_versions)
+
+    def list_groups(self, types: Sequence[str] = ("share",)) -> tuple[GroupListing, ...]:
+        """The groups of these types on every broker, by id. A group this principal may not DESCRIBE is left out.
+
+        Raises:
+            Unreachable, RetryableError: one of the brokers did not answer; its groups are not known.
+        """
+        patience = Patience(self._client.request_timeout_s)
+        found: dict[str, GroupListing] = {}
+        pending = [broker.node_id for broker in self._client.brokers]
+        while pending:
+            requests = [(node, ListGroupsRequest(types_filter=list(types), min_version=5)) for node in pending]
+            again: list[int] = []
+            for node, reply in zip(pending, self._client.exchange(requests), strict=True):
+                if self._is_listed(reply):
+                    found |= {g.group_id: g for g in group_answers.listings(reply, node)}
+                else:
+                    again.append(node)
+            if again and not patience.wait():
+                raise_for(15, None, operation="DESCRIBE", kind="the groups of broker", name=str(again[0]))
+            pending = again
+        return tuple(found[group_id] for group_id in sorted(found))
+
+    def describe_groups(self, group_ids: Iterable[str]) -> tuple[GroupDescription, ...]:
+        """State, epochs and members of share groups, in the order asked for; a group that is not there, or is no share
+        group, has error code 69.
+
+        Raises:
+            Unreachable, RetryableError: a coordinator did not answer.
+            ConfigurationError: the cluster does not serve share groups.
+        """
+        wanted = tuple(dict.fromkeys(group_ids))
+        answers = self._coordinators.ask(wanted, group_answers.describe_request)
+        return tuple(group_answers.description(group_id, answers[group_id]) for group_id in wanted)
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """One share group that must be there.
+
+        Raises:
+            UnknownName: there is no such share group; it has the nearest names.
+            NotAuthorized: DESCRIBE is missing, on the group or on a topic it is assigned.
+        """
+        (found,) = self.describe_groups([group_id])
+        if found.error_code == GROUP_ID_NOT_FOUND:
+            known = [listing.group_id for listing in self.list_groups()]
+            raise UnknownName("share group", group_id, nearest=difflib.get_close_matches(group_id, known, n=_NEAREST))
+        if found.error_code != NONE:
+            raise_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
+        return found
+
+    def describe_group_offsets(self, group_ids: Iterable[str]) -> tuple[GroupOffsets, ...]:
+        """Every initialized share partition of each group, in the order asked for, with errors as values.
+
+        A group that is not there has no offsets and no error: Kafka does not tell here (`describe_groups` does). A
+        topic this principal may not DESCRIBE is left out without an error.
+
+        Raises:
+            Unreachable, RetryableError: a coordinator did not answer.
+        """
+        wanted = tuple(dict.fromkeys(group_ids))
+        answers = self._coordinators.ask(wanted, group_answers.offsets_request)
+        return tuple(group_answers.offsets(group_id, answers[group_id]) for group_id in wanted)
+
+    def describe_offsets(
+        self, group_id: str, topics: Mapping[str, Sequence[int]] | None = None
+    ) -> tuple[ShareOffset, ...]:
+        """Start offset, lag and leader epoch of share partitions, by topic and partition.
+
+        `topics` None: every initialized one; else these partitions by topic. They are looked up first: Kafka would
+        take half a minute to say nothing about a partition that is not there.
+
+        Raises:
+            UnknownName: a topic or partition in `topics` is not there.
+            NotAuthorized: DESCRIBE is missing on the group, or on one of `topics`.
+            Unreachable, RetryableError: the coordinator did not answer.
+        """
+        if topics is not None:
+            self._check_partitions(topics)
+        request = group_answers.offsets_request if topics is None else group_answers.named_offsets_request(topics)
+        found = group_answers.offsets(group_id, self._coordinators.ask([group_id], request)[group_id])
+        if found.error_code != NONE:
+            raise_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
+        return found.offsets
+
+    def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        """These topics in the order asked for, with errors as values; None: all that this principal may DESCRIBE, by
+        name. No topic is created by asking."""
+        return describe_topics(self._client, names)
+
+    def list_offsets(self, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, ...]:
+        """First offset, high watermark and last stable offset of each log, in the order asked for, with errors as
+        values. All leaders are asked at once.
+
+        Raises:
+            Unreachable, RetryableError: a leader did not answer.
+        """
+        return list_log_offsets(self._client, partitions)
+
+    def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
+        """The configuration in force of each group, in the order asked for, with errors as values."""
+        return read_group_configs(self._client, group_ids)
+
+    def _is_listed(self, reply: Any) -> bool:
+        """Whether a broker listed its groups. False: ask again."""
+        if isinstance(reply, NoAnswer):
+            if self._client.may_try_again(reply):
+                return False
+            raise self._client.explain(reply)
+        if reply.error_code in group_answers.ASK_AGAIN:
+            return False
+        if reply.error_code != NONE:
+            raise_for(reply.error_code, None, operation="DESCRIBE", kind="the cluster", name="")
+        return True
+
+    def _check_partitions(self, topics: Mapping[str, Sequence[int]]) -> None:
+        for topic in self.topics(tuple(topics)):
+            if topic.error_code != NONE:
+                self._refuse_topic(topic)
+            outside = [index for index in topics[topic.name] if not 0 <= index < topic.partition_count]
+            if outside:
+                last = f"{topic.name}:{topic.partition_count - 1}"
+                raise UnknownName("partition", f"{topic.name}:{outside[0]}", nearest=(last,))
+
+    def _refuse_topic(self, topic: TopicDescription) -> None:
+        if error_name(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION":
+            known = [other.name for other in self.topics()]
+            raise UnknownName("topic", topic.name, nearest=difflib.get_close_matches(topic.name, known, n=_NEAREST))
+        raise_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
+
+
+def _words(answer: GroupDescription | GroupOffsets) -> str | None:
+    """The broker's own words in an error text."""
+    return (answer.error or "").partition(": ")[2] or None

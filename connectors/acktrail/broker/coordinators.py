@@ -1,0 +1,117 @@
+"""Requests that go to each group's coordinator, and follow it when it moves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from acktrail.broker.client import BrokerClient, NoAnswer
+from acktrail.broker.failures import COORDINATOR_LOADING, MOVED_COORDINATOR, NONE
+from acktrail.broker.patience import Patience
+
+__all__ = ["CoordinatorAnswer", "Coordinators"]
+
+_ASK_AGAIN: Final = MOVED_COORDINATOR | {COORDINATOR_LOADING}
+_GROUPS_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorAnswer:
+    """What the coordinator `node_id` said about a group; `body` is None when it could not be asked."""
+
+    node_id: int | None
+    error_code: int
+    message: str | None
+    body: Any
+
+
+class Coordinators:
+    """Finds the coordinators of groups, and asks them.
+
+    While a coordinator is being elected, created or loaded (codes 14, 15, 16; on a fresh cluster until
+    ``__consumer_offsets`` exists) it asks again until `client.request_timeout_s` have passed.
+    """
+
+    def __init__(self, client: BrokerClient) -> None:
+        self._client = client
+        self._known: dict[str, int] = {}
+
+    def ask(
+        self, group_ids: Iterable[str], request_for: Callable[[Sequence[str]], Any]
+    ) -> dict[str, CoordinatorAnswer]:
+        """One answer for each group. `request_for` makes the request for groups that share a coordinator; its answer
+        has `groups` with `group_id`, `error_code` and `error_message`.
+
+        Raises:
+            Unreachable, RetryableError: a coordinator did not answer in time.
+        """
+        answers: dict[str, CoordinatorAnswer] = {}
+        pending = list(dict.fromkeys(group_ids))
+        patience = Patience(self._client.request_timeout_s)
+        while pending:
+            answers |= self._round(pending, request_for, patience)
+            pending = [group_id for group_id in pending if answers[group_id].error_code in _ASK_AGAIN]
+            if pending and not patience.wait():
+                break
+        return answers
+
+    def _round(
+        self, group_ids: Sequence[str], request_for: Callable[[Sequence[str]], Any], patience: Patience
+    ) -> dict[str, CoordinatorAnswer]:
+        answers = self._locate([group_id for group_id in group_ids if group_id not in self._known])
+        by_node: dict[int, list[str]] = defaultdict(list)
+        for group_id in group_ids:
+            if group_id in self._known:
+                by_node[self._known[group_id]].append(group_id)
+        parts = [(node, part) for node, groups in by_node.items() for part in _parts(groups)]
+        replies = self._client.exchange([(node, request_for(part)) for node, part in parts])
+        for (node, part), reply in zip(parts, replies, strict=True):
+            answers |= self._read(node, part, reply, patience)
+        return answers
+
+    def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorAnswer]:
+        """Learn the coordinators of `group_ids`; the answers are for those that could not be found."""
+        failed: dict[str, CoordinatorAnswer] = {}
+        for part in _parts(group_ids):
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
+            for found in self._client.send(request).coordinators:
+                if found.error_code == NONE:
+                    self._known[found.key] = self._client.learn_coordinator(found, found.key)
+                else:
+                    failed[found.key] = CoordinatorAnswer(
+                        node_id=None, error_code=found.error_code, message=found.error_message, body=None
+                    )
+        return failed
+
+    def _read(self, node: int, part: Sequence[str], reply: Any, patience: Patience) -> dict[str, CoordinatorAnswer]:
+        if isinstance(reply, NoAnswer):
+            return self._lost(node, part, reply, patience)
+        answers = {
+            group.group_id: CoordinatorAnswer(
+                node_id=node, error_code=group.error_code, message=group.error_message, body=group
+            )
+            for group in reply.groups
+        }
+        for group_id, answer in answers.items():
+            if answer.error_code in MOVED_COORDINATOR:
+                self._known.pop(group_id, None)
+        return answers
+
+    def _lost(self, node: int, part: Sequence[str], lost: NoAnswer, patience: Patience) -> dict[str, CoordinatorAnswer]:
+        """The coordinator went away: look for the next one, as long as there is time."""
+        if not self._client.may_try_again(lost) or patience.left_s <= 0:
+            raise self._client.explain(lost)
+        for group_id in part:
+            self._known.pop(group_id, None)
+        code = next(iter(sorted(MOVED_COORDINATOR)))
+        return {
+            group_id: CoordinatorAnswer(node_id=node, error_code=code, message=None, body=None) for group_id in part
+        }
+
+
+def _parts(group_ids: Sequence[str]) -> list[Sequence[str]]:
+    return [group_ids[at : at + _GROUPS_AT_ONCE] for at in range(0, len(group_ids), _GROUPS_AT_ONCE)]

@@ -1,0 +1,160 @@
+"""What a cluster says about share groups, topics and logs, as values. Unknown is None, never -1.
+
+`error_code` is Kafka's (0: none), `error` its name with the broker's words (None: none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = [
+    "Capabilities",
+    "GroupConfigs",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "GroupOffsets",
+    "LogOffsets",
+    "MemberAssignment",
+    "ShareOffset",
+    "TopicDescription",
+    "TopicPartition",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TopicPartition:
+    """A partition of a topic by name."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the cluster serves: lowest and highest version by api key."""
+
+    api_versions: Mapping[int, tuple[int, int]]
+    release: str
+    """The Kafka release that serves exactly such requests, for people to read: ``4.3``, ``4.4 or later`` ..."""
+    describes_share_groups: bool
+    """Requests 77 and 90 are there."""
+    reports_lag: bool
+    """Request 90 is there in version 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group as ListGroups shows it; `coordinator_id` is the broker that listed it."""
+
+    group_id: str
+    group_type: str
+    state: str
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAssignment:
+    """One topic's partitions that a member may fetch from."""
+
+    topic: str
+    topic_id: str | None
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A share consumer in a group."""
+
+    member_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str
+    rack: str | None
+    subscribed_topics: tuple[str, ...]
+    assignment: tuple[MemberAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A share group (request 77). With an error everything but `group_id` and `coordinator_id` is None or empty."""
+
+    group_id: str
+    error_code: int
+    error: str | None
+    coordinator_id: int | None
+    state: str | None = None
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    assignor: str | None = None
+    members: tuple[GroupMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ShareOffset:
+    """One share partition as its group describes it (request 90).
+
+    `topic_id` None: Kafka does not know the topic (any more). `start_offset` None: not initialized, or an error that
+    the broker hides; then `leader_epoch` 0 says nothing and is None. `lag` None: not known; negative when the start
+    offset was set beyond the log's end.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    start_offset: int | None
+    leader_epoch: int | None
+    lag: int | None
+    error_code: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsets:
+    """All described share partitions of one group, by topic and partition, or why there are none."""
+
+    group_id: str
+    error_code: int
+    error: str | None
+    offsets: tuple[ShareOffset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic. `topic_id` None and `partition_count` 0 beside an error."""
+
+    name: str
+    topic_id: str | None
+    partition_count: int
+    is_internal: bool
+    error_code: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOffsets:
+    """The ends of one partition's log.
+
+    `log_start_offset` is the first offset still there, `high_watermark` and `last_stable_offset` are one past the last
+    record that read_uncommitted and read_committed consumers get.
+    """
+
+    topic: str
+    partition: int
+    log_start_offset: int | None
+    high_watermark: int | None
+    last_stable_offset: int | None
+    leader_epoch: int | None
+    error_code: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfigs:
+    """A group's configuration in force, defaults included. `configs` is None when it could not be read."""
+
+    group_id: str
+    configs: Mapping[str, str] | None
+    error_code: int
+    error: str | None

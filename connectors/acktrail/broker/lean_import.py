@@ -1,0 +1,40 @@
+"""kafka-python without the parts that are not used here.
+
+Its package module imports producer, consumer and admin client: half of what an import of its connections would cost,
+and a command that asks one question spends most of its time importing. So the package is entered without running that
+module; whoever asks the package itself for a name (``kafka.KafkaProducer``) makes it run then.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Final
+
+__all__ = ["enter_package"]
+
+_CLIENT: Final = "kafka"
+
+
+def enter_package(name: str = _CLIENT) -> None:
+    """Make the submodules of package `name` importable without running the package's own module.
+
+    Does nothing when it was imported already or is not installed.
+    """
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    loader, package = spec.loader, importlib.util.module_from_spec(spec)
+
+    def fill(attribute: str) -> object:
+        """Called once: for the first name that the package does not have yet (PEP 562)."""
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        if importlib.util.find_spec(f"{name}.{attribute}") is not None:
+            return importlib.import_module(f"{name}.{attribute}")
+        del package.__getattr__
+        loader.exec_module(package)
+        return getattr(package, attribute)
+
+    package.__getattr__ = fill  # type: ignore[method-assign]
+    sys.modules[name] = package

@@ -1,0 +1,84 @@
+"""confluent-kafka's consumer, configured from a `KafkaConfig`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer
+
+from acktrail.broker.settings import ClientSettings
+from acktrail.config import KafkaConfig
+
+__all__ = ["new_log_consumer", "to_librdkafka"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_EXACT_AND_BOUNDED: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",  # never jump: what was pruned must be seen
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    "check.crcs": True,
+    # All partitions share one queue of at most 16 MB (counted in payload); it is refilled at once, not after a second.
+    "queued.max.messages.kbytes": 16_384,
+    "queued.min.messages": 50_000,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.max.bytes": 8_388_608,
+    "max.partition.fetch.bytes": 1_048_576,
+    "fetch.wait.max.ms": 100,
+    "fetch.error.backoff.ms": 100,
+    "reconnect.backoff.max.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": 30_000,
+}
+
+
+def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
+    """librdkafka's properties for how to connect.
+
+    Raises:
+        ConfigurationError: the configuration is not understood.
+    """
+    settings = ClientSettings.from_config(config)
+    properties: dict[str, Any] = {
+        "bootstrap.servers": ",".join(settings.addresses),
+        "client.id": settings.client_id,
+        "security.protocol": settings.protocol.lower(),
+        "socket.timeout.ms": settings.request_timeout_ms,
+    }
+    if settings.uses_sasl:
+        properties |= _present(
+            {
+                "sasl.mechanism": settings.mechanism,
+                "sasl.username": settings.username,
+                "sasl.password": settings.password,
+            }
+        )
+    if settings.uses_tls:
+        properties |= _present(
+            {
+                "ssl.ca.location": settings.ca_file,
+                "ssl.certificate.location": settings.certificate_file,
+                "ssl.key.location": settings.key_file,
+                "ssl.key.password": settings.key_password,
+                "ssl.endpoint.identification.algorithm": "https" if settings.checks_host_name else "none",
+            }
+        )
+    return properties
+
+
+def new_log_consumer(config: KafkaConfig, group_id: str, on_error: Callable[[Any], None]) -> Consumer:
+    """A consumer that reads logs from given offsets: it joins no group, commits nothing, and never jumps.
+
+    `group_id` is only a name to it. `on_error` gets librdkafka's errors that belong to no partition, during `consume`.
+    """
+    return Consumer(
+        {**to_librdkafka(config), **_EXACT_AND_BOUNDED, "group.id": group_id, "error_cb": on_error}, logger=_LOG
+    )
+
+
+def _present(properties: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if value is not None}

@@ -1,0 +1,33 @@
+"""Share-group requests and answers that kafka-python has no schemas for.
+
+Each class takes its fields from the JSON resource of its name beside this module, in Kafka's schema language.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.api_message import ApiMessage
+
+__all__ = [
+    "DescribeShareGroupOffsetsRequest",
+    "DescribeShareGroupOffsetsResponse",
+    "ShareGroupDescribeRequest",
+    "ShareGroupDescribeResponse",
+]
+
+_HERE = __name__
+
+
+class ShareGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Request 77: groups by id."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Answer 77: every group with its members, or an error for it."""
+
+
+class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Request 90: groups by id; topics null: every initialized share partition."""
+
+
+class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Answer 90: start offset and leader epoch of share partitions; version 1 adds the lag."""

@@ -1,0 +1,136 @@
+"""What the cluster says about share groups at one moment, as a source with one task."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.descriptions import GroupListing, GroupOffsets, TopicDescription, TopicPartition
+from acktrail.broker.failures import GROUP_ID_NOT_FOUND
+from acktrail.broker.observation_rows import RowMaker
+from acktrail.broker.state_topic import STATE_TOPIC
+from acktrail.config import KafkaConfig
+from acktrail.connect.contract import SourceBatch, TaskId
+
+__all__ = ["ObservationTask", "OffsetsSource", "observe"]
+
+Clock = Callable[[], dt.datetime]
+
+_BEFORE: Final = "before"
+
+
+def _utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def observe(admin: ShareGroupAdmin, *, run_id: str, phase: str, clock: Clock = _utc_now) -> SourceBatch:
+    """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
+    ``offset_observations``.
+
+    Topics and groups are asked first; then, one right after the other, what the groups describe and the ends of the
+    logs: of every partition of the topics that they describe, and of the state topic. A lag holds a log end that is not
+    told. So that it lies between the two that are listed, the groups describe once more after the listing `before`;
+    `after` lists last. `clock` gives UTC instants; a row's is the one when its answer was there. What cannot be asked
+    about one group or partition is a row with the reason; what was deleted meanwhile is not there.
+
+    Raises:
+        Unreachable, RetryableError: a broker did not answer.
+        ConfigurationError: the cluster does not serve share groups, or refused the login.
+    """
+    make = RowMaker(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
+    topics = {topic.name: topic for topic in admin.topics()}
+    topic_rows = make.topics(topics.values(), clock())
+    listings = {listing.group_id: listing for listing in admin.list_groups()}
+    described = [group for group in admin.describe_groups(listings) if group.error_code != GROUP_ID_NOT_FOUND]
+    there: Mapping[str, GroupListing] = {group.group_id: listings[group.group_id] for group in described}
+    configs = {answer.group_id: answer for answer in admin.group_configs(there)}
+    group_rows = make.groups(there, described, configs, clock())
+
+    groups = admin.describe_group_offsets(there)
+    shares_at = clock()
+    logs = admin.list_offsets(_partitions(topics, groups))
+    log_rows = make.topic_partitions(logs, {name: topic.topic_id for name, topic in topics.items()}, clock())
+    if phase == _BEFORE:
+        groups = admin.describe_group_offsets(there)
+        shares_at = clock()
+    share_rows = make.share_partitions(groups, shares_at)
+    return SourceBatch(
+        task=TaskId(f"observation/{admin.cluster_id}"),
+        rows={
+            "topics": topic_rows,
+            "group_observations": group_rows,
+            "offset_observations": make.offsets([*share_rows, *log_rows]),
+        },
+    )
+
+
+class OffsetsSource:
+    """`observe` as a source for the worker: one task that gives one batch. See `connect.contract.Source`.
+
+    Raises:
+        Unreachable, ConfigurationError: the cluster cannot be asked.
+    """
+
+    def __init__(self, config: KafkaConfig, *, run_id: str, phase: str, clock: Clock = _utc_now) -> None:
+        self._admin = ShareGroupAdmin(config)
+        self._run_id = run_id
+        self._phase = phase
+        self._clock = clock
+
+    def tasks(self) -> Sequence[ObservationTask]:
+        """The one task."""
+        return (ObservationTask(self._admin, run_id=self._run_id, phase=self._phase, clock=self._clock),)
+
+    def close(self) -> None:
+        """Close the connections. May be called twice."""
+        self._admin.close()
+
+
+class ObservationTask:
+    """Asks once. It has no position: its rows are told apart by run and phase."""
+
+    def __init__(self, admin: ShareGroupAdmin, *, run_id: str, phase: str, clock: Clock) -> None:
+        self._admin = admin
+        self._run_id = run_id
+        self._phase = phase
+        self._clock = clock
+        self._is_finished = False
+
+    @property
+    def task_id(self) -> TaskId:
+        return TaskId(f"observation/{self._admin.cluster_id}")
+
+    def start(self, position: int | None) -> None:  # noqa: ARG002
+        """There is nothing to go on from."""
+        self._is_finished = False
+
+    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
+        """The observation, the first time; it takes as long as the brokers take.
+
+        Raises:
+            Unreachable, RetryableError, ConfigurationError: as `observe`.
+        """
+        if self._is_finished:
+            return None
+        batch = observe(self._admin, run_id=self._run_id, phase=self._phase, clock=self._clock)
+        self._is_finished = True
+        return batch
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_finished
+
+    def close(self) -> None:
+        """The connections are the source's."""
+
+
+def _partitions(topics: Mapping[str, TopicDescription], groups: Iterable[GroupOffsets]) -> list[TopicPartition]:
+    """Every partition of the topics that groups describe, and of the state topic, as far as they are there."""
+    named = {offset.topic for group in groups for offset in group.offsets} | {STATE_TOPIC}
+    return [
+        TopicPartition(topic=name, partition=index)
+        for name in sorted(named & topics.keys())
+        for index in range(topics[name].partition_count)
+    ]

@@ -1,0 +1,263 @@
+"""All partitions of the state topic read through one consumer, each handed out on its own."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from acktrail.broker.librdkafka import new_log_consumer
+from acktrail.broker.raw_messages import raw_records
+from acktrail.broker.state_cursor import Lot, Piece, StateCursor
+from acktrail.broker.state_topic import StateTopic
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.schemas import STATE_RECORDS
+from acktrail.config import KafkaConfig
+from acktrail.errors import ConfigurationError, ForeignCluster, NotAuthorized, RetryableError
+
+__all__ = ["StateLog"]
+
+_GROUP_ID: Final = "acktrail-export"
+_MESSAGES_AT_ONCE: Final = 10_000
+_SLICE_S: Final = 0.05
+_SHORTEST_SLICE_S: Final = 0.005
+"""`consume` returns early only when it is full: the wait for the last few records is cut into slices. A caller in a
+hurry still waits a little, or it would get few records at a time and pay for each time."""
+_WAITING_BYTES: Final = 64 * 1024 * 1024
+_SILENCE_S: Final = 5.0
+_STALL_S: Final = 90.0
+
+_PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001
+_GONE: Final = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+    }
+)
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001
+
+
+class StateLog:
+    """Reads the state topic for many cursors. `bounded`: up to the ends seen when a partition is opened.
+
+    Every record that is handed out was read from the topic incarnation of `topic`: that is checked after reading.
+    Memory: librdkafka's queue of 16 MB, and about 64 MB of decoded records that wait for their partition's turn.
+    """
+
+    def __init__(self, config: KafkaConfig, topic: StateTopic, *, run_id: str, bounded: bool) -> None:
+        self._topic = topic
+        self._config = config
+        self._run_id = run_id
+        self._bounded = bounded
+        self._cursors: dict[int, StateCursor] = {}
+        self._reading: set[int] = set()
+        self._paused: set[int] = set()
+        self._consumer: Consumer | None = None
+        self._failure: Any = None
+        self._heard_at = self._moved_at = time.monotonic()
+        self._ends = topic.log_offsets()
+
+    def open(self, partition: int, position: int | None) -> None:
+        """Begin to read `partition` at `position`; None: at the log's start.
+
+        Raises:
+            ForeignCluster: the log ends before `position`: the topic was recreated, or its log was truncated.
+        """
+        seen = self._ends.pop(partition, None) or self._topic.log_offsets()[partition]
+        start, end, stable = seen.log_start_offset or 0, seen.high_watermark or 0, seen.last_stable_offset or 0
+        if position is not None and position > end:
+            raise _past_the_end(self._topic.name, partition, position, end)
+        cursor = StateCursor(
+            topic_id=self._topic.topic_id,
+            partition=partition,
+            next_offset=start if position is None else position,
+            log_start_offset=start,
+            log_end_offset=end,
+            end_offset=stable if self._bounded else None,
+        )
+        self._cursors[partition] = cursor
+        self._assign(cursor)
+
+    def read(self, partition: int, timeout_s: float) -> Lot | None:
+        """What comes next in `partition`; None when nothing came within `timeout_s`, or came for another one.
+
+        Raises:
+            NotAuthorized, ForeignCluster, Unreachable, RetryableError, ConfigurationError
+        """
+        cursor = self._cursors[partition]
+        deadline = time.monotonic() + timeout_s
+        while not (cursor.has_news or cursor.is_read):
+            left = deadline - time.monotonic()
+            if self._pump(min(max(left, _SHORTEST_SLICE_S), _SLICE_S)) or left <= 0:
+                break
+        lot = cursor.hand_out()
+        if partition in self._paused:
+            self._paused.discard(partition)
+            self._assigned().resume([TopicPartition(self._topic.name, partition)])
+        return lot
+
+    def is_finished(self, partition: int) -> bool:
+        """Everything of a bounded reading has been handed out."""
+        cursor = self._cursors.get(partition)
+        return cursor is not None and cursor.is_read and not cursor.has_news
+
+    def leave(self, partition: int) -> None:
+        """Stop reading `partition`."""
+        cursor = self._cursors.pop(partition, None)
+        if cursor is not None and not cursor.is_read:
+            self._unassign(partition)
+
+    def close(self) -> None:
+        """Close the consumer. May be called twice."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _pump(self, timeout_s: float) -> bool:
+        """Read once for everybody. Whether that brought anything."""
+        messages = self._assigned().consume(_MESSAGES_AT_ONCE, timeout_s)
+        if self._failure is not None:
+            raise _as_error(self._topic.name, self._failure)
+        if not messages:
+            self._mind_the_silence()
+            return False
+        self._heard_at = time.monotonic()
+        by_partition: dict[int, list[Any]] = defaultdict(list)
+        events: list[Any] = []
+        for message in messages:
+            if message.error() is None:
+                by_partition[message.partition()].append(message)
+            else:
+                events.append(message)
+        self._take(by_partition)
+        for event in events:
+            self._handle(event)
+        self._after_reading()
+        return True
+
+    def _take(self, by_partition: dict[int, list[Any]]) -> None:
+        wanted = {p: rows for p, messages in by_partition.items() if (rows := self._wanted(p, messages))}
+        if not wanted:
+            return
+        self._moved_at = time.monotonic()
+        records = self._decoded([message for rows in wanted.values() for message in rows])
+        self._topic.check_incarnation()
+        at = 0
+        for partition, rows in wanted.items():
+            piece = Piece(
+                records=records.slice(at, len(rows)), first_offset=rows[0].offset(), last_offset=rows[-1].offset()
+            )
+            self._cursors[partition].take(piece)
+            at += len(rows)
+
+    def _wanted(self, partition: int, messages: Sequence[Any]) -> Sequence[Any]:
+        """The messages that the partition's cursor still waits for."""
+        cursor = self._cursors.get(partition)
+        if cursor is None:
+            return ()
+        first, end = cursor.next_offset, cursor.end_offset
+        if messages[0].offset() >= first and (end is None or messages[-1].offset() < end):
+            return messages
+        return [m for m in messages if m.offset() >= first and (end is None or m.offset() < end)]
+
+    def _decoded(self, messages: Sequence[Any]) -> pa.Table:
+        decoded = decode_records(raw_records(messages))
+        count = decoded.num_rows
+        origin = [pa.repeat(self._topic.cluster_id, count), pa.repeat(self._run_id, count)]
+        return pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
+
+    def _handle(self, event: Any) -> None:
+        """Something that librdkafka says about a partition."""
+        code, cursor = event.error().code(), self._cursors.get(event.partition())
+        if cursor is None or code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            cursor.reach(event.offset())
+        elif code in _PRUNED or code in _GONE:
+            self._find_again(cursor)
+        else:
+            raise _as_error(self._topic.name, event.error())
+
+    def _find_again(self, cursor: StateCursor) -> None:
+        """The log does not have the next offset: it was pruned since, or this is not the same log any more."""
+        self._topic.check_incarnation()
+        seen = self._topic.log_offsets()[cursor.partition]
+        if cursor.next_offset > (seen.high_watermark or 0):
+            raise _past_the_end(self._topic.name, cursor.partition, cursor.next_offset, seen.high_watermark or 0)
+        self._unassign(cursor.partition)
+        cursor.skip_to(seen.log_start_offset or 0)
+        self._assign(cursor)
+
+    def _after_reading(self) -> None:
+        for cursor in self._cursors.values():
+            if cursor.is_read and cursor.partition in self._reading:
+                self._unassign(cursor.partition)
+        if sum(cursor.waiting_bytes for cursor in self._cursors.values()) > _WAITING_BYTES:
+            self._pause([cursor.partition for cursor in self._cursors.values() if cursor.has_news])
+
+    def _pause(self, partitions: Sequence[int]) -> None:
+        new = [p for p in partitions if p in self._reading and p not in self._paused]
+        self._assigned().pause([TopicPartition(self._topic.name, partition) for partition in new])
+        self._paused.update(new)
+
+    def _mind_the_silence(self) -> None:
+        """A quiet log and a lost cluster look the same: ask, from time to time."""
+        now = time.monotonic()
+        if now - self._heard_at < _SILENCE_S:
+            return
+        self._heard_at = now
+        self._topic.check_incarnation()
+        if self._bounded and now - self._moved_at > _STALL_S:
+            stuck = sorted(p for p, cursor in self._cursors.items() if not cursor.is_read)
+            raise RetryableError(
+                f"no record came from partitions {stuck} of {self._topic.name} for {_STALL_S:g} s",
+                hint="do these partitions have a leader?",
+            )
+
+    def _assigned(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = new_log_consumer(self._config, _GROUP_ID, self._note)
+        return self._consumer
+
+    def _note(self, error: Any) -> None:
+        """librdkafka's errors about no partition: it keeps trying, except where that cannot help."""
+        if error.code() in _REFUSED or error.fatal():
+            self._failure = error
+
+    def _assign(self, cursor: StateCursor) -> None:
+        if not cursor.is_read:
+            self._assigned().incremental_assign(
+                [TopicPartition(self._topic.name, cursor.partition, cursor.next_offset)]
+            )
+            self._reading.add(cursor.partition)
+            self._heard_at = self._moved_at = time.monotonic()
+
+    def _unassign(self, partition: int) -> None:
+        if partition in self._reading:
+            self._assigned().incremental_unassign([TopicPartition(self._topic.name, partition)])
+            self._reading.discard(partition)
+            self._paused.discard(partition)
+
+
+def _past_the_end(topic: str, partition: int, position: int, end: int) -> ForeignCluster:
+    return ForeignCluster(
+        f"partition {partition} of {topic} ends at {end}, before the position {position} that the tables have",
+        hint="the topic was recreated or its log was truncated: export it to tables of its own",
+        data={"partition": partition, "position": position, "log_end_offset": end},
+    )
+
+
+def _as_error(topic: str, error: Any) -> Exception:
+    """What to raise for an error of librdkafka's that trying again does not cure."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return NotAuthorized("READ", f"topic {topic}")
+    if error.code() in _REFUSED:
+        return ConfigurationError("the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*")
+    return RetryableError(f"{topic} cannot be read: {error.name()}", hint="try again; see the broker's log")

@@ -1,0 +1,1 @@
+"""The ``acktrail`` command: one module a command, each light to import."""

@@ -1,0 +1,79 @@
+"""``acktrail demo``: the main job, end to end, on this machine."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from acktrail.embedded.demo import Demo, DemoOutcome
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_DEFAULT_VERSION = "4.3.1"
+_DEFAULT_FOLDER = Path(".demo")
+
+
+@app.command()
+def demo(
+    serve: Annotated[bool, typer.Option("--serve", help="Keep broker and Airflow up until Ctrl-C.")] = False,
+    version: Annotated[str, typer.Option(help="Kafka release: 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
+    out: Annotated[
+        Path, typer.Option(help="Folder for tables and report; what a demo left in it goes.")
+    ] = _DEFAULT_FOLDER,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the servers' folders too: logs, metadata, data.")] = False,
+    dags: Annotated[Path | None, typer.Option(help="The DAG folder. Default: the clone's.")] = None,
+) -> None:
+    """Start Kafka and Airflow, let share groups work, export, reconcile, and show what became of every record.
+
+    Everything runs on loopback and ends with this command: no process is left behind, however it ends.
+    The summary goes to stdout, what goes on to stderr. Tables and report stay in the folder.
+
+    Example: acktrail demo --serve, then open the addresses it prints.
+    """
+    from acktrail.cli.narration import Narration
+    from acktrail.embedded.demo import Demo
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    with (
+        Narration() as narration,
+        Demo(out, version=version, dags_folder=dags, keep=keep, say=narration.say, progress=narration.count) as running,
+    ):
+        outcome = running.run()
+        _show(outcome)
+        if serve:
+            _serve(running)
+        narration.say("broker and Airflow end")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends a demo as Ctrl-C does: in order."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _show(outcome: DemoOutcome) -> None:
+    from acktrail.cli.main import app as acktrail
+
+    arguments = ["report", "--tables", outcome.tables_uri, "--run-id", outcome.run_id]
+    typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
+    typer.echo(f"\nReport: {outcome.report}\nTables: {outcome.tables_uri}")
+
+
+def _serve(running: Demo) -> None:
+    """Print the addresses and stay, exporting every minute; Ctrl-C is the way out and no error."""
+    airflow = running.airflow
+    running.resume()
+    typer.echo(f"Kafka:   {running.broker.bootstrap_servers}")
+    typer.echo(f"Airflow: {airflow.url} (user {airflow.user}, password {airflow.password})")
+    typer.echo("Ctrl-C ends both.", err=True)
+    try:
+        running.broker.wait()
+    except KeyboardInterrupt:
+        typer.echo("", err=True)

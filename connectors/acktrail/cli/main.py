@@ -1,0 +1,152 @@
+"""Entry point of ``acktrail``: finds a command by name and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from acktrail import __version__
+from acktrail.errors import AcktrailError
+
+__all__ = ["app", "main"]
+
+COMMANDS: Final = MappingProxyType(
+    {
+        "demo": "acktrail.cli.demo:app",
+        "broker": "acktrail.cli.broker:app",
+        "export": "acktrail.cli.export:app",
+        "groups": "acktrail.cli.groups:app",
+        "decode": "acktrail.cli.decode:app",
+        "replay": "acktrail.cli.replay:app",
+        "doctor": "acktrail.cli.doctor:app",
+    }
+)
+"""Command name to ``module:attribute``; loaded only when named, so that a start stays quick."""
+
+COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
+
+HELP: Final = """What Apache Kafka's share groups acknowledged, archived and redelivered.
+
+Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report.
+On a cluster of yours: `acktrail doctor`, then `acktrail export`, `acktrail reconcile`, `acktrail validate`.
+Nothing here changes a cluster unless a command says so.
+
+Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 try again later;
+5 the outcome is unknown, verify first; 6 a critical expectation failed; 130 interrupted.
+"""
+
+
+class _Usage(typer.BadParameter):
+    """Stands for every usage error: the base class has no public name."""
+
+
+_USAGE_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
+    base
+    for base in _Usage.__mro__[1:]
+    if base.__name__ in {"BadParameter", "UsageError"} and issubclass(base, Exception)
+)
+_INTERRUPTED: Final = 130
+
+
+class CommandGroup(TyperGroup):
+    """Commands by name: those of this package, then those that other packages of the project registered."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class's signature
+        return list(_targets())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # the base class's signature
+        target = COMMANDS.get(cmd_name) or _targets().get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        command = typer.main.get_command(getattr(import_module(module), attribute))
+        command.name = cmd_name
+        return command
+
+
+def _targets() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        registered = distribution("acktrail").entry_points.select(group=COMMANDS_ENTRY_POINT)
+    except PackageNotFoundError:
+        return dict(COMMANDS)
+    return {**COMMANDS, **{point.name: point.value for point in registered}}
+
+
+app = typer.Typer(
+    cls=CommandGroup,
+    name="acktrail",
+    help=HELP,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"acktrail {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    ctx: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=_show_version
+    ),
+) -> None:
+    del version
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def main() -> NoReturn:
+    """Run the command line; never returns, never shows a traceback for an error that acktrail foresaw."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result = typer.main.get_command(app)(args=arguments, prog_name="acktrail", standalone_mode=False)
+    except AcktrailError as error:
+        return _say(error.message, error.hint, error.exit_code)
+    except _USAGE_ERRORS as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "acktrail"
+        return _say(getattr(error, "format_message", error.__str__)().rstrip("."), f"see {path} --help", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("interrupted", "", _INTERRUPTED)
+    except typer.Exit as leave:
+        return int(leave.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:  # noqa: BLE001  # the last resort: one line, and the traceback in a file
+        return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details in {_details()}", 1)
+    return result if isinstance(result, int) else 0
+
+
+def _details() -> str:
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile("w", prefix="acktrail-", suffix=".log", delete=False) as file:
+        traceback.print_exc(file=file)
+    return file.name
+
+
+def _say(message: str, hint: str, code: int) -> int:
+    line = f"acktrail: {' '.join(message.split())}" + (f" ({' '.join(hint.split())})" if hint else "")
+    typer.echo(line, err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["AsJson", "BootstrapServer", "ClientConfig", "TablesOptions", "TablesRoot"]
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option("--bootstrap-server", help="Brokers, host:port[,host:port]. Default: $ACKTRAIL_BOOTSTRAP_SERVERS."),
+]
+ClientConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--client-config",
+        help="File with key=value lines for the Kafka client: security.protocol, sasl.*, ssl.*. "
+        "Default: $ACKTRAIL_CLIENT_CONFIG.",
+    ),
+]
+TablesRoot = Annotated[
+    str | None,
+    typer.Option("--tables", help="Root of the tables: a folder or s3://bucket/prefix. Default: $ACKTRAIL_TABLES."),
+]
+TablesOptions = Annotated[
+    Path | None,
+    typer.Option(
+        "--tables-options",
+        help="File with key=value lines for the object storage. Default: $ACKTRAIL_TABLES_OPTIONS.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]

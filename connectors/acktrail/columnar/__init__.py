@@ -1,0 +1,1 @@
+"""The same laws on millions of records at once: Arrow schemas, Arrow decode."""

@@ -1,0 +1,60 @@
+"""Fixed-width big-endian structures out of a binary Arrow array, many rows at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["BinaryColumn", "Integers", "Mask", "binary_column"]
+
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryColumn:
+    """A view of a binary array: `data` is shared by all rows, row i is ``data[starts[i] : starts[i] + lengths[i]]``.
+
+    A null row has length -1, so that no length check lets it pass.
+    """
+
+    data: npt.NDArray[np.uint8]
+    starts: Integers
+    lengths: Integers
+
+    @property
+    def ends(self) -> Integers:
+        return self.starts + self.lengths
+
+    def gather(self, positions: Integers, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
+        """The structures of type `layout` at `positions` of `data`.
+
+        A position where no whole structure fits gives some other bytes, never an error: the caller knows from the
+        lengths which rows mean nothing.
+        """
+        room = len(self.data) - layout.itemsize
+        if room < 0:
+            return np.zeros(len(positions), layout)
+        # Overlapping windows, indexed and not `take`n: take would copy them all first.
+        windows: npt.NDArray[Any] = np.ndarray(
+            shape=(room + 1,), dtype=f"V{layout.itemsize}", buffer=self.data, strides=(1,)
+        )
+        return windows[np.clip(positions, 0, room)].view(layout)
+
+
+def binary_column(array: pa.BinaryArray) -> BinaryColumn:
+    """The view of `array`, sliced or not."""
+    _, offsets, data = array.buffers()
+    count = len(array)
+    if count == 0:
+        return BinaryColumn(data=np.empty(0, np.uint8), starts=np.empty(0, np.int64), lengths=np.empty(0, np.int64))
+    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + count + 1].astype(np.int64)
+    lengths = bounds[1:] - bounds[:-1]
+    if array.null_count:
+        lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+    octets = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return BinaryColumn(data=octets, starts=bounds[:-1], lengths=lengths)

@@ -1,0 +1,90 @@
+"""Keys of the state topic, many at once: int16 type, int16 length, group id, 16-byte topic id, int32 partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.gather import Mask, binary_column
+
+__all__ = ["KeyColumns", "read_keys"]
+
+_HEAD: Final = np.dtype([("kind", ">i2"), ("length", ">i2")])
+_TAIL: Final = np.dtype([("topic_id", "V16"), ("partition", ">i4")])
+_FIXED_BYTES: Final = _HEAD.itemsize + _TAIL.itemsize
+
+_ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
+_SEXTETS: Final = np.array([18, 12, 6, 0], np.uint32)
+_TOPIC_ID_CHARACTERS: Final = 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyColumns:
+    """What the keys say. Rows that are not `regular` hold nothing of meaning."""
+
+    regular: Mask
+    is_snapshot: Mask
+    group_id: pa.StringArray
+    topic_id: pa.StringArray
+    partition: npt.NDArray[np.int32]
+
+
+def read_keys(keys: pa.BinaryArray) -> KeyColumns:
+    """Columns of `keys`; regular are snapshot and update keys of exactly the right length with a UTF-8 group id."""
+    column = binary_column(keys)
+    head = column.gather(column.starts, _HEAD)
+    tail = column.gather(column.ends - _TAIL.itemsize, _TAIL)
+    kind, length = head["kind"], head["length"]
+    regular = (length >= 0) & (column.lengths == length + np.int64(_FIXED_BYTES)) & ((kind == 0) | (kind == 1))
+    group_id, regular = _group_ids(keys, regular)
+    return KeyColumns(
+        regular=regular,
+        is_snapshot=kind == 0,
+        group_id=group_id,
+        topic_id=_topic_ids(np.ascontiguousarray(tail["topic_id"])),
+        partition=tail["partition"].astype(np.int32),
+    )
+
+
+def _group_ids(keys: pa.BinaryArray, regular: Mask) -> tuple[pa.StringArray, Mask]:
+    """The group ids of regular keys, and which keys are regular still: not those whose group id is no UTF-8."""
+    if not regular.all():
+        keys = pc.if_else(pa.array(regular), keys, pa.scalar(None, pa.binary()))
+    octets = pc.binary_slice(keys, _HEAD.itemsize, -_TAIL.itemsize)
+    try:
+        return octets.cast(pa.string()), regular
+    except pa.ArrowInvalid:
+        texts = [_text(group_id) for group_id in octets.to_pylist()]
+        return pa.array(texts, pa.string()), regular & np.array([text is not None for text in texts])
+
+
+def _text(octets: bytes | None) -> str | None:
+    try:
+        return None if octets is None else octets.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _topic_ids(topic_ids: npt.NDArray[np.void]) -> pa.StringArray:
+    """Kafka's text form, made once for each distinct id."""
+    raw = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(topic_ids), [None, pa.py_buffer(topic_ids)])
+    encoded = raw.dictionary_encode()
+    distinct = np.frombuffer(b"".join(encoded.dictionary.to_pylist()), np.uint8).reshape(-1, 16)
+    return _base64(distinct).take(encoded.indices)
+
+
+def _base64(octets: npt.NDArray[np.uint8]) -> pa.StringArray:
+    """URL-safe base64 without padding of rows of 16 bytes: six groups of three bytes, of which the last is padded."""
+    padded = np.zeros((len(octets), 18), np.uint32)
+    padded[:, :16] = octets
+    words = padded[:, 0::3] << 16 | padded[:, 1::3] << 8 | padded[:, 2::3]
+    characters = _ALPHABET[words[:, :, None] >> _SEXTETS & 63].reshape(len(octets), 24)[:, :_TOPIC_ID_CHARACTERS]
+    bounds = np.arange(len(octets) + 1, dtype=np.int32) * _TOPIC_ID_CHARACTERS
+    return pa.StringArray.from_buffers(
+        len(octets), pa.py_buffer(bounds), pa.py_buffer(np.ascontiguousarray(characters))
+    )

@@ -1,0 +1,90 @@
+"""Decoded columns back to the model's values, for the plain fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+
+__all__ = ["RECORD_COLUMNS", "records_of"]
+
+RECORD_COLUMNS: Final = (
+    "offset",
+    "record_type",
+    "group_id",
+    "topic_id",
+    "partition",
+    "snapshot_epoch",
+    "state_epoch",
+    "leader_epoch",
+    "start_offset",
+    "delivery_complete_count",
+    "create_timestamp_ms",
+    "write_timestamp_ms",
+    "batches",
+    "decode_status",
+)
+"""The columns that ``records_of`` needs; a reader may leave out the others."""
+
+_Row = dict[str, Any]
+_ROWS_AT_ONCE: Final = 8_192
+
+
+def records_of(table: pa.Table) -> Iterator[tuple[int, StateRecord]]:
+    """Offset and record of every decoded row, in the table's order; rows that could not be decoded are passed over."""
+    decoded = table.select(list(RECORD_COLUMNS)).filter(pc.field("decode_status") == "decoded")
+    for batch in decoded.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            yield row["offset"], _BUILDERS[row["record_type"]](_key(row), row)
+
+
+def _key(row: _Row) -> SharePartition:
+    return SharePartition(
+        group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
+    )
+
+
+def _tombstone(key: SharePartition, _row: _Row) -> Tombstone:
+    return Tombstone(key=key)
+
+
+def _update(key: SharePartition, row: _Row) -> ShareUpdate:
+    return ShareUpdate(
+        key=key,
+        snapshot_epoch=row["snapshot_epoch"],
+        leader_epoch=row["leader_epoch"],
+        start_offset=row["start_offset"],
+        delivery_complete_count=row["delivery_complete_count"],
+        batches=_batches(row),
+    )
+
+
+def _snapshot(key: SharePartition, row: _Row) -> ShareSnapshot:
+    return ShareSnapshot(
+        key=key,
+        snapshot_epoch=row["snapshot_epoch"],
+        state_epoch=row["state_epoch"],
+        leader_epoch=row["leader_epoch"],
+        start_offset=row["start_offset"],
+        delivery_complete_count=row["delivery_complete_count"],
+        create_timestamp_ms=row["create_timestamp_ms"],
+        write_timestamp_ms=row["write_timestamp_ms"],
+        batches=_batches(row),
+    )
+
+
+def _batches(row: _Row) -> tuple[StateBatch, ...]:
+    return tuple(StateBatch(**batch) for batch in row["batches"])
+
+
+_BUILDERS: Final[dict[str, Callable[[SharePartition, _Row], StateRecord]]] = {
+    "snapshot": _snapshot,
+    "update": _update,
+    "tombstone": _tombstone,
+}

@@ -1,0 +1,138 @@
+"""Configuration: the only module that reads the environment.
+
+==========================  ====================================================================================
+variable                    meaning
+==========================  ====================================================================================
+ACKTRAIL_BOOTSTRAP_SERVERS  brokers, ``host:port[,host:port]``
+ACKTRAIL_CLIENT_CONFIG      file with ``key=value`` lines for the Kafka clients (security.protocol, sasl.*, ssl.*)
+ACKTRAIL_TABLES             root of the tables: a folder or an object-storage URI
+ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage (endpoint, region, credentials)
+ACKTRAIL_REPORTS            folder the DAGs write their report to
+ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
+JAVA_HOME                   Java 17 or later
+==========================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from acktrail.errors import ConfigurationError
+
+__all__ = [
+    "KafkaConfig",
+    "TablesConfig",
+    "cache_folder",
+    "environment",
+    "java_home",
+    "read_properties",
+    "reports_folder",
+]
+
+_BOOTSTRAP: Final = "ACKTRAIL_BOOTSTRAP_SERVERS"
+_CLIENT_CONFIG: Final = "ACKTRAIL_CLIENT_CONFIG"
+_TABLES: Final = "ACKTRAIL_TABLES"
+_TABLES_OPTIONS: Final = "ACKTRAIL_TABLES_OPTIONS"
+_CACHE: Final = "ACKTRAIL_CACHE"
+_REPORTS: Final = "ACKTRAIL_REPORTS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """How to reach a cluster. `properties` use Kafka's own names (``security.protocol``, ``sasl.username`` ...).
+
+    They may hold secrets: they have no part in the value's repr.
+    """
+
+    bootstrap_servers: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    request_timeout_ms: int = 30_000
+
+    @classmethod
+    def from_environment(cls, bootstrap_servers: str | None = None, client_config: Path | None = None) -> KafkaConfig:
+        """From arguments, else from the environment.
+
+        Raises:
+            ConfigurationError: when no broker is named, or the client configuration cannot be read.
+        """
+        address = bootstrap_servers or os.environ.get(_BOOTSTRAP)
+        if not address:
+            raise ConfigurationError("no broker named", hint=f"give --bootstrap-server or set {_BOOTSTRAP}")
+        file = client_config or _path(_CLIENT_CONFIG)
+        return cls(bootstrap_servers=address, properties=read_properties(file) if file else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesConfig:
+    """Where the tables are. `options` are the object storage's and may hold secrets."""
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_environment(cls, uri: str | None = None, options_file: Path | None = None) -> TablesConfig:
+        """From arguments, else from the environment.
+
+        Raises:
+            ConfigurationError: when no root is named, or the options cannot be read.
+        """
+        root = uri or os.environ.get(_TABLES)
+        if not root:
+            raise ConfigurationError("no tables named", hint=f"give --tables or set {_TABLES}")
+        file = options_file or _path(_TABLES_OPTIONS)
+        return cls(uri=root, options=read_properties(file) if file else {})
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """``key=value`` lines; blank lines and lines that start with ``#`` are passed over.
+
+    Raises:
+        ConfigurationError: when the file cannot be read or a line has no ``=``. The line's text is not shown.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {file}: {type(error).__name__}", hint="check the path") from error
+    pairs: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigurationError(f"{file}, line {number}: not key=value", hint="one key=value a line")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def cache_folder() -> Path:
+    """The user's folder for things that can be fetched again."""
+    configured = _path(_CACHE)
+    if configured:
+        return configured
+    base = _path("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return base / "acktrail"
+
+
+def reports_folder() -> Path | None:
+    """Where the environment says reports go."""
+    return _path(_REPORTS)
+
+
+def java_home() -> Path | None:
+    """Where the environment says Java is."""
+    return _path("JAVA_HOME")
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment for a child process, with `changes`."""
+    return {**os.environ, **changes}
+
+
+def _path(variable: str) -> Path | None:
+    text = os.environ.get(variable)
+    return Path(text) if text else None

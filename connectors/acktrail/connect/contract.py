@@ -1,0 +1,116 @@
+"""What a source and a sink promise each other.
+
+A *source* splits its work into *tasks*. A task starts at a *position* (the next offset to read, None for never) and
+gives *batches*; a batch says at which position its task goes on after it. A *sink* takes batches, and when it flushes,
+rows and positions land in one atomic commit: after a crash a task starts at the position its table knows, so nothing is
+lost and nothing doubled. Positions live nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NewType, Protocol
+
+import pyarrow as pa
+
+__all__ = ["Commit", "LogSpan", "Sink", "Source", "SourceBatch", "SourceTask", "TaskId"]
+
+TaskId = NewType("TaskId", str)
+"""Names a task for ever: the key of its position. It carries the cluster and the topic's id, so that another cluster's
+or a recreated topic's task is another task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSpan:
+    """The part of a log that a batch covers.
+
+    `first_offset` and `last_offset` are None when the batch has no records. `gap_first` to `gap_last` (inclusive) were
+    pruned before they could be read. `log_start_offset` and `log_end_offset` as last seen.
+    """
+
+    topic_id: str
+    partition: int
+    first_offset: int | None
+    last_offset: int | None
+    records: int
+    quarantined: int
+    log_start_offset: int
+    log_end_offset: int
+    gap_first: int | None = None
+    gap_last: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBatch:
+    """Rows by table name, and where the task goes on after them.
+
+    `position` None: the task has no position (observations); its batches are made idempotent by their run id.
+    """
+
+    task: TaskId
+    rows: Mapping[str, pa.Table]
+    position: int | None = None
+    span: LogSpan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What one flush wrote: row counts by table, and the positions that are safe now."""
+
+    rows: Mapping[str, int]
+    positions: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+class SourceTask(Protocol):
+    """One resumable part of a source. Not thread-safe."""
+
+    @property
+    def task_id(self) -> TaskId: ...
+
+    def start(self, position: int | None) -> None:
+        """Begin at `position`, the offset after the last one committed; None: from the earliest."""
+
+    def poll(self, timeout_s: float) -> SourceBatch | None:
+        """The next batch, or None when nothing came within `timeout_s` (bounded tasks: see `is_finished`)."""
+
+    @property
+    def is_finished(self) -> bool:
+        """A bounded task has given everything up to the end it saw at start. A continuous task never has."""
+
+    def close(self) -> None:
+        """Give back connections. Not guaranteed to be called: state must be in the positions."""
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    def tasks(self) -> Sequence[SourceTask]:
+        """The tasks as of now.
+
+        Raises:
+            Unreachable, NotAuthorized: when the source cannot be asked.
+        """
+
+    def close(self) -> None: ...
+
+
+class Sink(Protocol):
+    """Where batches go. One writer at a time per task id; a second one fails with ConcurrentCommit."""
+
+    def position(self, task: TaskId) -> int | None:
+        """The position of `task` as of the last commit; None when it never committed."""
+
+    def put(self, batch: SourceBatch) -> None:
+        """Take a batch; it is safe only after the next flush."""
+
+    @property
+    def pending_rows(self) -> int:
+        """Rows put since the last flush."""
+
+    def flush(self) -> Commit:
+        """Commit everything put so far with its positions, or nothing.
+
+        Raises:
+            ConcurrentCommit: another writer moved one of the positions; nothing of this flush landed.
+        """

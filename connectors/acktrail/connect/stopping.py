@@ -1,0 +1,36 @@
+"""Signals that ask a run to end: it commits what it has and ends by itself."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+from typing import Final
+
+__all__ = ["stop_on_signals"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Event]:
+    """An event that SIGINT and SIGTERM set; a second signal does what it did before. For the main thread only."""
+    stop = Event()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        restore()
+
+    for number in _SIGNALS:
+        signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        restore()

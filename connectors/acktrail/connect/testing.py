@@ -1,0 +1,200 @@
+"""Sources and sinks in memory, for tests of whatever implements or uses the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
+from acktrail.errors import ConcurrentCommit
+
+__all__ = ["FakeClock", "MemoryLog", "MemorySink", "MemorySource", "MemoryTables", "MemoryTask"]
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeClock:
+    """Seconds that pass only when told to, or by `step` with every look at them."""
+
+    now: float = 0.0
+    step: float = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryLog:
+    """A state partition: the record at offset o is ``pairs[o % len(pairs)]``. Change the bounds to write or prune."""
+
+    pairs: Sequence[tuple[bytes | None, bytes | None]]
+    partition: int = 0
+    topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ"
+    start_offset: int = 0
+    end_offset: int = 0
+
+    def raw(self, first: int, end: int) -> pa.Table:
+        """The records at offsets `first` to before `end`, as ``RAW_RECORDS``."""
+        offsets = np.arange(first, end)
+        rows = pa.array(offsets % max(1, len(self.pairs)))
+        keys = pa.array([key for key, _ in self.pairs], pa.binary())
+        values = pa.array([value for _, value in self.pairs], pa.binary())
+        columns = [
+            pa.array(np.full(len(offsets), self.partition, np.int32)),
+            pa.array(offsets),
+            pa.array(1_700_000_000_000 + offsets),
+            keys.take(rows),
+            values.take(rows),
+        ]
+        return pa.Table.from_arrays(columns, schema=RAW_RECORDS)
+
+
+class MemoryTask:
+    """Reads a `MemoryLog` in batches of `batch_rows`; bounded by the end it sees at start unless `is_continuous`."""
+
+    def __init__(self, cluster_id: str, log: MemoryLog, *, batch_rows: int, is_continuous: bool) -> None:
+        self._log = log
+        self._task_id = TaskId(f"{cluster_id}/{log.topic_id}/{log.partition}")
+        self._batch_rows = batch_rows
+        self._is_continuous = is_continuous
+        self._next: int | None = None
+        self._end = 0
+        self.is_closed = False
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._task_id
+
+    def start(self, position: int | None) -> None:
+        self._next = self._log.start_offset if position is None else position
+        self._end = self._log.end_offset
+
+    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
+        first = self._position()
+        start = max(first, self._log.start_offset)
+        end = min(start + self._batch_rows, self._limit())
+        if end <= first:
+            return None
+        self._next = max(end, start)
+        return self._batch(first, start, self._next)
+
+    @property
+    def is_finished(self) -> bool:
+        return not self._is_continuous and self._position() >= self._limit()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def _position(self) -> int:
+        if self._next is None:
+            raise RuntimeError("a task is polled only after its start")
+        return self._next
+
+    def _limit(self) -> int:
+        return self._log.end_offset if self._is_continuous else self._end
+
+    def _batch(self, first: int, start: int, end: int) -> SourceBatch:
+        rows = decode_records(self._log.raw(start, end))
+        span = LogSpan(
+            topic_id=self._log.topic_id,
+            partition=self._log.partition,
+            first_offset=start if end > start else None,
+            last_offset=end - 1 if end > start else None,
+            records=rows.num_rows,
+            quarantined=pc.sum(pc.not_equal(rows["decode_status"], "decoded")).as_py() or 0,
+            log_start_offset=self._log.start_offset,
+            log_end_offset=self._log.end_offset,
+            gap_first=first if start > first else None,
+            gap_last=start - 1 if start > first else None,
+        )
+        return SourceBatch(task=self._task_id, rows={"state_records": rows}, position=end, span=span)
+
+
+class MemorySource:
+    """One task for each log."""
+
+    def __init__(
+        self,
+        logs: Sequence[MemoryLog],
+        *,
+        cluster_id: str = "memory",
+        batch_rows: int = 10_000,
+        is_continuous: bool = False,
+    ) -> None:
+        self._tasks = [MemoryTask(cluster_id, log, batch_rows=batch_rows, is_continuous=is_continuous) for log in logs]
+
+    def tasks(self) -> Sequence[MemoryTask]:
+        return self._tasks
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryTables:
+    """What was committed: shared by the sinks of a test as real sinks share a storage."""
+
+    rows: dict[str, list[pa.Table]] = field(default_factory=dict)
+    positions: dict[TaskId, int] = field(default_factory=dict)
+    phases: set[tuple[TaskId, str, str]] = field(default_factory=set)
+    commits: int = 0
+
+
+class MemorySink:
+    """The contract with nothing behind it but a `MemoryTables`."""
+
+    def __init__(self, tables: MemoryTables, *, run_id: str = "run") -> None:
+        self._tables = tables
+        self._run_id = run_id
+        self._pending: list[SourceBatch] = []
+        self._committed: dict[TaskId, int | None] = {}
+
+    def position(self, task: TaskId) -> int | None:
+        self._committed[task] = self._tables.positions.get(task)
+        return self._committed[task]
+
+    def put(self, batch: SourceBatch) -> None:
+        if batch.position is None or batch.position != self._committed.get(batch.task):
+            self._pending.append(batch)
+
+    @property
+    def pending_rows(self) -> int:
+        return sum(rows.num_rows for batch in self._pending for rows in batch.rows.values())
+
+    def flush(self) -> Commit:
+        pending, self._pending = self._pending, []
+        positions = {batch.task: batch.position for batch in pending if batch.position is not None}
+        if any(self._tables.positions.get(task) != self._committed.get(task) for task in positions):
+            raise ConcurrentCommit("another writer moved a position first")
+        rows: dict[str, int] = {}
+        for batch in pending:
+            for name, table in self._new_rows(batch).items():
+                self._tables.rows.setdefault(name, []).append(table)
+                rows[name] = rows.get(name, 0) + table.num_rows
+        self._tables.positions |= positions
+        self._committed |= positions
+        self._tables.commits += bool(pending)
+        return Commit(rows=rows, positions=positions)
+
+    def _new_rows(self, batch: SourceBatch) -> Mapping[str, pa.Table]:
+        if batch.position is not None:
+            return batch.rows
+        phase = (batch.task, self._run_id, _phases(batch))
+        if phase in self._tables.phases:
+            return {}
+        self._tables.phases.add(phase)
+        return batch.rows
+
+
+def _phases(batch: SourceBatch) -> str:
+    named = (rows["phase"] for rows in batch.rows.values() if "phase" in rows.column_names)
+    return " ".join(sorted({phase for column in named for phase in pc.unique(column).to_pylist()}))

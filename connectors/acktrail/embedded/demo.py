@@ -1,0 +1,193 @@
+"""The main job, end to end, on this machine: broker, share groups at work, the real DAGs, a report."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import acktrail
+from acktrail.embedded.airflow import AirflowStandalone
+from acktrail.embedded.airflow_api import DagRun, TaskRun
+from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.embedded.demo_folder import DemoFolder, demo_folder
+from acktrail.embedded.releases import DEFAULT_VERSION
+from acktrail.embedded.workload import DEFAULT_SEED, run_workload
+from acktrail.embedded.workload_report import WorkloadReport
+from acktrail.errors import MissingDependency
+
+__all__ = ["Demo", "DemoOutcome", "dags_of_checkout"]
+
+EXPORT: Final = "acktrail_export"
+RECONCILE: Final = "acktrail_reconcile"
+CONNECTION: Final = "acktrail_kafka"
+_REPORTED: Final = "acktrail_reported"
+_PARSE_S: Final = 90.0
+_EXPORT_S: Final = 180.0
+_RECONCILE_S: Final = 600.0
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOutcome:
+    """What one run of the main job left: rows under `run_id` in the tables at `tables_uri`, and the HTML `report`."""
+
+    run_id: str
+    tables_uri: str
+    report: Path
+    workload: WorkloadReport
+
+
+class Demo:
+    """Owns the broker and the Airflow of a demo; both end, and their folders go, when the block is left.
+
+    Tables and report stay in `root`. With `keep`, or after a failure, the servers' folders stay too, for their logs.
+    `say` hears of every step, `progress` of the workload's (what, steps done, all steps).
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        version: str = DEFAULT_VERSION,
+        seed: int = DEFAULT_SEED,
+        dags_folder: Path | None = None,
+        keep: bool = False,
+        say: Say = lambda _text: None,
+        progress: Callable[[str, int, int], None] = lambda _doing, _done, _steps: None,
+    ) -> None:
+        self._root = root
+        self._version, self._seed = version, seed
+        self._dags_folder = dags_folder
+        self._keep = keep
+        self._say, self._progress = say, progress
+        self._owned = contextlib.ExitStack()
+        self._folder: DemoFolder | None = None
+        self._broker: EmbeddedBroker | None = None
+        self._airflow: AirflowStandalone | None = None
+
+    @property
+    def broker(self) -> EmbeddedBroker:
+        """The running broker."""
+        return _started(self._broker)
+
+    @property
+    def airflow(self) -> AirflowStandalone:
+        """The running Airflow."""
+        return _started(self._airflow)
+
+    @property
+    def folder(self) -> DemoFolder:
+        """Where everything is."""
+        return _started(self._folder)
+
+    def __enter__(self) -> Self:
+        dags = _with_dags(self._dags_folder or dags_of_checkout())
+        with contextlib.ExitStack() as owned:
+            self._folder = owned.enter_context(demo_folder(self._root))
+            owned.push(self._leave_folder)
+            self._start(owned, self._folder, dags)
+            self._owned = owned.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._owned.__exit__(kind, error, trace)
+
+    def run(self) -> DemoOutcome:
+        """Workload, export, reconciliation, report.
+
+        Raises what these raise; AirflowNotStarted; DagRunFailed with the end of the failing task's log.
+        """
+        self._say("share groups go to work while Airflow starts")
+        workload = run_workload(self.broker.bootstrap_servers, seed=self._seed, progress=self._progress)
+        self._say(f"{len(workload.groups)} share groups are done; waiting for Airflow")
+        self.airflow.wait_until_healthy()
+        self._say(f"Airflow {self.airflow.url} is healthy")
+        run = self._run_dags(self.airflow)
+        events = self.airflow.api().asset_events(run.dag_id, run.run_id)
+        told = next(event.extra for event in events if event.asset == _REPORTED)
+        return DemoOutcome(
+            run_id=told["run_id"], tables_uri=told["tables_uri"], report=Path(told["report"]), workload=workload
+        )
+
+    def resume(self) -> None:
+        """Let the scheduler export every minute, and reconcile after each export."""
+        self.airflow.api().set_paused(EXPORT, paused=False)
+
+    def _start(self, owned: contextlib.ExitStack, folder: DemoFolder, dags: Path) -> None:
+        """Airflow first and without waiting: it takes longest and uses neither disk nor network at first."""
+        self._say("Airflow starts in the background")
+        env = {
+            "ACKTRAIL_TABLES": str(folder.tables),
+            "ACKTRAIL_TABLES_OPTIONS": "",
+            "ACKTRAIL_REPORTS": str(folder.root),
+        }
+        self._airflow = AirflowStandalone(dags, folder=folder.airflow, env=env)
+        owned.callback(self._airflow.stop)
+        self._airflow.launch()
+        self._say(f"Kafka {self._version} starts")
+        begun = time.monotonic()
+        self._broker = EmbeddedBroker(self._version, folder=folder.broker)
+        owned.callback(self._broker.stop)
+        self._broker.start()
+        self._say(
+            f"Kafka {self._version} answers at {self._broker.bootstrap_servers} ({time.monotonic() - begun:.1f} s)"
+        )
+
+    def _run_dags(self, airflow: AirflowStandalone) -> DagRun:
+        """Let the scheduler run the export once and the reconciliation that follows; the reconciliation's run.
+
+        The export is paused as soon as its work is done, so that the next minute's does not compete for the cores.
+        """
+        api, watch = airflow.api(), airflow.watch()
+        api.add_connection(CONNECTION, host=self.broker.bootstrap_servers)
+        for dag_id in (RECONCILE, EXPORT):
+            watch.wait_for_dag(dag_id, timeout_s=_PARSE_S)
+            api.set_paused(dag_id, paused=False)
+        exported = watch.wait_for_a_run(EXPORT, timeout_s=_EXPORT_S)
+        watch.wait_for_task(exported, "export", timeout_s=_EXPORT_S, progress=self._task(EXPORT))
+        api.set_paused(EXPORT, paused=True)
+        reconciled = watch.wait_for_a_run(RECONCILE, timeout_s=_EXPORT_S)
+        watch.wait_for_run(reconciled, timeout_s=_RECONCILE_S, progress=self._task(RECONCILE))
+        return reconciled
+
+    def _task(self, dag_id: str) -> Callable[[TaskRun], None]:
+        def tell(task: TaskRun) -> None:
+            if task.state in ("running", "success", "failed", "up_for_retry"):
+                again = f" (try {task.try_number})" if task.try_number > 1 else ""
+                self._say(f"{dag_id}: {task.task_id} {task.state}{again}")
+
+        return tell
+
+    def _leave_folder(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not self._keep and (kind is None or issubclass(kind, KeyboardInterrupt)):
+            self.folder.clear_servers()
+
+
+def dags_of_checkout() -> Path:
+    """The DAG folder beside this package's source."""
+    return Path(acktrail.__file__).resolve().parents[2] / "dags"
+
+
+def _with_dags(folder: Path) -> Path:
+    """`folder`. Raises MissingDependency where it does not hold the DAGs (a wheel does not bring them)."""
+    for dag_id in (EXPORT, RECONCILE):
+        if not (folder / f"{dag_id}.py").is_file():
+            raise MissingDependency(
+                f"no {dag_id}.py in {folder}", hint="run from a clone, or name its folder with --dags"
+            )
+    return folder
+
+
+def _started(server: T | None) -> T:
+    if server is None:
+        raise RuntimeError("the demo was not started")
+    return server

@@ -1,0 +1,131 @@
+"""What an embedded broker is configured with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+__all__ = ["HOST", "Access", "Ports", "server_properties", "to_properties_text"]
+
+HOST: Final = "127.0.0.1"
+
+_NODE: Final = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "CLIENT",
+    "controller.listener.names": "CONTROLLER",
+}
+
+# One node, few partitions for the internal topics, and share groups that react in about a second instead of five.
+_SMALL_AND_QUICK: Final = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where the node listens on loopback."""
+
+    client: int
+    controller: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may connect with SASL/PLAIN, user to password, and who of them may do everything.
+
+    The broker talks to itself as `internal_user`.
+    """
+
+    users: Mapping[str, str] = field(repr=False)
+    super_users: tuple[str, ...]
+    internal_password: str = field(repr=False)
+    internal_user: str = "acktrail-broker"
+
+    def to_properties(self) -> dict[str, str]:
+        """SASL/PLAIN on every listener and the standard authorizer, which denies what no ACL allows."""
+        jaas = self._jaas()
+        return {
+            "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.client.plain.sasl.jaas.config": jaas,
+            "listener.name.controller.plain.sasl.jaas.config": jaas,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": ";".join(f"User:{user}" for user in (self.internal_user, *self.super_users)),
+        }
+
+    def client_properties(self, user: str) -> dict[str, str]:
+        """What a client sets to log in as `user`."""
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": self.users[user],
+        }
+
+    def _jaas(self) -> str:
+        users = {**self.users, self.internal_user: self.internal_password}
+        options = {
+            "username": self.internal_user,
+            "password": self.internal_password,
+            **{f"user_{name}": password for name, password in users.items()},
+        }
+        words = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+        return f"org.apache.kafka.common.security.plain.PlainLoginModule required {words};"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def server_properties(
+    *, ports: Ports, data: Path, access: Access | None = None, changes: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Kafka's configuration for one node with its log directory at `data`; `changes` win over everything."""
+    return {
+        **_NODE,
+        "listeners": f"CLIENT://{HOST}:{ports.client},CONTROLLER://{HOST}:{ports.controller}",
+        "advertised.listeners": f"CLIENT://{HOST}:{ports.client}",
+        "controller.quorum.voters": f"1@{HOST}:{ports.controller}",
+        "log.dirs": str(data),
+        **_SMALL_AND_QUICK,
+        **(access.to_properties() if access else {}),
+        **(changes or {}),
+    }
+
+
+def to_properties_text(properties: Mapping[str, str]) -> str:
+    """A Java properties file; every character survives."""
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in sorted(properties.items()))
+
+
+def _escape(text: str) -> str:
+    escaped = re.sub(r"([\\:=#! ])", r"\\\1", text)
+    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "".join(c if " " <= c <= "~" else _unicode(c) for c in escaped)
+
+
+def _unicode(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -1,0 +1,271 @@
+"""What the demo workload is going to do, decided from a seed before anything runs. Pure."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from acktrail.errors import ConfigurationError
+
+__all__ = ["DemoRecord", "GroupPlan", "Log", "Scenario", "Story", "TopicPlan", "Treatment", "Verdict", "plan_scenario"]
+
+HOSTILE_GROUP: Final = 'Zahlung "prüfen": 💸 <b>eilig</b> ../a\'b; --'
+"""What users really call groups: quotes, umlauts, an emoji, colons, markup, a path and a piece of SQL."""
+
+DELIVERY_COUNT_LIMIT: Final = 3
+"""What the group with poison records asks for where a group can ask (Kafka 4.3 and later)."""
+
+MAX_SCALE: Final = 1000.0
+
+_FEW: Final = 3
+
+_MOST_EXHAUSTED: Final = 8
+"""In a partition: a broker hands out records that are about to be archived one at a time."""
+
+
+class Verdict(StrEnum):
+    """How a consumer is finally done with a record."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    EXHAUST = "exhaust"
+    """Release it at every delivery, until the broker archives it at the delivery count limit."""
+    LEAVE = "leave"
+    """Release it, and that was the last thing the consumer did."""
+
+
+class Story(StrEnum):
+    """What happens to a group."""
+
+    CONSUME = "consume"
+    STOP_AND_LAG = "stop and lag"
+    NEVER_START = "never start"
+    DELETE_GROUP = "delete group"
+    DELETE_TOPIC = "delete topic"
+    RECREATE_TOPIC = "recreate topic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Log:
+    """One partition of one incarnation of a topic; incarnations count from 1."""
+
+    topic: str
+    incarnation: int = 1
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoRecord:
+    """A record to produce, with the offset it gets in a topic nobody else writes to."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """One incarnation of a topic; `waves` are the records that come together, in their order."""
+
+    name: str
+    incarnation: int = 1
+    partitions: int
+    waves: tuple[tuple[DemoRecord, ...], ...] = ()
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        return tuple(Log(topic=self.name, incarnation=self.incarnation, partition=p) for p in range(self.partitions))
+
+    def end_offset(self, partition: int, *, waves: int | None = None) -> int:
+        """The partition's end offset after the first `waves` waves (all of them without it)."""
+        return sum(record.partition == partition for wave in self.waves[:waves] for record in wave)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """What a consumer does with a record: release it `releases` times, then `verdict`."""
+
+    releases: int = 0
+    verdict: Verdict = Verdict.ACCEPT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """A share group. Records without a treatment are accepted at once. `configs` are GROUP configs."""
+
+    group_id: str
+    story: Story
+    topics: tuple[TopicPlan, ...]
+    members: int = 1
+    configs: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({"share.auto.offset.reset": "earliest"})
+    )
+    treatments: Mapping[tuple[Log, int], Treatment] = field(default_factory=dict)
+
+    def treatment(self, log: Log, offset: int) -> Treatment:
+        return self.treatments.get((log, offset), Treatment())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything that is going to happen. Equal arguments give equal scenarios."""
+
+    seed: int
+    scale: float
+    prefix: str
+    topics: tuple[TopicPlan, ...]
+    groups: tuple[GroupPlan, ...]
+
+
+def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "") -> Scenario:
+    """Topics, records and what each group does with each record.
+
+    `scale` multiplies the number of records (about 4,300), `prefix` goes before every group and topic.
+
+    Raises:
+        ConfigurationError: when `scale` is not above 0 and at most 1000.
+    """
+    if not 0 < scale <= MAX_SCALE:
+        raise ConfigurationError(
+            f"scale {scale} is not above 0 and at most {MAX_SCALE:g}", hint="1 is about 4,300 records"
+        )
+    return _Planner(seed=seed, scale=scale, prefix=prefix).scenario()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    seed: int
+    scale: float
+    prefix: str
+
+    def scenario(self) -> Scenario:
+        topics = self._topics()
+        return Scenario(
+            seed=self.seed,
+            scale=self.scale,
+            prefix=self.prefix,
+            topics=tuple(topics.values()),
+            groups=self._groups(topics),
+        )
+
+    def _topics(self) -> dict[str, TopicPlan]:
+        return {
+            "orders": self._topic("orders", 4, 1200, 16, 400, last_of_one=1),
+            "payments": self._topic("payments", 3, 900),
+            "shipments": self._topic("shipments", 2, 500),
+            "returns": self._topic("returns", 2, 300),
+            "returns-2025": self._topic("returns-2025", 2, 300),
+            "price-changes": self._topic("price-changes", 3, 360),
+            "price-changes again": self._topic("price-changes", 2, 300, incarnation=2),
+            "newsletters": TopicPlan(name=self._named("newsletters"), partitions=2),
+        }
+
+    def _groups(self, topics: Mapping[str, TopicPlan]) -> tuple[GroupPlan, ...]:
+        payments, orders, shipments = topics["payments"], topics["orders"], topics["shipments"]
+        again = topics["price-changes again"]
+        limited = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT)}
+        return (
+            self._group("order-fulfilment", Story.CONSUME, orders, members=2),
+            self._group(HOSTILE_GROUP, Story.CONSUME, payments, treatments=self._retries(payments)),
+            self._group("fraud-scoring", Story.CONSUME, payments, treatments=self._poison(payments), configs=limited),
+            self._group("order-analytics", Story.STOP_AND_LAG, orders, treatments=self._left(orders)),
+            self._group("shipment-tracking", Story.CONSUME, shipments, topics["newsletters"]),
+            self._group("churn-model", Story.NEVER_START, shipments, configs={"share.auto.offset.reset": "latest"}),
+            self._group("spring-campaign", Story.DELETE_GROUP, shipments),
+            self._group("returns-desk", Story.DELETE_TOPIC, topics["returns"], topics["returns-2025"]),
+            self._group(
+                "price-watch", Story.RECREATE_TOPIC, topics["price-changes"], again, treatments=self._rejections(again)
+            ),
+        )
+
+    def _named(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+    def _scaled(self, count: int) -> int:
+        return max(16, round(count * self.scale))
+
+    def _random(self, *subject: object) -> random.Random:
+        return random.Random(f"{self.seed}:{subject}")  # noqa: S311
+
+    def _topic(
+        self, name: str, partitions: int, *counts: int, incarnation: int = 1, last_of_one: int | None = None
+    ) -> TopicPlan:
+        """A topic with waves of about `counts` records; all of wave `last_of_one` goes to one partition, unscaled."""
+        chance = self._random(name, incarnation)
+        ends = [0] * partitions
+        waves = []
+        for number, count in enumerate(counts):
+            single = number == last_of_one
+            sized = count if single else self._scaled(count)
+            waves.append(tuple(_records(name, chance, ends, sized, partition=0 if single else None)))
+        return TopicPlan(name=self._named(name), incarnation=incarnation, partitions=partitions, waves=tuple(waves))
+
+    def _group(self, name: str, story: Story, *topics: TopicPlan, **more: object) -> GroupPlan:
+        return GroupPlan(group_id=self._named(name), story=story, topics=topics, **more)  # type: ignore[arg-type]
+
+    def _retries(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+        """A tenth of the records is accepted only at the second delivery, some at the third."""
+        chance = self._random("retries")
+        return {
+            (log, offset): Treatment(releases=chance.choice((1, 1, 1, 2)))
+            for log in topic.logs
+            for offset in _some(chance, topic.end_offset(log.partition), share=0.1)
+        }
+
+    def _poison(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+        """Some records are rejected at their first or second delivery, some never succeed."""
+        chance = self._random("poison")
+        treatments: dict[tuple[Log, int], Treatment] = {}
+        for log in topic.logs:
+            chosen = _some(chance, topic.end_offset(log.partition), share=0.06)
+            exhausted = set(chosen[: min(_MOST_EXHAUSTED, (len(chosen) + 1) // 2)])
+            for offset in chosen:
+                treatments[log, offset] = (
+                    Treatment(verdict=Verdict.EXHAUST)
+                    if offset in exhausted
+                    else Treatment(releases=chance.choice((0, 0, 1)), verdict=Verdict.REJECT)
+                )
+        return treatments
+
+    def _rejections(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+        chance = self._random("rejections")
+        return {
+            (log, offset): Treatment(verdict=Verdict.REJECT)
+            for log in topic.logs
+            for offset in _some(chance, topic.end_offset(log.partition), share=0.03)
+        }
+
+    def _left(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+        """The first record of the second wave and some others are released as the consumer stops, some rejected."""
+        first, *others = topic.waves[1]
+        chosen = self._random("left").sample(others, 2 * _FEW)
+        verdicts = [Verdict.LEAVE] * (_FEW + 1) + [Verdict.REJECT] * _FEW
+        return {
+            (topic.logs[record.partition], record.offset): Treatment(verdict=verdict)
+            for record, verdict in zip([first, *chosen], verdicts, strict=True)
+        }
+
+
+def _some(chance: random.Random, end_offset: int, *, share: float) -> Sequence[int]:
+    """At least one of the offsets below `end_offset`, in random order; none of an empty log."""
+    return chance.sample(range(end_offset), min(end_offset, max(1, round(end_offset * share))))
+
+
+def _records(
+    topic: str, chance: random.Random, ends: list[int], count: int, *, partition: int | None
+) -> Iterator[DemoRecord]:
+    """Records of customers, each to its key's partition unless told otherwise; moves `ends` on."""
+    for _ in range(count):
+        number = sum(ends)
+        key = f"customer-{chance.randrange(200):03d}".encode()
+        where = zlib.crc32(key) % len(ends) if partition is None else partition
+        body = {"id": f"{topic}-{number:06d}", "amount_cents": chance.randrange(100, 50_000)}
+        yield DemoRecord(partition=where, offset=ends[where], key=key, value=json.dumps(body).encode())
+        ends[where] += 1

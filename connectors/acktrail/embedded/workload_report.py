@@ -1,0 +1,233 @@
+"""What the consumers of the demo workload did, record by record, and what must have become of every record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from acktrail.errors import MalformedFile
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+
+__all__ = ["Action", "ActionRange", "Fate", "FateRange", "GroupRun", "SharePartitionRun", "TopicRun", "WorkloadReport"]
+
+
+class Action(StrEnum):
+    """An acknowledgement that the broker confirmed."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+
+
+class Fate(StrEnum):
+    """What became of a record within a group; the first three are delivery states by name."""
+
+    ACKNOWLEDGED = "acknowledged"
+    ARCHIVED = "archived"
+    AVAILABLE = "available"
+    NEVER_DELIVERED = "never_delivered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRange:
+    """`action` on offsets `first_offset` to `last_offset`, both inclusive, at delivery number `delivery_count`."""
+
+    first_offset: int
+    last_offset: int
+    action: Action
+    delivery_count: int
+
+    @property
+    def offsets(self) -> range:
+        return range(self.first_offset, self.last_offset + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FateRange:
+    """What became of offsets `first_offset` to `last_offset`, both inclusive, after `delivery_count` deliveries."""
+
+    first_offset: int
+    last_offset: int
+    fate: Fate
+    delivery_count: int
+
+    @property
+    def offsets(self) -> range:
+        return range(self.first_offset, self.last_offset + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRun:
+    """One incarnation of a topic. `end_offsets` by partition, when it was deleted or at the end of the run."""
+
+    name: str
+    incarnation: int
+    topic_id: TopicId
+    end_offsets: tuple[int, ...]
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRun:
+    """One share group; no member is left. `delivery_count_limit`: deliveries after which a record is archived."""
+
+    group_id: str
+    story: str
+    delivery_count_limit: int
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartitionRun:
+    """What one group did with one partition of one incarnation of a topic.
+
+    `actions` ascend by delivery count, then offset; `fates` ascend by offset and cover the log from 0 to
+    `log_end_offset` without gaps. `deleted`: its state was deleted, with the group or with the topic.
+    """
+
+    group_id: str
+    topic: str
+    incarnation: int
+    topic_id: TopicId
+    partition: int
+    log_end_offset: int
+    deleted: bool
+    actions: tuple[ActionRange, ...]
+    fates: tuple[FateRange, ...]
+
+    @property
+    def key(self) -> SharePartition:
+        """The share partition as the state topic names it."""
+        return SharePartition(group_id=GroupId(self.group_id), topic_id=self.topic_id, partition=self.partition)
+
+    @property
+    def effective_start_offset(self) -> int | None:
+        """The first offset that is neither acknowledged nor archived; None when nothing was ever acknowledged.
+
+        A broker's record of it may lie lower: it moves lazily (`SharePartitionState.effective_start_offset`).
+        """
+        if not self.actions:
+            return None
+        pending = (f.first_offset for f in self.fates if f.fate not in (Fate.ACKNOWLEDGED, Fate.ARCHIVED))
+        return min(pending, default=self.log_end_offset)
+
+    @property
+    def lag(self) -> int | None:
+        """Records that are neither acknowledged nor archived; None when the group never started here."""
+        if not self.actions:
+            return None
+        return self.log_end_offset - len(self.offsets(Fate.ACKNOWLEDGED)) - len(self.offsets(Fate.ARCHIVED))
+
+    def acted_on(self, action: Action) -> frozenset[int]:
+        """The offsets that got `action` at least once."""
+        return frozenset(offset for a in self.actions if a.action is action for offset in a.offsets)
+
+    def offsets(self, fate: Fate) -> frozenset[int]:
+        """The offsets that ended with `fate`."""
+        return frozenset(offset for f in self.fates if f.fate is fate for offset in f.offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadReport:
+    """The whole run. `elapsed_s` in seconds; `prefix` is what every group and topic name starts with."""
+
+    seed: int
+    scale: float
+    prefix: str
+    cluster_id: str
+    elapsed_s: float
+    topics: tuple[TopicRun, ...]
+    groups: tuple[GroupRun, ...]
+    share_partitions: tuple[SharePartitionRun, ...]
+
+    def of_group(self, group_id: str) -> tuple[SharePartitionRun, ...]:
+        """The share partitions of one group."""
+        return tuple(run for run in self.share_partitions if run.group_id == group_id)
+
+    def expectations(self) -> tuple[object, ...]:
+        """What two runs with one seed have in common: all but topic ids, cluster, prefix and time."""
+        cut = len(self.prefix)
+        return tuple(
+            (
+                p.group_id[cut:],
+                p.topic[cut:],
+                p.incarnation,
+                p.partition,
+                p.log_end_offset,
+                p.deleted,
+                p.actions,
+                p.fates,
+            )
+            for p in self.share_partitions
+        )
+
+    def to_json(self) -> str:
+        """The report as one JSON object; ranges are ``[first, last, action or fate, delivery count]``."""
+        document = asdict(self)
+        for run, row in zip(self.share_partitions, document["share_partitions"], strict=True):
+            row["actions"] = [[a.first_offset, a.last_offset, a.action, a.delivery_count] for a in run.actions]
+            row["fates"] = [[f.first_offset, f.last_offset, f.fate, f.delivery_count] for f in run.fates]
+            row["effective_start_offset"], row["lag"] = run.effective_start_offset, run.lag
+        return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, file: str = "report") -> Self:
+        """The report that `to_json` wrote.
+
+        Raises:
+            MalformedFile: when it is something else.
+        """
+        try:
+            document = json.loads(text)
+            return cls(
+                **{
+                    **document,
+                    "topics": tuple(
+                        TopicRun(**{**t, "end_offsets": tuple(t["end_offsets"])}) for t in document["topics"]
+                    ),
+                    "groups": tuple(GroupRun(**g) for g in document["groups"]),
+                    "share_partitions": tuple(_share_partition(row) for row in document["share_partitions"]),
+                }
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise MalformedFile(f"not a workload report ({type(error).__name__})", file=file) from error
+
+    def write(self, path: Path) -> None:
+        """Write the JSON form to `path`, whole or not at all."""
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(self.to_json(), encoding="utf-8")
+        partial.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The report in a file. Raises MalformedFile."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise MalformedFile(f"cannot be read ({type(error).__name__})", file=str(path)) from error
+        return cls.from_json(text, file=str(path))
+
+
+def _share_partition(row: Mapping[str, Any]) -> SharePartitionRun:
+    derived = {"effective_start_offset", "lag"}
+    return SharePartitionRun(
+        **{
+            **{name: value for name, value in row.items() if name not in derived},
+            "actions": tuple(_actions(row["actions"])),
+            "fates": tuple(_fates(row["fates"])),
+        }
+    )
+
+
+def _actions(rows: Iterable[tuple[int, int, str, int]]) -> Iterable[ActionRange]:
+    for first, last, action, count in rows:
+        yield ActionRange(first_offset=first, last_offset=last, action=Action(action), delivery_count=count)
+
+
+def _fates(rows: Iterable[tuple[int, int, str, int]]) -> Iterable[FateRange]:
+    for first, last, fate, count in rows:
+        yield FateRange(first_offset=first, last_offset=last, fate=Fate(fate), delivery_count=count)

@@ -1,0 +1,185 @@
+"""Errors, by what the caller can do about them.
+
+::
+
+    AcktrailError
+    ├── InputError              fix the input                           exit 2
+    │   ├── MalformedRecord     bytes that are no record (position)
+    │   ├── UnsupportedRecord   a type or version nobody specified yet
+    │   ├── MalformedFile       a dump that cannot be read (file, line)
+    │   └── UnknownName         a group, topic or table that is not there (nearest names)
+    ├── ConfigurationError      fix the configuration                   exit 3
+    │   ├── NotAuthorized       an ACL is missing (which)
+    │   ├── ForeignCluster      the tables belong to another cluster or topic incarnation
+    │   └── MissingDependency   Java, an extra, a file
+    ├── RetryableError          try again later                         exit 4
+    │   ├── Unreachable         no broker answered at the address
+    │   └── ConcurrentCommit    another writer committed first
+    ├── OutcomeUnknown          verify before anything else             exit 5
+    └── QualityGateFailed       the data broke a critical expectation   exit 6
+
+Every error carries its data as attributes; the message is built from them and `hint` says what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+__all__ = [
+    "AcktrailError",
+    "ConcurrentCommit",
+    "ConfigurationError",
+    "ForeignCluster",
+    "InputError",
+    "MalformedFile",
+    "MalformedRecord",
+    "MissingDependency",
+    "NotAuthorized",
+    "OutcomeUnknown",
+    "QualityGateFailed",
+    "RetryableError",
+    "UnknownName",
+    "Unreachable",
+    "UnsupportedRecord",
+]
+
+
+class AcktrailError(Exception):
+    """Root of every error acktrail raises on purpose.
+
+    `message` is one line, `hint` says what the caller can do, `data` names the subject
+    (topic, partition, offset, byte position and so on).
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "", data: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.data: dict[str, object] = dict(data or {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint, self.data, self.__dict__.copy()))
+
+
+def _rebuild(
+    kind: type[AcktrailError], message: str, hint: str, data: dict[str, object], attributes: dict[str, object]
+) -> AcktrailError:
+    """Rebuild an error in another process (Spark workers hand errors to the driver by pickle)."""
+    error = kind.__new__(kind)
+    AcktrailError.__init__(error, message, hint=hint, data=data)
+    error.__dict__.update(attributes)
+    return error
+
+
+class InputError(AcktrailError):
+    """The input is wrong; the caller fixes it and calls again."""
+
+    exit_code = 2
+
+
+class MalformedRecord(InputError):
+    """Bytes that are no record of the dialect. `part` is ``key`` or ``value``, `position` the byte index in it."""
+
+    def __init__(self, message: str, *, part: str, position: int) -> None:
+        super().__init__(f"{message} ({part}, byte {position})", data={"part": part, "position": position})
+        self.part = part
+        self.position = position
+
+
+class UnsupportedRecord(InputError):
+    """A record type or value version that no specification defines. `number` is the type or version seen."""
+
+    def __init__(self, message: str, *, part: str, number: int) -> None:
+        super().__init__(f"{message} {number}", data={"part": part, "number": number})
+        self.part = part
+        self.number = number
+
+
+class MalformedFile(InputError):
+    """A file of records that cannot be read. `line` counts from 1, or is None where lines mean nothing."""
+
+    def __init__(self, message: str, *, file: str, line: int | None = None, hint: str = "") -> None:
+        where = file if line is None else f"{file}, line {line}"
+        super().__init__(f"{where}: {message}", hint=hint, data={"file": file, "line": line})
+        self.file = file
+        self.line = line
+
+
+class UnknownName(InputError):
+    """A group, topic, partition or table that does not exist. `nearest` are the closest names known."""
+
+    def __init__(self, kind: str, name: str, *, nearest: Sequence[str] = ()) -> None:
+        hint = f"did you mean {', '.join(repr(n) for n in nearest)}?" if nearest else ""
+        super().__init__(f"unknown {kind} {name!r}", hint=hint, data={"kind": kind, "name": name})
+        self.kind = kind
+        self.name = name
+        self.nearest = tuple(nearest)
+
+
+class ConfigurationError(AcktrailError):
+    """The configuration is wrong; the operator fixes it."""
+
+    exit_code = 3
+
+
+class NotAuthorized(ConfigurationError):
+    """A missing ACL: `operation` on `resource` (for example READ on topic `__share_group_state`)."""
+
+    def __init__(self, operation: str, resource: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"not authorized: {operation} on {resource} is missing",
+            hint=hint or f"grant {operation} on {resource} to this principal",
+            data={"operation": operation, "resource": resource},
+        )
+        self.operation = operation
+        self.resource = resource
+
+
+class ForeignCluster(ConfigurationError):
+    """The tables were written from another cluster, or from another incarnation of the state topic."""
+
+
+class MissingDependency(ConfigurationError):
+    """Something acktrail needs is not installed (Java, an extra, a file)."""
+
+
+class RetryableError(AcktrailError):
+    """Nothing was changed; the same call may succeed later."""
+
+    exit_code = 4
+
+
+class Unreachable(RetryableError):
+    """No broker answered at `address`."""
+
+    def __init__(self, address: str, *, reason: str = "", hint: str = "") -> None:
+        super().__init__(
+            f"no Kafka broker answered at {address}" + (f": {reason}" if reason else ""),
+            hint=hint or "check the address, the listener's security protocol and the network",
+            data={"address": address},
+        )
+        self.address = address
+
+
+class ConcurrentCommit(RetryableError):
+    """Another writer committed to the table first; this writer's rows are not in it."""
+
+
+class OutcomeUnknown(AcktrailError):
+    """A change was sent and its outcome is not known: verify before doing anything else."""
+
+    exit_code = 5
+
+
+class QualityGateFailed(AcktrailError):
+    """A critical expectation failed. `failures` are (suite, expectation, unexpected count)."""
+
+    exit_code = 6
+
+    def __init__(self, failures: Sequence[tuple[str, str, int]], *, hint: str = "") -> None:
+        shown = "; ".join(f"{suite}: {name} ({count} unexpected)" for suite, name, count in failures)
+        super().__init__(f"{len(failures)} critical expectation(s) failed: {shown}", hint=hint)
+        self.failures = tuple(failures)

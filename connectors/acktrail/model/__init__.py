@@ -1,0 +1,1 @@
+"""The domain, pure: share partitions, delivery states, batches, the laws of replay and of reconciliation."""

@@ -1,0 +1,22 @@
+"""What a share-partition leader asks the share coordinator to write (``WriteShareGroupState``), as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acktrail.model.delivery import StateBatch
+from acktrail.model.share_partition import SharePartition
+
+__all__ = ["StateWrite"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateWrite:
+    """One share partition of a write request. `start_offset` None: not written; `state_epoch` None: generation iii,
+    which has none.
+    """
+
+    key: SharePartition
+    state_epoch: int | None
+    start_offset: int | None
+    batches: tuple[StateBatch, ...]

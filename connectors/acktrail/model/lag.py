@@ -1,0 +1,42 @@
+"""How much of a topic partition a share group has not completed yet, in records (offsets)."""
+
+from __future__ import annotations
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.delivery import DeliveryState, covered
+from acktrail.model.replay import SharePartitionState
+
+__all__ = ["count_in_state", "durable_lag", "effective_backlog"]
+
+
+def durable_lag(state: SharePartitionState, log_end_offset: int | None) -> int | None:
+    """The lag as a broker computes it (KIP-1226): log end - start offset - delivery complete count.
+
+    None when one of the three is not known. Negative where the state reaches past the log end, as the broker says it.
+    """
+    if log_end_offset is None or state.start_offset is None or state.delivery_complete_count is None:
+        return None
+    return log_end_offset - state.start_offset - state.delivery_complete_count
+
+
+def effective_backlog(
+    state: SharePartitionState, log_start_offset: int | None, log_end_offset: int | None
+) -> int | None:
+    """Records that can still be delivered: from the start offset or the log start, whichever is later, to the log end,
+    without those in a terminal state.
+
+    Unlike the lag it counts no record that retention has taken, and needs no complete count. None when an offset is not
+    known; never negative.
+    """
+    if log_start_offset is None or log_end_offset is None or state.start_offset is None:
+        return None
+    first = max(state.start_offset, log_start_offset)
+    batches = combine_state_batches(state.batches, (), first)
+    done = sum(max(0, min(b.last_offset, log_end_offset - 1) - b.first_offset + 1) for b in batches if b.is_terminal)
+    return max(0, log_end_offset - first - done)
+
+
+def count_in_state(state: SharePartitionState, delivery_state: DeliveryState) -> int:
+    """Offsets at or above the start offset that are in `delivery_state`, each counted once."""
+    batches = combine_state_batches(state.batches, (), state.start_offset)
+    return sum(covered(batch, state.start_offset) for batch in batches if batch.delivery_state == delivery_state)

@@ -1,0 +1,54 @@
+"""Records of the state topic, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acktrail.model.delivery import StateBatch
+from acktrail.model.share_partition import SharePartition
+
+__all__ = ["ShareSnapshot", "ShareUpdate", "StateRecord", "Tombstone"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSnapshot:
+    """The complete state of a share partition (Kafka: ``ShareSnapshotValue``).
+
+    `start_offset` None: not initialized yet. `delivery_complete_count` None: not known (written before Kafka 4.2).
+    Times in ms since the epoch; None where the dialect has none.
+    """
+
+    key: SharePartition
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int | None
+    delivery_complete_count: int | None
+    create_timestamp_ms: int | None
+    write_timestamp_ms: int | None
+    batches: tuple[StateBatch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareUpdate:
+    """What changed since the snapshot with `snapshot_epoch` (Kafka: ``ShareUpdateValue``). It has no state epoch.
+
+    `start_offset` and `leader_epoch` None: unchanged. `delivery_complete_count` None: not known from here on.
+    """
+
+    key: SharePartition
+    snapshot_epoch: int
+    leader_epoch: int | None
+    start_offset: int | None
+    delivery_complete_count: int | None
+    batches: tuple[StateBatch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """The share partition's state was deleted: a snapshot key with a null value."""
+
+    key: SharePartition
+
+
+StateRecord = ShareSnapshot | ShareUpdate | Tombstone

@@ -1,0 +1,141 @@
+"""Replay: the only way state changes (Kafka: ``ShareCoordinatorShard.replay``), policy ``broker``.
+
+No epoch of any kind drops a record during replay: epochs fence requests, not records. A snapshot replaces all, an
+update merges onto whatever is there, an update without a base becomes the state, a tombstone removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.delivery import StateBatch, terminal_count
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.share_partition import SharePartition
+
+__all__ = ["SharePartitionState", "advance", "apply", "replay"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartitionState:
+    """Everything the share coordinator holds for one share partition (Kafka: ``ShareGroupOffset``).
+
+    `state_epoch` None: only updates were seen, no snapshot. `start_offset` None: not initialized.
+    `delivery_complete_count` None: not known. Batches are ascending and disjoint unless a lone snapshot or a baseless
+    update wrote them otherwise.
+    """
+
+    key: SharePartition
+    snapshot_epoch: int
+    state_epoch: int | None
+    leader_epoch: int | None
+    start_offset: int | None
+    delivery_complete_count: int | None
+    batches: tuple[StateBatch, ...]
+    create_timestamp_ms: int | None = None
+    write_timestamp_ms: int | None = None
+
+    @property
+    def effective_start_offset(self) -> int | None:
+        """The start offset a share-partition leader takes on load: past the leading terminal batches.
+
+        The record lags the real one: a leader does not write again only to advance it (``SharePartition``).
+        """
+        if self.start_offset is None:
+            return None
+        offset = self.start_offset
+        for batch in self.batches:
+            if batch.first_offset != offset or not batch.is_terminal:
+                break
+            offset = batch.last_offset + 1
+        return offset
+
+    @property
+    def end_offset(self) -> int | None:
+        """One past the last offset the state mentions, never below the start offset: a lower bound of the SPEO."""
+        if not self.batches:
+            return self.start_offset
+        end = max(batch.last_offset for batch in self.batches) + 1
+        return end if self.start_offset is None else max(end, self.start_offset)
+
+    @property
+    def terminal_offsets(self) -> int:
+        """Offsets at or above the start offset that are acknowledged or archived."""
+        return terminal_count(self.batches, self.start_offset)
+
+
+def apply(state: SharePartitionState | None, record: StateRecord) -> SharePartitionState | None:
+    """The state after `record`; None when there is none (a tombstone). Cost: that of the combiner.
+
+    The delivery complete count of an update is taken as it stands, also when unknown; the start offset may go back,
+    for replay takes no maximum (Kafka's writers from 4.4 do).
+    """
+    match record:
+        case Tombstone():
+            return None
+        case ShareSnapshot():
+            return _from_snapshot(record)
+        case ShareUpdate():
+            return _from_update(record) if state is None else _merge(state, record)
+        case _:
+            assert_never(record)
+
+
+def replay(records: Iterable[StateRecord]) -> dict[SharePartition, SharePartitionState]:
+    """The state of every share partition after `records`, which come in log order per share partition."""
+    states: dict[SharePartition, SharePartitionState] = {}
+    for record in records:
+        advance(states, record)
+    return states
+
+
+def advance(states: MutableMapping[SharePartition, SharePartitionState], record: StateRecord) -> None:
+    """Apply one record to a map of states in place."""
+    after = apply(states.get(record.key), record)
+    if after is None:
+        states.pop(record.key, None)
+    else:
+        states[record.key] = after
+
+
+def _from_snapshot(record: ShareSnapshot) -> SharePartitionState:
+    return SharePartitionState(
+        key=record.key,
+        snapshot_epoch=record.snapshot_epoch,
+        state_epoch=record.state_epoch,
+        leader_epoch=record.leader_epoch,
+        start_offset=record.start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        batches=record.batches,
+        create_timestamp_ms=record.create_timestamp_ms,
+        write_timestamp_ms=record.write_timestamp_ms,
+    )
+
+
+def _from_update(record: ShareUpdate) -> SharePartitionState:
+    return SharePartitionState(
+        key=record.key,
+        snapshot_epoch=record.snapshot_epoch,
+        state_epoch=None,
+        leader_epoch=record.leader_epoch,
+        start_offset=record.start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        batches=record.batches,
+    )
+
+
+def _merge(state: SharePartitionState, update: ShareUpdate) -> SharePartitionState:
+    start_offset = state.start_offset if update.start_offset is None else update.start_offset
+    return SharePartitionState(
+        key=state.key,
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch if update.leader_epoch is None else update.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        batches=combine_state_batches(state.batches, update.batches, start_offset),
+        create_timestamp_ms=state.create_timestamp_ms,
+        write_timestamp_ms=state.write_timestamp_ms,
+    )

@@ -1,0 +1,1 @@
+"""Edge to files: records of the state topic that somebody copied out of a cluster."""

@@ -1,0 +1,138 @@
+"""Record dumps: one record of the state topic a line, as JSON.
+
+A line is ``{"partition": int, "offset": int, "timestamp": int, "key": base64|null, "value": base64|null}``, timestamp
+in ms. ``.jsonl`` may be compressed: ``.jsonl.gz``, ``.jsonl.zst``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from acktrail.errors import MalformedFile, MissingDependency, UnknownName
+from acktrail.wire.raw_record import RawRecord
+
+__all__ = ["DUMP_SUFFIXES", "dump_line", "read_dump", "read_dumps"]
+
+DUMP_SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+
+_INTEGER_RANGES: Final = {"partition": 31, "offset": 63, "timestamp": 63}
+
+
+def read_dumps(files: Iterable[Path]) -> Iterator[RawRecord]:
+    """Every record of `files`, file by file in their own order.
+
+    Raises:
+        UnknownName: a file does not exist.
+        MalformedFile: a file is no dump, is cut off, or a line is no record; it names file and line.
+    """
+    for file in files:
+        yield from read_dump(file)
+
+
+def read_dump(file: Path) -> Iterator[RawRecord]:
+    """Every record of one dump; see `read_dumps` for what it raises."""
+    if not str(file).endswith(DUMP_SUFFIXES):
+        raise MalformedFile(
+            "not a format that is read", file=str(file), hint=f"record dumps end in {', '.join(DUMP_SUFFIXES)}"
+        )
+    number = 0
+    try:
+        with _opened(file) as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _record(line, str(file), number)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise MalformedFile("the compressed data is damaged or cut off", file=str(file), line=number + 1) from error
+    except UnicodeDecodeError as error:
+        raise MalformedFile("not UTF-8 text", file=str(file), line=number + 1) from error
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        raise MalformedFile(reason.lower(), file=str(file), line=number + 1) from error
+
+
+def dump_line(record: RawRecord) -> str:
+    """The line that spells `record`, without a newline."""
+    return json.dumps(
+        {
+            "partition": record.state_partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            "key": _encoded(record.key),
+            "value": _encoded(record.value),
+        },
+        separators=(",", ":"),
+    )
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[io.TextIOBase]:
+    if not file.exists():
+        raise UnknownName("file", str(file))
+    if file.suffix == ".gz":
+        with gzip.open(file, "rt", encoding="utf-8") as text:
+            yield text
+    elif file.suffix == ".zst":
+        with file.open("rb") as raw, _zstandard(raw) as text:
+            yield text
+    else:
+        with file.open(encoding="utf-8") as text:
+            yield text
+
+
+def _zstandard(raw: io.BufferedReader) -> io.TextIOWrapper:
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingDependency("reading .zst needs pyarrow", hint="install acktrail[tables]") from error
+    return io.TextIOWrapper(pa.CompressedInputStream(pa.PythonFile(raw), "zstd"), encoding="utf-8")
+
+
+def _record(line: str, file: str, number: int) -> RawRecord:
+    try:
+        fields = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise MalformedFile("not JSON: the line is damaged or cut off", file=file, line=number) from error
+    if not isinstance(fields, dict):
+        raise MalformedFile("not a JSON object", file=file, line=number)
+    numbers = {name: _integer(fields, name, file, number) for name in _INTEGER_RANGES}
+    return RawRecord(
+        state_partition=numbers["partition"],
+        offset=numbers["offset"],
+        timestamp_ms=numbers["timestamp"],
+        key=_decoded(fields, "key", file, number),
+        value=_decoded(fields, "value", file, number),
+    )
+
+
+def _integer(fields: dict[str, object], name: str, file: str, number: int) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MalformedFile(f"{name!r} is no integer", file=file, line=number)
+    if not -1 <= value < 1 << _INTEGER_RANGES[name]:
+        raise MalformedFile(f"{name!r} is out of range", file=file, line=number)
+    return value
+
+
+def _decoded(fields: dict[str, object], name: str, file: str, number: int) -> bytes | None:
+    if name not in fields:
+        raise MalformedFile(f"{name!r} is missing", file=file, line=number)
+    text = fields[name]
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]  # a wrong type raises
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise MalformedFile(f"{name!r} is no base64", file=file, line=number) from error
+
+
+def _encoded(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw).decode("ascii")

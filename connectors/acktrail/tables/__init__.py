@@ -1,0 +1,1 @@
+"""The edge to object storage: Delta tables, their commits and reads."""

@@ -1,0 +1,141 @@
+"""One table at one version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as fs
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+
+from acktrail.columnar.schemas import TABLES
+from acktrail.tables.conform import conform
+from acktrail.tables.keyed import KEYED
+
+__all__ = ["PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "read_files"]
+
+PROPERTY_PREFIX: Final = "acktrail."
+"""Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One Parquet file of a table; `path` is relative to the table. `rows` None: the writer did not say."""
+
+    path: str
+    size_bytes: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """One commit of a table and the metadata its writer gave."""
+
+    version: int
+    metadata: Mapping[str, str]
+
+
+class TableSnapshot:
+    """A table as it was at `version`; later commits do not show."""
+
+    def __init__(self, name: str, delta: DeltaTable) -> None:
+        self.name = name
+        self.delta = delta
+
+    @property
+    def version(self) -> int:
+        """Number of the newest commit seen; the first one is 0."""
+        return int(self.delta.version())
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """acktrail's own properties of the table."""
+        pairs = self.delta.metadata().configuration.items()
+        return {key.removeprefix(PROPERTY_PREFIX): value for key, value in pairs if key.startswith(PROPERTY_PREFIX)}
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The number committed last under `app_id`; None when there is none."""
+        number = self.delta.transaction_version(app_id)
+        return None if number is None else int(number)
+
+    def commits(self, *, after: int) -> list[CommitRecord]:
+        """The commits later than version `after`, oldest first. Reads one log file for each."""
+        if after >= self.version:
+            return []
+        found = self.delta.history(self.version - after)
+        records = [CommitRecord(version=entry["version"], metadata=_metadata(entry)) for entry in found]
+        return sorted((record for record in records if record.version > after), key=lambda record: record.version)
+
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that make up the table: what a worker in another process reads on its own."""
+        actions = pa.table(self.delta.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
+        return tuple(
+            DataFile(path=row["path"], size_bytes=row["size_bytes"], rows=row["num_records"])
+            for row in actions.to_pylist()
+        )
+
+    def dataset(self) -> ds.Dataset:
+        """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
+
+        Columns have the storage's types: read through ``read`` or ``batches`` for the schema's.
+        """
+        return self.delta.to_pyarrow_dataset()
+
+    def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+        """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.
+
+        `where` compares with values (``pc.field("group_id") == group_id``): nothing of it is ever parsed. Keyed tables
+        are filtered once they are read: merges write text as views, which Arrow cannot compare inside a file.
+        """
+        schema = self._schema(columns)
+        if self.name in KEYED and where is not None:
+            return conform(self.dataset().to_table(), TABLES[self.name]).filter(where).select(schema.names)
+        return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
+
+    def batches(
+        self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """What ``read`` gives, piece by piece: memory does not grow with the table."""
+        schema = self._schema(columns)
+        if self.name in KEYED:
+            yield from self.read(columns=columns, where=where).to_batches()
+            return
+        for batch in self.dataset().scanner(columns=self._stored(schema), filter=where).to_batches():
+            yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
+
+    def _schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        schema = TABLES[self.name]
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+    def _stored(self, schema: pa.Schema) -> list[str]:
+        """The columns of `schema` that the table has: one written by an older release may lack some."""
+        stored = {field.name for field in self.delta.schema().fields}
+        return [name for name in schema.names if name in stored]
+
+
+def read_files(
+    uri: str,
+    options: Mapping[str, str] | None,
+    schema: pa.Schema,
+    paths: Sequence[str],
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Rows of the files at `paths` of the table at `uri`; columns that a file lacks are null."""
+    storage = fs.PyFileSystem(DeltaStorageHandler(uri, None if options is None else dict(options)))
+    dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=storage)
+    wanted = schema.names if columns is None else list(columns)
+    return dataset.to_table(columns=wanted)
+
+
+def _metadata(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        key.removeprefix(PROPERTY_PREFIX): value if isinstance(value, str) else json.dumps(value)
+        for key, value in entry.items()
+        if key.startswith(PROPERTY_PREFIX)
+    }

@@ -1,0 +1,261 @@
+"""The tables under one root: create, append, upsert, read.
+
+A commit is one file in a Delta log, put there only if no other writer put one first. It carries rows, positions (Delta
+app transactions) and metadata together: all of it is there, or nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from acktrail.columnar.schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown, UnknownName
+from acktrail.tables.conform import conform
+from acktrail.tables.failures import storage_failure
+from acktrail.tables.keyed import KEYED, merge_rows
+from acktrail.tables.probe import ensure_conditional_put
+from acktrail.tables.root import table_root
+from acktrail.tables.snapshot import PROPERTY_PREFIX, TableSnapshot, read_files
+
+__all__ = ["Tables"]
+
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+_NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
+
+_APPEND_ONLY: Final = frozenset({"state_records", "export_ranges", "group_observations", "offset_observations"})
+
+_LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
+"""A reader lists at most this many commits after a checkpoint."""
+
+_STATISTICS: Final = {
+    "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id"
+}
+"""Columns whose least and greatest values are kept for every file; the others would only fill the log."""
+
+_PATIENCE: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
+"""For object storage, unless the options say otherwise."""
+
+_COMMIT_ID: Final = "commit_id"
+_RETRIES: Final = 30
+"""How often a commit tries again when others commit in between and nothing contradicts it."""
+
+
+class Tables:
+    """Delta tables under `config`'s root. Each call sees the newest version; share one object between no threads."""
+
+    def __init__(self, config: TablesConfig) -> None:
+        self._config = config
+        self._root = table_root(config)
+        self._options = None if self._root.is_local else {**_PATIENCE, **config.options}
+
+    @property
+    def root(self) -> str:
+        """The root as it may be shown: without credentials."""
+        return self._root.shown
+
+    @property
+    def config(self) -> TablesConfig:
+        return self._config
+
+    def exists(self, name: str) -> bool:
+        """Whether anything ever created the table `name`."""
+        return self.snapshot(name) is not None
+
+    def snapshot(self, name: str) -> TableSnapshot | None:
+        """The newest version of a table; None when it was never created.
+
+        Raises:
+            UnknownName: for a name that is none of ``TABLES``.
+            ConfigurationError, RetryableError: when the root cannot be read.
+        """
+        _check_name(name)
+        with self._translated():
+            try:
+                return TableSnapshot(name, DeltaTable(self._root.table(name), storage_options=self._options))
+            except TableNotFoundError:
+                return None
+
+    def create(self, name: str, *, properties: Mapping[str, str] = _NO_TEXT) -> TableSnapshot:
+        """The table `name`, made if it is not there; `properties` count only then.
+
+        Raises:
+            ConfigurationError: when the root cannot be written, or its storage cannot keep writers apart.
+        """
+        found = self.snapshot(name)
+        if found is not None:
+            return found
+        with self._translated():
+            ensure_conditional_put(self._root, self._options)
+            try:
+                return TableSnapshot(name, self._create(name, properties))
+            except DeltaError:
+                found = self.snapshot(name)
+                if found is None:
+                    raise
+                return found
+
+    def append(
+        self,
+        name: str,
+        rows: pa.Table,
+        *,
+        transactions: Mapping[str, int] = _NOTHING,
+        expected: Mapping[str, int | None] | None = None,
+        metadata: Mapping[str, str] = _NO_TEXT,
+    ) -> int:
+        """One commit of `rows`, `transactions` (number by app id) and `metadata`; gives its version.
+
+        `expected` are the numbers that the app ids must have before the commit (None: none yet). Columns that `rows`
+        lacks are null; a column that the stored table lacks is added to it. `rows` may be empty.
+
+        Raises:
+            ConcurrentCommit: a number was not as expected, or another writer moved it meanwhile; nothing landed.
+            OutcomeUnknown: the storage failed so that nobody can say whether the commit landed.
+            ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
+        """
+        snapshot = self.create(name)
+        self._check_expected(snapshot, expected or {})
+        conforming = conform(rows, TABLES[name])
+        grows = len(snapshot.delta.schema().fields) != len(conforming.column_names)
+
+        def write(properties: CommitProperties) -> None:
+            write_deltalake(
+                snapshot.delta,
+                conforming,
+                mode="append",
+                schema_mode="merge" if grows else None,
+                writer_properties=WriterProperties(compression="ZSTD"),
+                commit_properties=properties,
+            )
+
+        return self._commit(snapshot, write, transactions, metadata)
+
+    def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
+        """Insert or renew rows of a keyed table (``KEYED``) in one commit; gives its version.
+
+        The same call twice leaves the table as after the first. Of rows with the same key in `rows` the last counts.
+
+        Raises:
+            ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``append``.
+        """
+        keyed = KEYED[name]
+        snapshot = self.create(name)
+        distinct = keyed.last_of_each(conform(rows, TABLES[name]))
+        if not distinct.num_rows:
+            return snapshot.version
+        return self._commit(
+            snapshot, lambda properties: merge_rows(snapshot.delta, keyed, distinct, properties), transactions, _NO_TEXT
+        )
+
+    def read(self, name: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+        """Rows of a table (see ``TableSnapshot.read``); none when the table was never created.
+
+        Raises:
+            UnknownName: for a name that is none of ``TABLES``.
+        """
+        snapshot = self.snapshot(name)
+        if snapshot is None:
+            wanted = TABLES[name].names if columns is None else columns
+            return TABLES[name].empty_table().select(list(wanted))
+        with self._translated():
+            return snapshot.read(columns=columns, where=where)
+
+    def read_files(self, name: str, paths: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows of some of a table's files (``TableSnapshot.files``), without a look at its log: for other processes."""
+        with self._translated():
+            return read_files(self._root.table(name), self._options, TABLES[name], paths, columns)
+
+    def transaction_version(self, name: str, app_id: str) -> int | None:
+        """The number committed last to a table under `app_id`; None when there is none."""
+        snapshot = self.snapshot(name)
+        return None if snapshot is None else snapshot.transaction_version(app_id)
+
+    def _create(self, name: str, properties: Mapping[str, str]) -> DeltaTable:
+        own = {PROPERTY_PREFIX + key: value for key, value in properties.items()}
+        only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
+        statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
+        return DeltaTable.create(
+            self._root.table(name),
+            TABLES[name],
+            mode="error",
+            configuration={**_LOG_PROPERTIES, **only, **statistics, **own},
+            storage_options=self._options,
+            raise_if_key_not_exists=False,
+        )
+
+    def _check_expected(self, snapshot: TableSnapshot, expected: Mapping[str, int | None]) -> None:
+        for app_id, number in expected.items():
+            found = snapshot.transaction_version(app_id)
+            if found != number:
+                raise _moved(snapshot.name, {"app_id": app_id, "expected": number, "found": found})
+
+    def _commit(
+        self,
+        snapshot: TableSnapshot,
+        write: Callable[[CommitProperties], None],
+        transactions: Mapping[str, int],
+        metadata: Mapping[str, str],
+    ) -> int:
+        base, commit_id = snapshot.version, uuid.uuid4().hex
+        properties = CommitProperties(
+            custom_metadata={PROPERTY_PREFIX + key: text for key, text in {**metadata, _COMMIT_ID: commit_id}.items()},
+            max_commit_retries=_RETRIES,
+            app_transactions=[Transaction(app_id, number) for app_id, number in transactions.items()],
+        )
+        try:
+            write(properties)
+        except (DeltaError, OSError) as error:
+            # A commit whose answer got lost is found by its id: writing it again would double its rows.
+            landed = self._landed(snapshot.name, base, commit_id, error)
+            if landed is None:
+                raise self._refused(snapshot.name, error) from None
+            return landed
+        return snapshot.version
+
+    def _landed(self, name: str, base: int, commit_id: str, error: Exception) -> int | None:
+        try:
+            newest = self.snapshot(name)
+            commits = [] if newest is None else newest.commits(after=base)
+        except (AcktrailError, DeltaError, OSError):
+            raise OutcomeUnknown(
+                f"tables at {self.root}: nobody can say whether the commit to {name} landed",
+                hint="run again: positions are read from the table, so that nothing is lost or doubled",
+                data={"table": name, "failure": type(error).__name__},
+            ) from None
+        return next((c.version for c in commits if c.metadata.get(_COMMIT_ID) == commit_id), None)
+
+    def _refused(self, name: str, error: Exception) -> AcktrailError:
+        if isinstance(error, CommitFailedError):
+            return _moved(name, {})
+        return storage_failure(error, self.root)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            raise storage_failure(error, self.root) from None
+
+
+def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
+    return ConcurrentCommit(
+        f"another writer committed to {name} first; nothing of this commit landed",
+        hint="let one exporter write to these tables at a time, then run again",
+        data={"table": name, **data},
+    )
+
+
+def _check_name(name: str) -> None:
+    if name not in TABLES:
+        raise UnknownName("table", name, nearest=get_close_matches(name, TABLES, n=3))

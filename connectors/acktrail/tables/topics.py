@@ -1,0 +1,46 @@
+"""``topics``: what a complete listing of a cluster's topics says about the topic ids seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas import TOPICS
+from acktrail.tables.store import Tables
+
+__all__ = ["departed", "renew_topics"]
+
+_Row = Mapping[str, Any]
+
+
+def renew_topics(tables: Tables, listing: pa.Table, cluster_id: str) -> int:
+    """Take a complete listing (columns of ``TOPICS``) in one commit; gives the number of rows written.
+
+    A topic id keeps `first_seen_at` for ever. One that the listing lacks is ``deleted``, or ``recreated`` when the
+    listing has its name under another id. An empty listing says nothing: every cluster has topics.
+    """
+    if not listing.num_rows:
+        return 0
+    known = tables.read("topics", where=pc.field("cluster_id") == cluster_id).to_pylist()
+    changed = departed(known, listing.to_pylist())
+    rows = pa.concat_tables([listing, pa.Table.from_pylist(changed, schema=TOPICS)])
+    tables.upsert("topics", rows)
+    return rows.num_rows
+
+
+def departed(known: Iterable[_Row], listing: Iterable[_Row]) -> list[dict[str, Any]]:
+    """The rows of `known` that `listing` changes: topic ids that are no longer there."""
+    present = {row["topic_id"]: row for row in listing}
+    run_id = next((row["run_id"] for row in present.values()), None)
+    successors = {row["topic"]: topic_id for topic_id, row in present.items()}
+    changed = []
+    for row in known:
+        successor = successors.get(row["topic"])
+        status = "deleted" if successor is None else "recreated"
+        if row["topic_id"] in present or (row["status"], row["successor_topic_id"]) == (status, successor):
+            continue
+        changed.append({**row, "status": status, "successor_topic_id": successor, "run_id": run_id})
+    return changed

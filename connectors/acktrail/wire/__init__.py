@@ -1,0 +1,1 @@
+"""The bytes, pure. Readers are functions ``(buffer, position) -> (value, next position)``."""

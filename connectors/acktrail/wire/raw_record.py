@@ -1,0 +1,64 @@
+"""A record with an address: decoded, or kept with the reason why it could not be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from acktrail.errors import MalformedRecord, UnsupportedRecord
+from acktrail.model.records import StateRecord
+from acktrail.wire.state_record import decode
+
+__all__ = ["AddressedRecord", "DecodeStatus", "RawRecord", "decode_raw"]
+
+
+class DecodeStatus(StrEnum):
+    """What became of a record's bytes."""
+
+    DECODED = "decoded"
+    NULL_KEY = "null_key"
+    MALFORMED_KEY = "malformed_key"
+    UNKNOWN_TYPE = "unknown_type"
+    NULL_UPDATE = "null_update"
+    """A null value under an update key."""
+    UNKNOWN_VERSION = "unknown_version"
+    MALFORMED_VALUE = "malformed_value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawRecord:
+    """One record of the state topic as it lies there; `timestamp_ms` is ms since the epoch."""
+
+    state_partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressedRecord:
+    """A raw record and what it says: `record` is None exactly when `status` is not DECODED, and `reason` says why."""
+
+    raw: RawRecord
+    status: DecodeStatus
+    reason: str | None
+    record: StateRecord | None
+
+
+def decode_raw(raw: RawRecord) -> AddressedRecord:
+    """Decode one record; never raises for its content."""
+    try:
+        record = decode(raw.key, raw.value)
+    except UnsupportedRecord as error:
+        status = DecodeStatus.UNKNOWN_TYPE if error.part == "key" else DecodeStatus.UNKNOWN_VERSION
+        return AddressedRecord(raw=raw, status=status, reason=error.message, record=None)
+    except MalformedRecord as error:
+        return AddressedRecord(raw=raw, status=_malformed(raw, error), reason=error.message, record=None)
+    return AddressedRecord(raw=raw, status=DecodeStatus.DECODED, reason=None, record=record)
+
+
+def _malformed(raw: RawRecord, error: MalformedRecord) -> DecodeStatus:
+    if error.part == "key":
+        return DecodeStatus.NULL_KEY if raw.key is None else DecodeStatus.MALFORMED_KEY
+    return DecodeStatus.NULL_UPDATE if raw.value is None else DecodeStatus.MALFORMED_VALUE

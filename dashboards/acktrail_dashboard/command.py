@@ -1,0 +1,74 @@
+"""``acktrail report``: what a reconcile run found, on the terminal, as JSON, as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from acktrail.config import TablesConfig
+
+if TYPE_CHECKING:
+    from acktrail_dashboard.views import Summary
+
+__all__ = ["app", "report", "summary"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(name="report")
+def _command(
+    tables: str | None = typer.Option(None, help="Root of the tables: a folder or URI. [ACKTRAIL_TABLES]"),
+    run_id: str | None = typer.Option(None, help="The reconcile run. Default: the one observed last."),
+    out: Path | None = typer.Option(None, help="Also write the HTML report to this file."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object instead of a table."),
+) -> None:
+    """Show what a reconcile run found: share partitions, lag, archived records, verdicts, findings.
+
+    With --out the same goes, in full, into one HTML file that needs no network, no script and no server.
+    Unknown is said to be unknown, with its reason; in JSON it is null.
+
+    Example: acktrail report --tables ./tables --out report.html
+    """
+    from acktrail_dashboard.json_form import summary_json
+    from acktrail_dashboard.terminal import print_summary
+
+    config = TablesConfig.from_environment(tables)
+    found = summary(config, run_id)
+    if as_json:
+        typer.echo(summary_json(found))
+    else:
+        print_summary(found)
+    if out is not None:
+        typer.echo(f"report: {report(config, found.head.run_id, out)}", err=True)
+
+
+def report(tables: TablesConfig, run_id: str | None, out: Path, *, broker: str | None = None) -> Path:
+    """Write the HTML report of `run_id` (None: the run observed last) to `out`: all of it or nothing.
+
+    Args:
+        broker: what the caller knows of the broker (address, release), to be shown in the header.
+
+    Raises:
+        InputError: there is no such run. ConfigurationError: the tables cannot be read, or `out` not written.
+    """
+    from datetime import UTC, datetime
+
+    from acktrail_dashboard.report import render_html, write_whole
+    from acktrail_dashboard.run_source import read_run
+
+    found, chosen = read_run(tables, run_id)
+    return write_whole(render_html(found, chosen, written_at=datetime.now(UTC), broker=broker), out)
+
+
+def summary(tables: TablesConfig, run_id: str | None) -> Summary:
+    """The totals and rows of `run_id` (None: the run observed last).
+
+    Raises:
+        InputError: there is no such run. ConfigurationError: the tables cannot be read.
+    """
+    from acktrail_dashboard.run_source import read_run
+    from acktrail_dashboard.summary import summarize
+
+    return summarize(*read_run(tables, run_id))

@@ -1,0 +1,82 @@
+"""What was read of the state topic, and what pruning took before it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail_dashboard.run_tables import rows
+from acktrail_dashboard.views import ExportRow, GapRow
+
+__all__ = ["EXPORT_COLUMNS", "export_rows", "gap_rows"]
+
+EXPORT_COLUMNS: Final = (
+    "cluster_id",
+    "run_id",
+    "state_topic_id",
+    "state_partition",
+    "first_offset",
+    "last_offset",
+    "records_read",
+    "records_decoded",
+    "records_quarantined",
+    "log_start_offset",
+    "log_end_offset",
+    "gap_first",
+    "gap_last",
+    "exported_at",
+)
+"""Columns of ``export_ranges`` that a summary needs."""
+
+_FOLDS: Final = (
+    ("exported_at", "max"),
+    ("first_offset", "min"),
+    ("last_offset", "max"),
+    ("records_read", "sum"),
+    ("records_decoded", "sum"),
+    ("records_quarantined", "sum"),
+    ("log_start_offset", "last"),
+    ("log_end_offset", "last"),
+    ("run_id", "count"),
+)
+
+
+def export_rows(ranges: pa.Table) -> tuple[ExportRow, ...]:
+    """One row a state partition over all its commits, however many."""
+    in_order = ranges.sort_by([("exported_at", "ascending")])
+    folded = in_order.group_by("state_partition", use_threads=False).aggregate(
+        [(column, how, pc.CountOptions(mode="all")) if how == "count" else (column, how) for column, how in _FOLDS]
+    )
+    return tuple(_row(row) for row in rows(folded, order=("state_partition",)))
+
+
+def gap_rows(ranges: pa.Table) -> tuple[GapRow, ...]:
+    """Every gap, by state partition and offset."""
+    gaps = ranges.filter(pc.is_valid(ranges["gap_first"]))
+    return tuple(
+        GapRow(
+            state_partition=commit["state_partition"],
+            first_offset=commit["gap_first"],
+            last_offset=commit["gap_last"],
+            exported_at=commit["exported_at"],
+        )
+        for commit in rows(gaps, order=("state_partition", "gap_first"))
+    )
+
+
+def _row(folded: Mapping[str, Any]) -> ExportRow:
+    return ExportRow(
+        state_partition=folded["state_partition"],
+        commits=folded["run_id_count"],
+        first_offset=folded["first_offset_min"],
+        last_offset=folded["last_offset_max"],
+        records_read=folded["records_read_sum"] or 0,
+        records_decoded=folded["records_decoded_sum"] or 0,
+        records_quarantined=folded["records_quarantined_sum"] or 0,
+        log_start_offset=folded["log_start_offset_last"],
+        log_end_offset=folded["log_end_offset_last"],
+        exported_at=folded["exported_at_max"],
+    )

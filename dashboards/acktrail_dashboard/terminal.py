@@ -1,0 +1,149 @@
+"""The summary on a terminal: a table that a person reads, plain lines where no terminal is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from acktrail_dashboard.names import visible
+from acktrail_dashboard.verdicts import attention, severity_tone, verdict_tone
+from acktrail_dashboard.views import PartitionRow, Summary
+from acktrail_dashboard.wording import (
+    address,
+    archived_line,
+    counted,
+    export_line,
+    findings_line,
+    instant,
+    lag_line,
+    notes,
+    number,
+    quality_line,
+    topic_text,
+    verdict_text,
+    verdicts_line,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["print_summary", "render_text"]
+
+ROWS_SHOWN: Final = 60
+FINDINGS_SHOWN: Final = 10
+
+_TITLES: Final = ("GROUP", "TOPIC", "PARTITION", "START OFFSET", "LAG", "ARCHIVED", "VERDICT", "NOTE")
+_NUMBERS: Final = frozenset({2, 3, 4, 5})
+_COLOURS: Final = {"critical": "bold red", "warning": "yellow", "unknown": "dim", "info": "cyan", "ok": "green"}
+
+
+def render_text(summary: Summary) -> str:
+    """Plain lines of text, columns aligned, names made safe for a terminal. No line is cut."""
+    from rich.cells import cell_len
+
+    shown = _shown(summary)
+    cells = [_TITLES, *map(_cells, shown)]
+    widths = [max(cell_len(row[index]) for row in cells) for index in range(len(_TITLES))]
+    table = ["  ".join(_aligned(row, widths)).rstrip() for row in cells]
+    return "\n".join([*_head(summary), "", *table, *_left_off(summary, shown), "", *_lines(summary), *_worst(summary)])
+
+
+def print_summary(summary: Summary, console: Console | None = None) -> None:
+    """The summary on stdout (or `console`): in colour on a terminal, else as `render_text` gives it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    target = console or Console()
+    if not target.is_terminal:
+        target.out(render_text(summary), highlight=False)
+        return
+    shown = _shown(summary)
+    for line in (*_head(summary), ""):
+        target.print(Text(line))
+    target.print(_table(shown))
+    for line in (*_left_off(summary, shown), "", *_lines(summary)):
+        target.print(Text(line))
+    for finding, line in zip(summary.findings, _worst(summary), strict=False):
+        target.print(Text(line, style=_COLOURS[severity_tone(finding.severity)]))
+
+
+def _table(shown: list[PartitionRow]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, title in enumerate(_TITLES):
+        table.add_column(title, justify="right" if index in _NUMBERS else "left", overflow="fold")
+    for row in shown:
+        *plain, verdict, note = _cells(row)
+        table.add_row(*map(Text, plain), Text(verdict, _COLOURS[verdict_tone(row.verdict)]), Text(note, "dim"))
+    return table
+
+
+def _shown(summary: Summary) -> list[PartitionRow]:
+    """All rows, or those that need attention most, in the order of groups."""
+    worst = sorted(summary.partitions, key=lambda row: attention(row.verdict))[:ROWS_SHOWN]
+    chosen = {row.key for row in worst}
+    return [row for row in summary.partitions if row.key in chosen]
+
+
+def _cells(row: PartitionRow) -> tuple[str, ...]:
+    return (
+        visible(row.group_id),
+        topic_text(row.topic, row.topic_id),
+        number(row.partition),
+        number(row.start_offset.value),
+        number(row.lag.value),
+        number(row.archived.value),
+        verdict_text(row.verdict) + (" (moved)" if row.moved else ""),
+        "; ".join(notes(row)),
+    )
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    from rich.cells import cell_len
+
+    for index, (text, width) in enumerate(zip(row, widths, strict=True)):
+        space = " " * (width - cell_len(text))
+        yield space + text if index in _NUMBERS else text + space
+
+
+def _head(summary: Summary) -> tuple[str, ...]:
+    head = summary.head
+    cluster = visible(head.cluster_id or "unknown")
+    return (f"Run {visible(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}",)
+
+
+def _left_off(summary: Summary, shown: list[PartitionRow]) -> tuple[str, ...]:
+    more = len(summary.partitions) - len(shown)
+    return (f"… {counted(more, 'more share partition')}; every one is in --json",) if more else ()
+
+
+def _lines(summary: Summary) -> tuple[str, ...]:
+    totals = summary.totals
+    return (
+        f"Total         {counted(totals.groups, 'group')}, {counted(totals.share_partitions, 'share partition')}",
+        f"Lag           {lag_line(totals)}",
+        f"Archived      {archived_line(totals)}",
+        f"Verdicts      {verdicts_line(totals)}",
+        f"Expectations  {quality_line(totals)}",
+        f"Export        {export_line(totals)}",
+        f"Findings      {findings_line(totals)}",
+    )
+
+
+def _worst(summary: Summary) -> tuple[str, ...]:
+    first = summary.findings[:FINDINGS_SHOWN]
+    more = len(summary.findings) - len(first)
+    lines = tuple(
+        f"  {visible(row.severity):<8}  {visible(row.rule)}: {visible(row.subject)}: {visible(row.detail)}"
+        + _evidence(address(row.evidence_state_partition, row.evidence_offset))
+        for row in first
+    )
+    return (*lines, f"  … {counted(more, 'more finding')}") if more else lines
+
+
+def _evidence(where: str) -> str:
+    return f" [{where}]" if where else ""

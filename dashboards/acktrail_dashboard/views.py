@@ -1,0 +1,233 @@
+"""What a summary holds: plain frozen values, ready to be shown.
+
+Offsets are Kafka's, both ends of a range inclusive. A count that is not known is None and has a reason beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = [
+    "ArchivedRow",
+    "ExpectationRow",
+    "ExportRow",
+    "Figure",
+    "FindingRow",
+    "GapRow",
+    "GroupRow",
+    "Key",
+    "PartitionRow",
+    "RunHead",
+    "Summary",
+    "TopicRow",
+    "Totals",
+    "key_of",
+]
+
+Key = tuple[str, str, int]
+"""Group id, topic id, partition (-1 where a row names none): one share partition."""
+
+
+def key_of(group_id: str | None, topic_id: str | None, partition: int | None) -> Key:
+    """The key of a row; sortable also where a column is null."""
+    return (group_id or "", topic_id or "", -1 if partition is None else partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number and where it comes from.
+
+    `source` is ``replayed`` (from the state topic) or ``described`` (the cluster's own answer); empty when `value` is
+    None, and then `reason` says why. `described` is the cluster's answer where it differs from `value`.
+    """
+
+    value: int | None
+    source: str = ""
+    reason: str = ""
+    described: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """One share partition: what is durable, what the cluster says, and the verdict. `topic` None: name not known."""
+
+    group_id: str
+    topic_id: str
+    topic: str | None
+    partition: int | None
+    start_offset: Figure
+    lag: Figure
+    archived: Figure
+    verdict: str
+    reason: str
+    moved: bool | None
+    completeness: str
+    completeness_reason: str
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.group_id, self.topic_id, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """One group as last observed. All None but `reason` when only its state records are known."""
+
+    group_id: str
+    group_type: str | None
+    group_state: str | None
+    group_epoch: int | None
+    assignment_epoch: int | None
+    assignor: str | None
+    members: int | None
+    coordinator_id: int | None
+    configs: tuple[tuple[str, str], ...]
+    observed_at: datetime | None
+    share_partitions: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """One topic id. `topic` None: only the id is known."""
+
+    topic_id: str
+    topic: str | None
+    partition_count: int | None
+    is_internal: bool
+    status: str | None
+    successor_topic_id: str | None
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedRow:
+    """A run of offsets that a group archived with one delivery count.
+
+    `retained`: the replayed state holds it; otherwise that has passed it, or was reset, and only older records know.
+    """
+
+    group_id: str
+    topic_id: str
+    topic: str | None
+    partition: int | None
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    retained: bool
+
+    @property
+    def records(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One rule broken by one subject; the evidence is a record's address in the state topic."""
+
+    rule: str
+    severity: str
+    subject: str
+    detail: str
+    evidence_state_partition: int | None
+    evidence_offset: int | None
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
+    times_seen: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectationRow:
+    """One expectation. `result` is ``passed``, ``failed`` or ``not evaluated`` (then `error` says why)."""
+
+    suite: str
+    expectation: str
+    severity: str
+    result: str
+    element_count: int | None
+    unexpected_count: int | None
+    observed_value: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapRow:
+    """Offsets of a state partition that were pruned before they were exported."""
+
+    state_partition: int
+    first_offset: int
+    last_offset: int
+    exported_at: datetime | None
+
+    @property
+    def records(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRow:
+    """Everything exported of one state partition. `first_offset` None: nothing. Log offsets as of the last commit."""
+
+    state_partition: int
+    commits: int
+    first_offset: int | None
+    last_offset: int | None
+    records_read: int
+    records_decoded: int
+    records_quarantined: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    exported_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Counts over the whole run. `lag_records` sums the known lags that are above zero."""
+
+    groups: int
+    share_partitions: int
+    lag_known: int
+    lag_unknown: int
+    lag_records: int
+    archived_seen: int
+    archived_unknown: int
+    verdicts: tuple[tuple[str, int], ...]
+    findings: tuple[tuple[str, int], ...]
+    expectations_passed: int
+    expectations_failed: int
+    expectations_not_evaluated: int
+    records_exported: int
+    records_quarantined: int
+    gaps: int
+    gap_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHead:
+    """Which run: `observed_from` to `observed_to` are the first and the last look at the cluster."""
+
+    cluster_id: str | None
+    run_id: str
+    observed_from: datetime | None
+    observed_to: datetime | None
+    state_topic_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One reconcile run, ready to be shown."""
+
+    head: RunHead
+    totals: Totals
+    partitions: tuple[PartitionRow, ...]
+    groups: tuple[GroupRow, ...]
+    topics: tuple[TopicRow, ...]
+    archived: tuple[ArchivedRow, ...]
+    findings: tuple[FindingRow, ...]
+    findings_seen_later: int
+    """Findings that were there before this run ended and that a later run saw again: its rows, not this run's."""
+    expectations: tuple[ExpectationRow, ...]
+    exports: tuple[ExportRow, ...]
+    gaps: tuple[GapRow, ...]

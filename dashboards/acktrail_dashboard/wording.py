@@ -1,0 +1,144 @@
+"""Numbers, instants and counts in words, the same in the terminal and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from acktrail_dashboard.names import visible
+from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
+from acktrail_dashboard.views import PartitionRow, Summary, Totals
+
+__all__ = [
+    "address",
+    "archived_line",
+    "counted",
+    "export_line",
+    "findings_line",
+    "headline",
+    "instant",
+    "lag_line",
+    "notes",
+    "number",
+    "quality_line",
+    "topic_text",
+    "verdict_text",
+    "verdicts_line",
+]
+
+
+def number(value: int | None) -> str:
+    """Digits in groups of three; None is ``unknown``."""
+    return "unknown" if value is None else f"{value:,}".replace("-", "\N{MINUS SIGN}")
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """A count with its noun: ``1 gap``, ``2 gaps``."""
+    return f"{number(count)} {singular if count == 1 else plural or singular + 's'}"
+
+
+def instant(moment: datetime | None) -> str:
+    """To the second, in UTC."""
+    return "unknown" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def verdict_text(word: str) -> str:
+    return visible(canonical(word).replace("_", " "))
+
+
+def topic_text(topic: str | None, topic_id: str) -> str:
+    """The topic's name, else its id, said to be one."""
+    return visible(topic) if topic is not None else f"topic id {visible(topic_id) or 'unknown'}"
+
+
+def notes(row: PartitionRow) -> tuple[str, ...]:
+    """What the numbers of a share partition do not say: why the verdict, what is unknown and why."""
+    figures = (("start offset", row.start_offset), ("lag", row.lag), ("archived", row.archived))
+    unknown: dict[str, list[str]] = {}
+    for name, figure in figures:
+        if figure.value is None:
+            unknown.setdefault(figure.reason or "not reported", []).append(name)
+    gaps = tuple(f"{' and '.join(names)} unknown: {reason}" for reason, names in unknown.items())
+    state = () if row.completeness == "complete" else (_completeness(row),)
+    says_more = row.reason and (row.moved or verdict_tone(row.verdict) != "ok")
+    return tuple(visible(text) for text in ((row.reason,) if says_more else ()) + state + gaps)
+
+
+def address(state_partition: int | None, offset: int | None) -> str:
+    """Where a record of the state topic lies."""
+    if state_partition is None:
+        return ""
+    return f"state partition {state_partition}" + ("" if offset is None else f", offset {number(offset)}")
+
+
+def headline(summary: Summary) -> tuple[str, str]:
+    """The run in one sentence, and its tone."""
+    tones = [verdict_tone(row.verdict) for row in summary.partitions]
+    if not tones:
+        return "No share partition was seen in this run.", "unknown"
+    urgent, unknown = tones.count("critical") + tones.count("warning"), tones.count("unknown")
+    broken, failed = _serious(row.severity for row in summary.findings), _serious(_failures(summary))
+    parts = [f"{number(tones.count('ok'))} of {counted(len(tones), 'share partition')} match the cluster"]
+    parts += [f"{number(urgent)} need{'s' if urgent == 1 else ''} attention"] if urgent else []
+    parts += [f"{number(unknown)} cannot be judged"] if unknown else []
+    parts += [counted(broken, "serious finding")] if broken else []
+    parts += [counted(failed, "serious expectation") + " failed"] if failed else []
+    sure = "unknown" if unknown else "ok"
+    return "; ".join(parts) + ".", "critical" if "critical" in tones or broken or failed else (
+        "warning" if urgent else sure
+    )
+
+
+def _failures(summary: Summary) -> Iterable[str]:
+    return (row.severity for row in summary.expectations if row.result == "failed")
+
+
+def _serious(severities: Iterable[str]) -> int:
+    return sum(severity_tone(severity) == "critical" for severity in severities)
+
+
+def lag_line(totals: Totals) -> str:
+    return _over(totals.lag_unknown, totals, counted(totals.lag_records, "record"))
+
+
+def archived_line(totals: Totals) -> str:
+    return _over(totals.archived_unknown, totals, counted(totals.archived_seen, "record") + " seen")
+
+
+def verdicts_line(totals: Totals) -> str:
+    return _joined(f"{number(count)} {verdict_text(verdict)}" for verdict, count in totals.verdicts)
+
+
+def findings_line(totals: Totals) -> str:
+    return _joined(f"{number(count)} {visible(severity)}" for severity, count in totals.findings)
+
+
+def quality_line(totals: Totals) -> str:
+    later = totals.expectations_not_evaluated
+    return f"{number(totals.expectations_passed)} passed, {number(totals.expectations_failed)} failed" + (
+        f", {number(later)} not evaluated" if later else ""
+    )
+
+
+def export_line(totals: Totals) -> str:
+    lost = f" ({counted(totals.gap_records, 'record')} lost)" if totals.gaps else ""
+    return (
+        f"{counted(totals.records_exported, 'record')} read, {number(totals.records_quarantined)} quarantined, "
+        f"{counted(totals.gaps, 'gap')}{lost}"
+    )
+
+
+def _completeness(row: PartitionRow) -> str:
+    word = row.completeness.replace("_", " ")
+    return f"replayed state: {word}" + (f" ({row.completeness_reason})" if row.completeness_reason else "")
+
+
+def _over(unknown: int, totals: Totals, known: str) -> str:
+    """What is known, and of how many share partitions nothing is; a sum over nothing known is not zero."""
+    if unknown and unknown == totals.share_partitions:
+        return "unknown"
+    return known + (f", unknown for {counted(unknown, 'share partition')}" if unknown else "")
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return ", ".join(parts) or "none"

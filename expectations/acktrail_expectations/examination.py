@@ -1,0 +1,63 @@
+"""Every suite on its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from acktrail_expectations.evaluation import evaluate
+from acktrail_expectations.frames.export_ranges import export_ranges_frame
+from acktrail_expectations.frames.reconciliations import reconciliations_frame
+from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
+from acktrail_expectations.frames.state_records import state_records_frame
+from acktrail_expectations.results import QualityResult, merged
+from acktrail_expectations.run_data import RunData
+from acktrail_expectations.suites.export_ranges import export_ranges
+from acktrail_expectations.suites.reconciliations import reconciliations
+from acktrail_expectations.suites.share_partition_states import share_partition_states
+from acktrail_expectations.suites.state_records import state_records
+
+__all__ = ["range_subject", "record_subject", "run_suites", "share_partition_subject"]
+
+
+def run_suites(run: RunData) -> tuple[QualityResult, ...]:
+    """The results of all four suites, in the order of the data's way."""
+    return merged((*_ranges(run), *_records(run), *_states(run), *_reconciliations(run)))
+
+
+def _ranges(run: RunData) -> Iterator[QualityResult]:
+    frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, addresses=run.addresses)
+    yield from evaluate("export_ranges", export_ranges(), frame, range_subject)
+
+
+def _records(run: RunData) -> Iterator[QualityResult]:
+    gaps, checks = run.gaps, state_records(run.facts)
+    for window, records in run.records:
+        frame = state_records_frame(records, since=window.first, gaps=gaps, facts=run.facts)
+        yield from evaluate("state_records", checks, frame, record_subject)
+
+
+def _states(run: RunData) -> Iterator[QualityResult]:
+    frame = share_partition_states_frame(run.states, facts=run.facts)
+    yield from evaluate("share_partition_states", share_partition_states(run.facts), frame, share_partition_subject)
+
+
+def _reconciliations(run: RunData) -> Iterator[QualityResult]:
+    frame = reconciliations_frame(run.reconciliations)
+    yield from evaluate("reconciliations", reconciliations(), frame, share_partition_subject)
+
+
+def record_subject(row: Mapping[str, Any]) -> str:
+    """``state partition/offset`` of a state record."""
+    return f"{row['state_partition']}/{row['offset']}"
+
+
+def range_subject(row: Mapping[str, Any]) -> str:
+    """``state partition/first-last`` of an exported range with its gap."""
+    return f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
+
+
+def share_partition_subject(row: Mapping[str, Any]) -> str:
+    """``group/topic/partition``, the topic by its id where its name is not known."""
+    topic = row["topic"] if isinstance(row["topic"], str) else row["topic_id"]
+    return f"{row['group_id']}/{topic}/{row['partition']}"

@@ -1,0 +1,99 @@
+"""What the exporter's commits covered, each beside the commit before it on the same state partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from acktrail_expectations.frames.columns import frame_of, previous, where
+
+__all__ = ["RANGE_COLUMNS", "export_ranges_frame"]
+
+RANGE_COLUMNS: Final = (
+    "run_id",
+    "state_topic_id",
+    "state_partition",
+    "first_offset",
+    "last_offset",
+    "records_read",
+    "records_decoded",
+    "records_quarantined",
+    "log_start_offset",
+    "log_end_offset",
+    "gap_first",
+    "gap_last",
+)
+"""The columns of ``EXPORT_RANGES`` that the frame is made of."""
+
+
+def export_ranges_frame(
+    ranges: pa.Table, *, since: Mapping[int, int], run_id: str | None, addresses: pa.Table
+) -> pd.DataFrame:
+    """The ranges of `run_id` and those that end at or above `since` (offset by state partition; absent: all).
+
+    Args:
+        ranges: those to validate and, on each state partition, the one before them.
+        since: first offset to validate by state partition.
+        run_id: its ranges are validated wherever they lie; None: no run's.
+        addresses: `state_partition` and `offset` of stored records, all there are from some offset on.
+
+    Returns:
+        ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
+        (the end before; missing in a state partition's first range), `first_begin` (only in its first range),
+        `after_gap` (one past the gap), `span_records`, `accounted_records`, `stored_records` (missing where older
+        than `addresses`), `first_state_topic_id`.
+    """
+    frame = frame_of(ranges.select(list(RANGE_COLUMNS)))
+    frame = frame.assign(
+        begin=frame["gap_first"].fillna(frame["first_offset"]),
+        end=frame["last_offset"].fillna(frame["gap_last"]) + 1,
+    )
+    frame = frame.sort_values(["state_partition", "begin", "end"], ignore_index=True)
+    partition = np.asarray(pd.factorize(frame["state_partition"])[0], dtype=np.int64)
+    is_first = ~frame["state_partition"].duplicated() & ~frame["state_partition"].isin(list(since))
+    whole = frame.assign(
+        expected_begin=previous(frame["end"], partition),
+        first_begin=where(frame["begin"], is_first),
+        after_gap=frame["gap_last"] + 1,
+        span_records=frame["last_offset"] - frame["first_offset"] + 1,
+        accounted_records=frame["records_decoded"] + frame["records_quarantined"],
+        stored_records=_stored(frame, addresses),
+        first_state_topic_id=frame["state_topic_id"].iloc[0] if len(frame) else pd.NA,
+    )
+    return whole[_wanted(whole, since, run_id)].reset_index(drop=True)
+
+
+def _stored(frame: pd.DataFrame, addresses: pa.Table) -> pd.Series:
+    """How many different offsets are stored of each range."""
+    stored = frame_of(addresses.select(["state_partition", "offset"])).drop_duplicates()
+    offsets = {
+        partition: np.sort(group.to_numpy(np.int64)) for partition, group in stored.groupby("state_partition")["offset"]
+    }
+    counts = [_count(offsets.get(row[0]), row[1], row[2]) for row in _spans(frame)]
+    return pd.Series(counts, index=frame.index, dtype="Int64")
+
+
+def _spans(frame: pd.DataFrame) -> list[tuple[int, int | None, int | None]]:
+    columns = (frame[name].astype(object).where(frame[name].notna(), None) for name in _SPAN)
+    return list(zip(*columns, strict=True))
+
+
+_SPAN: Final = ("state_partition", "first_offset", "last_offset")
+
+
+def _count(offsets: np.ndarray | None, first: int | None, last: int | None) -> int | None:
+    if offsets is None or first is None or last is None or first < offsets[0]:
+        return None
+    low, high = np.searchsorted(offsets, [first, last + 1])
+    return int(high - low)
+
+
+def _wanted(frame: pd.DataFrame, since: Mapping[int, int], run_id: str | None) -> pd.Series:
+    first = frame["state_partition"].map(dict(since)).astype("Int64")
+    is_old = (frame["end"] <= first).fillna(value=False)
+    own = (frame["run_id"] == run_id).fillna(value=False) if run_id is not None else False
+    return (~is_old | own).astype(bool)

@@ -1,0 +1,206 @@
+"""State records, each beside what the records before it of the same share partition allow.
+
+A *chain* is the records of one share partition on one state partition with nothing lost in between: a recorded gap,
+or a record that does not even say whose it is, ends every chain. A *life* is the part of a chain up to a tombstone. A
+*reign* is the part of a life in which nobody moved the start offset from outside: an initialization (first or by
+reset) begins one, and so does a record that could not be read, for it may have been one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail_expectations.batch_columns import batch_columns
+from acktrail_expectations.facts import ClusterFacts
+from acktrail_expectations.frames.columns import (
+    Codes,
+    Mask,
+    frame_of,
+    key_texts,
+    last_known,
+    named,
+    previous,
+    terminal_counts,
+    where,
+)
+from acktrail_expectations.frames.placement import home_state_partitions
+
+__all__ = ["RECORD_COLUMNS", "state_records_frame"]
+
+RECORD_COLUMNS: Final = (
+    "state_partition",
+    "offset",
+    "record_type",
+    "group_id",
+    "topic_id",
+    "partition",
+    "snapshot_epoch",
+    "state_epoch",
+    "leader_epoch",
+    "start_offset",
+    "delivery_complete_count",
+    "create_timestamp_ms",
+    "write_timestamp_ms",
+    "batches",
+    "decode_status",
+)
+"""The columns of ``STATE_RECORDS`` that the frame is made of."""
+
+_NAMELESS: Final = ("null_key", "malformed_key")
+"""Decode statuses of records that may belong to any share partition. A key type nobody knows is no state record."""
+
+
+def state_records_frame(
+    records: pa.Table, *, since: Mapping[int, int], gaps: pa.Table, facts: ClusterFacts
+) -> pd.DataFrame:
+    """The records at or above `since` (offset by state partition; absent: all), each with what bounds it.
+
+    Args:
+        records: ``RECORD_COLUMNS`` of the records to validate and of some before them, in any order.
+        since: first offset to validate by state partition.
+        gaps: `state_partition`, `gap_first`, `gap_last` of what is known to be lost.
+        facts: what the run knows of the cluster.
+
+    Returns:
+        ``RECORD_COLUMNS`` and, missing where there is nothing to compare with:
+        `expected_offset` (the offset after the record before), `successor_epoch` (snapshots: the snapshot epoch that
+        comes next), `base_epoch` and `base_type` (updates: snapshot epoch and type of the record before),
+        `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (what may not be fallen below),
+        `first_state_partition` (the least one that has the key), `home_state_partition` (the one its hash names),
+        `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`.
+    """
+    table = records.select(list(RECORD_COLUMNS))
+    table = table.take(pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")]))
+    frame = frame_of(table)
+    log = _Log.of(table, frame, gaps)
+    keys = key_texts(table)
+    derived = {**_chained(frame, log), **_placed(frame, keys, facts), **_counted(table, frame, facts)}
+    whole = frame.assign(**derived)
+    return whole[_wanted(frame, since)].reset_index(drop=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Log:
+    """Where each row lies: its state partition, the row's chain, and whether it stands at its address a second time."""
+
+    state_partition: Codes
+    expected_offset: pd.Series
+    chain: Codes
+    is_repeated: Mask
+
+    @classmethod
+    def of(cls, table: pa.Table, frame: pd.DataFrame, gaps: pa.Table) -> _Log:
+        state_partition = _codes(frame["state_partition"])
+        before = previous(frame["offset"], state_partition)
+        is_repeated = _true(frame["offset"] == before)
+        after_gap = _after_gap(frame, before, gaps)
+        key = _codes(pd.Series(pc.dictionary_encode(key_texts(table)).combine_chunks().indices.to_pandas()))
+        segment = _running(after_gap | _after_nameless(frame, state_partition), state_partition)
+        return cls(
+            state_partition=state_partition,
+            expected_offset=where(before + 1, ~(after_gap | is_repeated)),
+            chain=named(state_partition, key, segment),
+            is_repeated=is_repeated,
+        )
+
+
+def _codes(series: pd.Series) -> Codes:
+    """The distinct values numbered from 1; a missing one is 0."""
+    return np.asarray(pd.factorize(series)[0], dtype=np.int64) + 1
+
+
+def _running(marks: Mask, chain: Codes) -> Codes:
+    """How many marks there are in the chain up to and with each row."""
+    return np.asarray(pd.Series(marks.astype(np.int64)).groupby(chain).cumsum(), dtype=np.int64)
+
+
+def _after_gap(frame: pd.DataFrame, before: pd.Series, gaps: pa.Table) -> Mask:
+    """Rows between which and the row before offsets are known to be lost."""
+    found = np.zeros(len(frame), np.bool_)
+    for gap in gaps.to_pylist():
+        here = frame["state_partition"] == gap["state_partition"]
+        found |= _true(here & (before < gap["gap_first"]) & (frame["offset"] > gap["gap_last"]))
+    return found
+
+
+def _after_nameless(frame: pd.DataFrame, state_partition: Codes) -> Mask:
+    nameless = frame["decode_status"].isin(_NAMELESS).astype("Int64")
+    return np.asarray(previous(nameless, state_partition).fillna(0), dtype=np.bool_)
+
+
+def _chained(frame: pd.DataFrame, log: _Log) -> dict[str, pd.Series]:
+    kind = frame["record_type"].where(frame["decode_status"] == "decoded")
+    before = previous(kind, log.chain)
+    after_tombstone = _true(before == "tombstone")
+    life = named(log.chain, _running(after_tombstone, log.chain))
+    bounds = {
+        **_snapshot_epochs(kind, before, previous(frame["snapshot_epoch"], log.chain)),
+        **_monotone(frame, kind, life),
+    }
+    once = {name: where(series, ~log.is_repeated) for name, series in bounds.items()}
+    return {"expected_offset": log.expected_offset, **once}
+
+
+def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.Series) -> dict[str, pd.Series]:
+    """A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base."""
+    is_update = _true(kind == "update")
+    successor = (epoch_before + 1).mask(_true(kind_before == "tombstone"), 0)
+    return {
+        "successor_epoch": where(successor, _true(kind == "snapshot")),
+        "base_epoch": where(epoch_before, is_update),
+        "base_type": where(kind_before, is_update),
+    }
+
+
+def _monotone(frame: pd.DataFrame, kind: pd.Series, life: Codes) -> dict[str, pd.Series]:
+    """What a record may not fall below. An initialization sets the leader epoch to 0 and the start offset anywhere."""
+    least_state_epoch = last_known(frame["state_epoch"], life)
+    begins = _initializes(frame, kind) | kind.isna().to_numpy(dtype=np.bool_)
+    raised = _true(frame["state_epoch"] > least_state_epoch)
+    return {
+        "least_state_epoch": least_state_epoch,
+        "least_leader_epoch": last_known(frame["leader_epoch"], named(life, _running(begins, life))),
+        "least_start_offset": last_known(frame["start_offset"], named(life, _running(begins | raised, life))),
+    }
+
+
+def _true(condition: pd.Series) -> Mask:
+    """Where `condition` is known to hold."""
+    return np.asarray(condition.fillna(value=False), dtype=np.bool_)
+
+
+def _initializes(frame: pd.DataFrame, kind: pd.Series) -> Mask:
+    """Snapshots as an initialization or a reset writes them: leader epoch 0, no batches, created as written."""
+    empty = frame["batches"].list.len() == 0
+    written = frame["create_timestamp_ms"] == frame["write_timestamp_ms"]
+    return _true(kind == "snapshot") & _true(frame["leader_epoch"] == 0) & _true(empty) & _true(written)
+
+
+def _placed(frame: pd.DataFrame, keys: pa.ChunkedArray, facts: ClusterFacts) -> dict[str, pd.Series]:
+    key = pd.Series(keys.to_pandas(types_mapper=pd.ArrowDtype))
+    return {
+        "first_state_partition": where(frame["state_partition"].groupby(_codes(key)).transform("min"), key.notna()),
+        "home_state_partition": home_state_partitions(keys, facts.state_partition_count),
+    }
+
+
+def _counted(table: pa.Table, frame: pd.DataFrame, facts: ClusterFacts) -> dict[str, pd.Series]:
+    is_snapshot = _true((frame["record_type"] == "snapshot") & (frame["decode_status"] == "decoded"))
+    limits = {group: facts.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
+    return {
+        "is_uninitialized": frame["start_offset"].isna() & is_snapshot,
+        "delivery_count_limit": frame["group_id"].map(limits).astype("Int64"),
+        "terminal_offsets": terminal_counts(batch_columns(table["batches"]), frame["start_offset"]),
+    }
+
+
+def _wanted(frame: pd.DataFrame, since: Mapping[int, int]) -> Mask:
+    first = frame["state_partition"].map(dict(since)).astype("Int64")
+    return ~_true(frame["offset"] < first)

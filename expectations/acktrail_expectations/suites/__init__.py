@@ -1,0 +1,1 @@
+"""What must hold of each table: one module, one function, one ordered tuple of checks."""

@@ -1,0 +1,149 @@
+"""State partitions to states: the newest state of each share partition, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.rows import RECORD_COLUMNS, records_of
+from acktrail.columnar.schemas import STATE_RECORDS
+from acktrail.model.observation import Completeness
+from acktrail.model.replay import SharePartitionState, replay
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail_jobs.coverage import Coverage
+from acktrail_jobs.heads import HEAD_COLUMNS, Heads, read_heads, survivors
+from acktrail_jobs.observation import Observation
+from acktrail_jobs.state_columns import NO_STATE, int64, state_columns
+from acktrail_jobs.state_rules import broken_rules
+
+__all__ = ["Read", "replay_rows"]
+
+Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
+"""Reads columns of ``state_records`` where an expression holds, piece by piece and in any order."""
+
+_Row = dict[str, Any]
+_REPLAY_COLUMNS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What replay knows of one share partition on one state partition."""
+
+    head: Mapping[str, Any]
+    key: SharePartition
+    state: SharePartitionState | None
+    archived_seen: int
+    timestamp_ms: int | None
+
+
+def replay_rows(read: Read, observation: Observation, coverages: Sequence[Coverage]) -> Iterator[_Row]:
+    """One row (columns of ``REPLAYED``) for every share partition that has a state, or may have one, on the state
+    partitions of `coverages`; those whose newest record is a tombstone have none.
+
+    Two passes: the first finds the newest snapshot or tombstone of each share partition, the second reads only what
+    follows it and folds that (``acktrail.model.replay``). Memory holds those records, not the history.
+    """
+    exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
+    if not exported:
+        return
+    heads = read_heads(map(_table, read(HEAD_COLUMNS, _any(_from(coverage, 0) for coverage in exported.values()))))
+    live = heads.live()
+    needed = _needed(read, exported, live)
+    for state_partition, rows in _by_state_partition(live):
+        records = needed.filter(pc.field("state_partition") == state_partition)
+        states = replay(record for _, record in records_of(records))
+        timestamps = dict(zip(records["offset"].to_pylist(), records["timestamp_ms"].to_pylist(), strict=True))
+        for head in rows:
+            yield _row(_found(head, heads, states, timestamps), observation, exported[state_partition])
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def _from(coverage: Coverage, first: int) -> pc.Expression:
+    """Records of a state partition from offset `first` to where its coverage ends."""
+    offset = pc.field("offset")
+    return (
+        (pc.field("state_partition") == coverage.state_partition) & (offset >= first) & (offset < coverage.end_offset)
+    )
+
+
+def _any(conditions: Iterable[pc.Expression]) -> pc.Expression:
+    return reduce(or_, conditions)
+
+
+def _by_state_partition(live: pa.Table) -> Iterator[tuple[int, list[_Row]]]:
+    for state_partition in live["state_partition"].unique().sort().to_pylist():
+        yield state_partition, live.filter(pc.field("state_partition") == state_partition).to_pylist()
+
+
+def _needed(read: Read, exported: Mapping[int, Coverage], live: pa.Table) -> pa.Table:
+    """The records that replay needs, in log order by state partition."""
+    bases = live.select(["state_partition"]).append_column("base", pc.fill_null(live["base_offset"], 0))
+    first = bases.group_by("state_partition", use_threads=False).aggregate([("base", "min")]).to_pylist()
+    pieces = [STATE_RECORDS.empty_table().select(list(_REPLAY_COLUMNS))]
+    if first:
+        where = _any(_from(exported[row["state_partition"]], row["base_min"]) for row in first)
+        pieces.extend(survivors(_table(batch), live) for batch in read(_REPLAY_COLUMNS, where))
+    return pa.concat_tables(pieces).sort_by([("state_partition", "ascending"), ("offset", "ascending")])
+
+
+def _found(
+    head: _Row, heads: Heads, states: Mapping[SharePartition, SharePartitionState], timestamps: Mapping[int, int | None]
+) -> _Found:
+    key = SharePartition(
+        group_id=GroupId(head["group_id"]), topic_id=TopicId(head["topic_id"]), partition=head["partition"]
+    )
+    return _Found(
+        head=head,
+        key=key,
+        state=states.get(key),
+        archived_seen=heads.archived_seen((head["state_partition"], *astuple(key))),
+        timestamp_ms=timestamps.get(head["last_record_offset"]),
+    )
+
+
+def _row(found: _Found, observation: Observation, coverage: Coverage) -> _Row:
+    count = observation.state_partition_count
+    completeness, reason = _completeness(found, coverage)
+    return {
+        "cluster_id": observation.cluster_id,
+        "run_id": observation.run_id,
+        "observed_at": observation.observed_at,
+        **asdict(found.key),
+        "topic": None,
+        "state_partition": coverage.state_partition,
+        "archived_seen": int64(found.archived_seen),
+        "last_record_offset": found.head["last_record_offset"],
+        "last_record_timestamp_ms": found.timestamp_ms,
+        "completeness": completeness.value,
+        "completeness_reason": reason,
+        "is_misplaced": count is not None and state_partition_of(found.key, count) != coverage.state_partition,
+        **{name: found.head[name] for name in ("initialized_at", "archived_at", "unreadable_at")},
+        **(NO_STATE if found.state is None else state_columns(found.state)),
+        "broken_rules": () if found.state is None else broken_rules(found.state),
+    }
+
+
+def _completeness(found: _Found, coverage: Coverage) -> tuple[Completeness, str | None]:
+    base = -1 if found.head["base_offset"] is None else found.head["base_offset"]
+    unreadable, gap = found.head["unreadable_at"], coverage.gap_after(base)
+    if unreadable is not None and unreadable > base:
+        return Completeness.UNREADABLE, (
+            f"the record at offset {unreadable} of state partition {coverage.state_partition} could not be decoded"
+        )
+    if gap is not None:
+        return Completeness.GAP, (
+            f"offsets {gap.first_offset} to {gap.last_offset} of state partition {coverage.state_partition} "
+            "were not exported, and no snapshot came after them"
+        )
+    if found.state is not None and found.state.state_epoch is None:
+        return Completeness.NO_SNAPSHOT, "only updates were seen"
+    return Completeness.COMPLETE, None

@@ -1,0 +1,151 @@
+"""The rows that pass through Spark. A test holds them against the tables' Arrow schemas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+__all__ = [
+    "BATCHES",
+    "GROUP_SAMPLES",
+    "JUDGED",
+    "OFFSET_SAMPLES",
+    "RECONCILIATIONS",
+    "REPLAYED",
+    "SHARE_PARTITION_STATES",
+    "TOPIC_STATUSES",
+]
+
+_TEXT: Final = StringType()
+_INT8: Final = ByteType()
+_INT16: Final = ShortType()
+_INT32: Final = IntegerType()
+_INT64: Final = LongType()
+_FLAG: Final = BooleanType()
+_INSTANT: Final = TimestampType()
+
+
+def _struct(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def _plus(base: StructType, **columns: DataType) -> StructType:
+    return StructType([*base.fields, *_struct(**columns).fields])
+
+
+BATCHES: Final = ArrayType(
+    _struct(first_offset=_INT64, last_offset=_INT64, delivery_state=_INT8, delivery_count=_INT16)
+)
+
+SHARE_PARTITION_STATES: Final = _struct(
+    cluster_id=_TEXT,
+    run_id=_TEXT,
+    observed_at=_INSTANT,
+    group_id=_TEXT,
+    topic_id=_TEXT,
+    topic=_TEXT,
+    partition=_INT32,
+    state_partition=_INT32,
+    snapshot_epoch=_INT32,
+    state_epoch=_INT32,
+    leader_epoch=_INT32,
+    start_offset=_INT64,
+    effective_start_offset=_INT64,
+    end_offset=_INT64,
+    delivery_complete_count=_INT32,
+    available_records=_INT64,
+    acknowledged_records=_INT64,
+    archiving_records=_INT64,
+    archived_records=_INT64,
+    archived_seen=_INT64,
+    max_delivery_count=_INT32,
+    batches=BATCHES,
+    create_timestamp_ms=_INT64,
+    write_timestamp_ms=_INT64,
+    last_record_offset=_INT64,
+    last_record_timestamp_ms=_INT64,
+    completeness=_TEXT,
+    completeness_reason=_TEXT,
+)
+
+REPLAYED: Final = _plus(
+    SHARE_PARTITION_STATES,
+    is_misplaced=_FLAG,
+    initialized_at=_INT64,
+    archived_at=_INT64,
+    unreadable_at=_INT64,
+    broken_rules=ArrayType(_TEXT),
+)
+"""A share partition as it comes out of the replay, with the offsets of the records that show things about it."""
+
+OFFSET_SAMPLES: Final = _struct(
+    phase=_TEXT,
+    group_id=_TEXT,
+    topic=_TEXT,
+    topic_id=_TEXT,
+    partition=_INT32,
+    log_start_offset=_INT64,
+    log_end_offset=_INT64,
+    start_offset=_INT64,
+    lag=_INT64,
+    error_code=_INT16,
+    error=_TEXT,
+)
+
+GROUP_SAMPLES: Final = _struct(phase=_TEXT, group_id=_TEXT, group_type=_TEXT, group_state=_TEXT, error_code=_INT16)
+
+TOPIC_STATUSES: Final = _struct(topic_id=_TEXT, topic=_TEXT, status=_TEXT, last_seen_at=_INSTANT)
+
+RECONCILIATIONS: Final = _struct(
+    cluster_id=_TEXT,
+    run_id=_TEXT,
+    observed_at=_INSTANT,
+    group_id=_TEXT,
+    topic_id=_TEXT,
+    topic=_TEXT,
+    partition=_INT32,
+    verdict=_TEXT,
+    reason=_TEXT,
+    moved=_FLAG,
+    group_state=_TEXT,
+    state_epoch=_INT32,
+    durable_start_offset=_INT64,
+    durable_lag=_INT64,
+    described_start_offset_before=_INT64,
+    described_start_offset_after=_INT64,
+    described_lag_before=_INT64,
+    described_lag_after=_INT64,
+    log_start_offset=_INT64,
+    log_end_offset_before=_INT64,
+    log_end_offset_after=_INT64,
+    effective_backlog=_INT64,
+    archived_seen=_INT64,
+    completeness=_TEXT,
+)
+
+JUDGED: Final = _plus(
+    RECONCILIATIONS,
+    state_partition=_INT32,
+    found_on=ArrayType(_INT32),
+    is_misplaced=_FLAG,
+    last_record_offset=_INT64,
+    last_record_timestamp_ms=_INT64,
+    archiving_records=_INT64,
+    archived_at=_INT64,
+    unreadable_at=_INT64,
+    broken_rules=ArrayType(_TEXT),
+)
+"""A reconciliation with what its findings need."""

@@ -1,0 +1,99 @@
+"""A Spark session that behaves the same everywhere."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from acktrail.config import environment, java_home
+from acktrail.embedded.java import find_java
+from acktrail.errors import MissingDependency
+
+__all__ = ["DEFAULT_MASTER", "spark_session"]
+
+DEFAULT_MASTER: Final = "local[2]"
+
+_SETTINGS: Final = MappingProxyType(
+    {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
+    }
+)
+"""Rows are reduced before they reach the JVM: what is left is less work than compiling code for it."""
+
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
+
+_JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
+
+_LOCAL: Final = MappingProxyType(
+    {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+    }
+)
+"""A local master talks to nobody: it must not depend on what the machine's name resolves to. And it lives for seconds:
+it never earns back a second compilation of its own code (with both, a first job takes half the processor time)."""
+
+
+@contextmanager
+def spark_session(master: str | None = None) -> Iterator[SparkSession]:
+    """The active session, or a new one on `master` that ends with the block.
+
+    None: what ``spark-submit`` was given, else two local threads. Python workers run this interpreter unless the
+    environment names another (PYSPARK_PYTHON).
+
+    Raises:
+        MissingDependency: no Java that runs Spark.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        session = _new_session(master)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _new_session(master: str | None) -> SparkSession:
+    surroundings = environment()
+    is_submitted = "PYSPARK_GATEWAY_PORT" in surroundings
+    chosen = master or (None if is_submitted else DEFAULT_MASTER)
+    if not is_submitted:
+        _ensure_java()
+    builder = SparkSession.builder.appName("acktrail")
+    for key, value in {**_SETTINGS, **(_LOCAL if chosen and chosen.startswith("local") else {})}.items():
+        builder = builder.config(key, value)
+    if chosen:
+        builder = builder.master(chosen)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if "PYSPARK_PYTHON" not in surroundings:
+        session.sparkContext.pythonExec = sys.executable
+    return session
+
+
+def _ensure_java() -> None:
+    home = java_home()
+    found = find_java(home)
+    if home is not None and home not in found.executable.parents:
+        raise MissingDependency(
+            f"JAVA_HOME names {home}, where there is no Java that runs Spark",
+            hint=f"correct JAVA_HOME, or unset it: {found.executable} would do",
+        )

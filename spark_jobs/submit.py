@@ -1,0 +1,5 @@
+"""For spark-submit: ``spark-submit spark_jobs/submit.py reconcile --tables ... --run-id ...``."""
+
+from acktrail.cli.main import main
+
+main()

@@ -1,0 +1,117 @@
+"""The architecture is executable: arrows, exported names, the environment, the wheel."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {
+    "acktrail": ROOT / "connectors/acktrail",
+    "acktrail_jobs": ROOT / "spark_jobs/acktrail_jobs",
+    "acktrail_expectations": ROOT / "expectations/acktrail_expectations",
+    "acktrail_dashboard": ROOT / "dashboards/acktrail_dashboard",
+}
+
+TURNED_ARROWS = [
+    ("acktrail/model/turned.py", "import acktrail.wire"),
+    ("acktrail/wire/turned.py", "import logging"),
+    ("acktrail/wire/turned.py", "import acktrail.columnar"),
+    ("acktrail/connect/turned.py", "import acktrail.tables"),
+    ("acktrail/broker/turned.py", "import acktrail.tables.store"),
+    ("acktrail/tables/turned.py", "import confluent_kafka"),
+    ("acktrail/cli/turned.py", "import deltalake"),
+    ("acktrail/embedded/turned.py", "import pyspark"),
+    ("acktrail_jobs/turned.py", "import acktrail_expectations"),
+    ("acktrail_jobs/turned.py", "import airflow"),
+    ("acktrail_dashboard/turned.py", "import great_expectations"),
+    ("acktrail/errors.py", "import acktrail.config"),
+]
+
+
+def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    for name, source in SOURCES.items():
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def test_the_arrows_hold(copy: Path) -> None:
+    """Every import contract is kept by the sources as they are."""
+    done = _lint(copy)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("file", "line"), TURNED_ARROWS)
+def test_a_turned_arrow_goes_red(copy: Path, file: str, line: str) -> None:
+    """An import against the arrows breaks a contract: the contracts can fail."""
+    target = copy / file
+    before = target.read_text() if target.exists() else None
+    target.write_text((before or "") + f"\n{line}\n")
+    try:
+        assert _lint(copy).returncode != 0
+    finally:
+        if before is None:
+            target.unlink()
+        else:
+            target.write_text(before)
+
+
+def _modules() -> list[str]:
+    found = []
+    for name, source in SOURCES.items():
+        found += [info.name for info in pkgutil.walk_packages([str(source)], prefix=f"{name}.")]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", [n for n in _modules() if not n.endswith(("__main__", ".guardian"))])
+def test_exported_names_exist(name: str) -> None:
+    """A module says what it exports, and all of it is there."""
+    module = importlib.import_module(name)
+    if module.__file__ and module.__file__.endswith("__init__.py"):
+        return
+    assert hasattr(module, "__all__"), f"{name} has no __all__"
+    for exported in module.__all__:
+        assert hasattr(module, exported), f"{name}.{exported}"
+
+
+def test_only_config_reads_the_environment() -> None:
+    """os.environ and os.getenv appear in acktrail.config alone."""
+    readers = {
+        str(file.relative_to(ROOT))
+        for source in SOURCES.values()
+        for file in source.rglob("*.py")
+        if "os.environ" in file.read_text() or "getenv(" in file.read_text()
+    }
+
+    assert readers == {"connectors/acktrail/config.py"}
+
+
+def test_no_module_is_a_grab_bag() -> None:
+    """Modules are nouns of the domain; files stay short enough to be read in one go."""
+    for source in SOURCES.values():
+        for file in source.rglob("*.py"):
+            assert file.stem not in {"utils", "util", "helpers", "common", "misc", "base"}, file
+            assert len(file.read_text().splitlines()) <= 450, file

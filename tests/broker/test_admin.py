@@ -1,0 +1,189 @@
+"""What the admin client says is what the cluster says."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from broker.workload import Worked, Workload, until
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.descriptions import ShareOffset, TopicPartition
+from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.config import KafkaConfig
+from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.errors import UnknownName
+
+pytestmark = pytest.mark.broker
+
+_SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+
+
+def test_start_offset_lag_and_leader_epoch_are_those_of_kafkas_own_tool(
+    admin: ShareGroupAdmin, worked: Worked, broker: EmbeddedBroker
+) -> None:
+    """For every share partition our answer equals the line that kafka-share-groups.sh prints."""
+    command = KafkaTool().command(
+        _SHARE_GROUPS,
+        "--bootstrap-server",
+        broker.bootstrap_servers,
+        "--describe",
+        "--verbose",
+        "--group",
+        worked.group,
+    )
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    rows = [line.split() for line in printed.splitlines() if line.startswith(worked.group)]
+    said = [
+        [o.topic, str(o.partition), _cell(o.leader_epoch), _cell(o.start_offset), _cell(o.lag)]
+        for o in admin.describe_offsets(worked.group)
+    ]
+    assert [row[1:] for row in rows] == said
+    assert len(said) == worked.partitions
+
+
+def _cell(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def test_lag_is_what_was_not_accepted(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """The described lag counts the records that the workload left."""
+    offsets = {o.partition: o for o in admin.describe_offsets(worked.group)}
+    assert offsets[0].lag == worked.produced - worked.accepted
+    assert offsets[0].start_offset is not None
+
+
+def test_a_named_partition_is_described_as_among_all(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """Asking for one partition gives its row of the answer about all."""
+    whole = admin.describe_offsets(worked.group)
+    named = admin.describe_offsets(worked.group, {worked.topic: [0]})
+    assert named == tuple(o for o in whole if o.partition == 0)
+
+
+@pytest.mark.parametrize("index", [2, 10_000, -1])
+def test_a_partition_that_is_not_there_is_refused_at_once(admin: ShareGroupAdmin, worked: Worked, index: int) -> None:
+    """Kafka would answer nothing after half a minute."""
+    begin = time.monotonic()
+    with pytest.raises(UnknownName) as caught:
+        admin.describe_offsets(worked.group, {worked.topic: [0, index]})
+    assert time.monotonic() - begin < 5
+    assert caught.value.nearest == (f"{worked.topic}:1",)
+
+
+def test_unknown_names_come_with_the_nearest_known(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """A mistyped group or topic is answered with the right one."""
+    with pytest.raises(UnknownName) as group:
+        admin.describe_group(worked.group + "x")
+    assert worked.group in group.value.nearest
+    with pytest.raises(UnknownName) as topic:
+        admin.describe_offsets(worked.group, {worked.topic + "x": [0]})
+    assert worked.topic in topic.value.nearest
+
+
+def test_asking_for_a_topic_does_not_create_it(admin: ShareGroupAdmin) -> None:
+    """A topic that is not there is an error value, also the second time."""
+    name = f"never-{uuid4().hex}"
+    for _ in range(2):
+        (topic,) = admin.topics([name])
+        assert topic.error == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert topic.topic_id is None
+    assert name not in {t.name for t in admin.topics()}
+
+
+def test_groups_are_listed_by_type(admin: ShareGroupAdmin, worked: Worked, kafka: KafkaConfig) -> None:
+    """A share group is listed as one, and a consumer group is not among them."""
+    consumers = f"consumers-{uuid4().hex[:8]}"
+    consumer = Consumer({**to_librdkafka(kafka), "group.id": consumers, "enable.auto.commit": False})
+    consumer.commit(offsets=[ConfluentPartition(worked.topic, 0, 1)], asynchronous=False)
+    consumer.close()
+    shares = {listing.group_id: listing for listing in admin.list_groups()}
+    assert shares[worked.group].state == "Empty"
+    assert shares[worked.group].group_type == "share"
+    assert consumers not in shares
+    assert consumers in {listing.group_id for listing in admin.list_groups(("consumer", "classic"))}
+    with pytest.raises(UnknownName):
+        admin.describe_group(consumers)
+
+
+def test_members_and_epochs_of_a_group_at_work(admin: ShareGroupAdmin, workload: Workload, worked: Worked) -> None:
+    """A member is described while it is there, with its assignment, and is gone after it left."""
+    group = f"member-{uuid4().hex[:8]}"
+    with workload.share_consumer(group, worked.topic, **{"client.id": "an-auditor"}) as consumer:
+
+        def assigned() -> bool:
+            consumer.poll(0.2)
+            members = admin.describe_groups([group])[0].members
+            return bool(members) and bool(members[0].assignment)
+
+        until(assigned, what="an assignment")
+        described = admin.describe_group(group)
+    (member,) = described.members
+    assert (described.state, described.error_code, member.client_id) == ("Stable", 0, "an-auditor")
+    assert member.subscribed_topics == (worked.topic,)
+    assert member.assignment[0].partitions == tuple(range(worked.partitions))
+    assert member.assignment[0].topic_id == admin.topics([worked.topic])[0].topic_id
+    after = admin.describe_group(group)
+    assert (after.state, after.members) == ("Empty", ())
+    assert after.group_epoch is not None
+    assert described.group_epoch is not None
+    assert after.group_epoch > described.group_epoch
+
+
+def test_ends_of_logs_are_those_that_a_consumer_sees(
+    admin: ShareGroupAdmin, worked: Worked, kafka: KafkaConfig
+) -> None:
+    """First offset and high watermark agree with librdkafka's, and what is not there is an error value."""
+    consumer = Consumer({**to_librdkafka(kafka), "group.id": "watermarks"})
+    asked = [TopicPartition(topic=worked.topic, partition=index) for index in (1, 0, 7)]
+    known, other, absent = admin.list_offsets([*asked])
+    for row in (known, other):
+        low, high = consumer.get_watermark_offsets(ConfluentPartition(row.topic, row.partition), timeout=10)
+        assert (row.log_start_offset, row.high_watermark, row.last_stable_offset) == (low, high, high)
+    consumer.close()
+    assert other.high_watermark == worked.produced
+    assert (absent.partition, absent.error, absent.high_watermark) == (7, "UNKNOWN_TOPIC_OR_PARTITION", None)
+
+
+def test_a_partition_never_initialized_has_no_start_offset(admin: ShareGroupAdmin, workload: Workload) -> None:
+    """Unknown is None, never -1: before the first acknowledgement there is neither start offset nor lag."""
+    topic = f"idle-{uuid4().hex[:8]}"
+    workload.create_topic(topic)
+    nothing = ShareOffset(
+        topic=topic,
+        partition=0,
+        topic_id=None,
+        start_offset=None,
+        leader_epoch=None,
+        lag=None,
+        error_code=0,
+        error=None,
+    )
+
+    def described() -> str | None:
+        """The group coordinator learns of a topic a little later than the broker that lists it."""
+        (row,) = admin.describe_offsets("no-such-group", {topic: [0]})
+        assert row == replace(nothing, topic_id=row.topic_id)
+        return row.topic_id
+
+    assert until(described, what="the topic's id") == admin.topics([topic])[0].topic_id
+
+
+def test_group_configs_are_those_in_force(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """What was set is read back, beside the defaults."""
+    (configs,) = admin.group_configs([worked.group])
+    assert configs.configs is not None
+    assert configs.configs["share.auto.offset.reset"] == "earliest"
+    assert "share.delivery.count.limit" in configs.configs
+
+
+def test_capabilities_tell_the_release(admin: ShareGroupAdmin, broker: EmbeddedBroker) -> None:
+    """The default release serves lag and calls itself by its number."""
+    found = admin.capabilities()
+    assert found.reports_lag
+    assert found.describes_share_groups
+    assert broker.version.startswith(found.release)

@@ -1,0 +1,260 @@
+"""A connection that cannot be made says so soon, says where, and says what to do."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from broker.workload import Workload, until
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.config import KafkaConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.embedded.node import free_ports
+from acktrail.errors import ConfigurationError, NotAuthorized, RetryableError, Unreachable
+
+pytestmark = pytest.mark.broker
+
+SECRET = "a-wrong-password"
+
+
+def unreachable(address: str, **properties: str) -> Unreachable:
+    """The error for `address`, which must come within 15 seconds."""
+    begin = time.monotonic()
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    with pytest.raises(Unreachable) as caught:
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address, properties=named))
+    assert time.monotonic() - begin < 15
+    return caught.value
+
+
+@contextmanager
+def listening(answer: bytes | None = None) -> Iterator[str]:
+    """A server that takes connections, and answers `answer`, or (None) never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                taken.append(connection)
+                if answer is not None:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        for connection in taken:
+            connection.close()
+
+
+def test_a_port_where_nobody_listens_is_unreachable_at_once() -> None:
+    """Refused is refused: no waiting for a broker that is not there."""
+    port = free_ports().client
+    begin = time.monotonic()
+    error = unreachable(f"127.0.0.1:{port}")
+    assert time.monotonic() - begin < 3
+    assert f"127.0.0.1:{port}" in error.message
+    assert "refused" in error.message
+
+
+def test_every_address_is_tried_and_named() -> None:
+    """A list of dead brokers names all of them."""
+    ports = free_ports()
+    error = unreachable(f"127.0.0.1:{ports.client},127.0.0.1:{ports.controller}")
+    assert str(ports.client) in error.message
+    assert str(ports.controller) in error.message
+
+
+def test_one_living_address_is_enough(kafka: KafkaConfig) -> None:
+    """A dead broker in the list does not keep the others from answering."""
+    dead = free_ports().client
+    config = KafkaConfig(bootstrap_servers=f"127.0.0.1:{dead},{kafka.bootstrap_servers}")
+    with ShareGroupAdmin(config) as admin:
+        assert admin.brokers()
+
+
+def test_a_server_that_keeps_silent_is_unreachable_in_time() -> None:
+    """A broker that was just killed takes connections and does not answer."""
+    with listening() as address:
+        assert "no answer" in unreachable(address).message
+
+
+def test_a_name_that_does_not_resolve_is_unreachable() -> None:
+    """Said as such."""
+    assert "resolve" in unreachable("no-such-host.invalid:9092").message
+
+
+def test_a_server_of_another_protocol_is_unreachable() -> None:
+    """Whoever answers HTTP is no broker."""
+    with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        assert "protocol" in unreachable(address).message
+
+
+def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker) -> None:
+    """A controller speaks Kafka's protocol and serves no client."""
+    properties = dict(
+        line.split("=", 1) for line in (broker.folder / "server.properties").read_text().splitlines() if "=" in line
+    )
+    controller = properties["controller.quorum.voters"].replace("\\", "").partition("@")[2]
+    assert "controller" in unreachable(controller).hint
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Key and self-signed certificate for 127.0.0.1 in one PEM file."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, made, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    both.write_text(key.read_text() + made.read_text())
+    return both
+
+
+@pytest.fixture(scope="module")
+def secured(certificate: Path) -> Iterator[tuple[EmbeddedBroker, dict[str, str]]]:
+    """A broker that listens in plain text, with TLS, and with SCRAM over TLS; its addresses by protocol."""
+    plain, tls = free_ports(), free_ports()
+    ports = {"CLIENT": plain.client, "CONTROLLER": plain.controller, "TLS": tls.client, "LOGIN": tls.controller}
+    properties = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(
+            f"{name}://127.0.0.1:{port}" for name, port in ports.items() if name != "CONTROLLER"
+        ),
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
+        "controller.quorum.voters": f"1@127.0.0.1:{plain.controller}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.login.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
+    with EmbeddedBroker(port=plain.client, properties=properties) as broker:
+        yield broker, {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+
+
+Secured = tuple[EmbeddedBroker, dict[str, str]]
+
+
+def test_plain_text_on_a_tls_port_names_the_protocol_to_set(secured: Secured) -> None:
+    """The one wrong setting behind the failure is in the hint."""
+    error = unreachable(secured[1]["TLS"])
+    assert "speaks TLS" in error.hint
+    assert "security.protocol" in error.hint
+
+
+def test_tls_on_a_plain_text_port_is_questioned(secured: Secured) -> None:
+    """The other way round."""
+    error = unreachable(secured[1]["CLIENT"], security_protocol="SSL")
+    assert "security.protocol is SSL" in error.hint
+
+
+def test_an_untrusted_certificate_is_a_configuration_error(secured: Secured) -> None:
+    """It says what to set."""
+    config = KafkaConfig(bootstrap_servers=secured[1]["TLS"], properties={"security.protocol": "SSL"})
+    with pytest.raises(ConfigurationError, match="not trusted") as caught:
+        ShareGroupAdmin(config)
+    assert "ssl.ca.location" in caught.value.hint
+
+
+def tls(secured: Secured, certificate: Path) -> KafkaConfig:
+    return KafkaConfig(
+        bootstrap_servers=secured[1]["TLS"],
+        properties={"security.protocol": "SSL", "ssl.ca.location": str(certificate)},
+    )
+
+
+def test_tls_and_scram_give_the_same_answers(secured: Secured, certificate: Path) -> None:
+    """With the right settings both clients work on every listener."""
+    with ShareGroupAdmin(secured[0].config()) as admin:
+        expected = admin.cluster_id
+    workload = Workload(secured[0].config())
+    workload.set_scram_password("ann", "right-password")
+    login = KafkaConfig(
+        bootstrap_servers=secured[1]["LOGIN"],
+        properties={
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "ann",
+            "sasl.password": "right-password",
+            "ssl.ca.location": str(certificate),
+        },
+    )
+    for config in (tls(secured, certificate), login):
+        with ShareGroupAdmin(config) as admin:
+            assert admin.cluster_id == expected
+        assert Workload(config).admin.list_topics(timeout=10).cluster_id == expected
+
+
+def test_a_wrong_password_is_a_configuration_error_without_the_password(guarded: EmbeddedBroker) -> None:
+    """It names the user, not the secret, and comes at once."""
+    right = guarded.client_properties("reader")
+    config = KafkaConfig(bootstrap_servers=guarded.bootstrap_servers, properties={**right, "sasl.password": SECRET})
+    for _ in range(5):  # the answer and the end of the connection come in together more often than not
+        with pytest.raises(ConfigurationError, match="reader") as caught:
+            ShareGroupAdmin(config)
+        assert SECRET not in repr(caught.value.data) + caught.value.message + caught.value.hint
+
+
+def test_no_login_where_one_is_wanted_is_hinted_at(guarded: EmbeddedBroker) -> None:
+    """A listener with SASL hangs up on whoever does not log in."""
+    assert "login" in unreachable(guarded.bootstrap_servers).hint
+
+
+def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: EmbeddedBroker) -> None:
+    """The other way round."""
+    config = KafkaConfig(bootstrap_servers=kafka.bootstrap_servers, properties=guarded.client_properties("reader"))
+    with pytest.raises((ConfigurationError, Unreachable)) as caught:
+        ShareGroupAdmin(config)
+    assert "PLAINTEXT" in caught.value.hint
+
+
+def test_missing_rights_on_groups_and_topics_are_named(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """DESCRIBE on the group, then on its topics: each refusal says which right is missing."""
+    with ShareGroupAdmin(guarded.config("reader")) as admin:
+        assert admin.list_groups() == ()
+        for ask in (lambda: admin.describe_group("g"), lambda: admin.describe_offsets("g")):
+            with pytest.raises(NotAuthorized) as caught:
+                ask()
+            assert (caught.value.operation, caught.value.resource) == ("DESCRIBE", "group g")
+        guarded_workload.allow("reader", "DESCRIBE", "GROUP", "g")
+        until(admin.list_groups, what="the right to see the group")
+        assert admin.describe_group("g").state == "Empty"
+        assert admin.describe_offsets("g") == ()
+        with pytest.raises(NotAuthorized) as caught:
+            admin.describe_offsets("g", {"orders": [0]})
+        assert (caught.value.operation, caught.value.resource) == ("DESCRIBE", "topic orders")
+        (configs,) = admin.group_configs(["g"])
+        assert configs.configs is None
+        assert configs.error == "GROUP_AUTHORIZATION_FAILED" or configs.error_code == 30
+
+
+def test_a_restarted_broker_is_found_again(secured: Secured) -> None:
+    """One client lives through a restart of its broker: the next question is answered. A dead one is told soon."""
+    broker = secured[0]
+    with ShareGroupAdmin(broker.config()) as admin:
+        before = admin.describe_groups(["g"])
+        broker.restart()
+        assert [g.error_code for g in admin.describe_groups(["g"])] == [g.error_code for g in before] == [69]
+        broker.kill()
+        begin = time.monotonic()
+        with pytest.raises(RetryableError):
+            admin.topics()
+        assert time.monotonic() - begin < 15

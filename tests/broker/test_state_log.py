@@ -1,0 +1,233 @@
+"""The state source on logs that were written on purpose: holes, transactions, damage, restarts, another incarnation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from broker.workload import Workload, until
+from confluent_kafka import Producer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies import records as state_records
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.broker.state_log import StateLog
+from acktrail.broker.state_source import StateSource
+from acktrail.broker.state_topic import STATE_TOPIC, StateTopic
+from acktrail.config import KafkaConfig
+from acktrail.connect.contract import SourceBatch
+from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import ForeignCluster
+from acktrail.model.records import StateRecord
+from acktrail.wire.state_record import encode
+
+pytestmark = pytest.mark.broker
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def crafted() -> Iterator[EmbeddedBroker]:
+    """A broker whose state topic only this module writes."""
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(crafted: EmbeddedBroker) -> KafkaConfig:
+    """An empty state topic."""
+    renew(Workload(crafted.config()))
+    return crafted.config()
+
+
+def renew(workload: Workload) -> None:
+    """Delete the state topic if it is there, and create it again."""
+    topics = lambda: workload.admin.list_topics(timeout=10).topics  # noqa: E731
+    if STATE_TOPIC in topics():
+        workload.delete_topic(STATE_TOPIC)
+        until(lambda: STATE_TOPIC not in topics(), what="deletion")
+    workload.create_topic(STATE_TOPIC, PARTITIONS)
+    until(lambda: STATE_TOPIC in topics(), what="creation")
+
+
+def producer(config: KafkaConfig, **properties: object) -> Producer:
+    """Brokers let only clients of this name write to an internal topic."""
+    return Producer({**to_librdkafka(config), **properties, "client.id": "__admin_client"})
+
+
+def write(config: KafkaConfig, count: int, partition: int = 0, *, text: bytes = b"junk") -> None:
+    sender = producer(config)
+    for number in range(count):
+        sender.produce(STATE_TOPIC, b"%s %d" % (text, number), key=b"key", partition=partition)
+        sender.poll(0)
+    assert sender.flush(30) == 0
+
+
+def drain(config: KafkaConfig) -> list[SourceBatch]:
+    source = StateSource(config, run_id="r")
+    tasks = source.tasks()
+    batches: list[SourceBatch] = []
+    for task in tasks:
+        task.start(None)
+
+    def is_over() -> bool:
+        batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)
+        return all(task.is_finished for task in tasks)
+
+    until(is_over, what="the end of a bounded run")
+    source.close()
+    return batches
+
+
+def offsets(batches: list[SourceBatch], partition: int = 0) -> list[int]:
+    found = [b.rows["state_records"] for b in batches if b.span is not None and b.span.partition == partition]
+    return [offset for table in found for offset in table.column("offset").to_pylist()]
+
+
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(regular=st.lists(state_records(), min_size=5, max_size=40))
+def test_every_kind_of_record_arrives_with_its_bytes(topic: KafkaConfig, regular: list[StateRecord]) -> None:
+    """Damaged, foreign, null and regular records: all are rows, and the span counts those that could not be read."""
+    renew(Workload(topic))
+    damaged: list[tuple[bytes | None, bytes | None]] = [(None, None), (None, b"x"), (b"", b""), (b"\x00\x00", None)]
+    pairs = [*damaged, *(encode(record) for record in regular), (b"\x00\x07junk", b"later")]
+    sender = producer(topic)
+    for key, value in pairs:
+        sender.produce(STATE_TOPIC, value, key=key, partition=1)
+    assert sender.flush(30) == 0
+    batches = drain(topic)
+    rows = [row for batch in batches for row in batch.rows["state_records"].to_pylist()]
+    assert [(row["key"], row["value"]) for row in rows] == pairs
+    odd = [row for row in rows if row["decode_status"] != "decoded"]
+    assert len(odd) == len(damaged) + 1
+    assert sum(batch.span.quarantined for batch in batches if batch.span) == len(odd)
+    assert all(row["decode_error"] for row in odd)
+
+
+def read_all(config: KafkaConfig, topic: str) -> list[int]:
+    """The offsets that a bounded reading of partition 0 of another topic gives."""
+    with ShareGroupAdmin(config) as admin:
+        log = StateLog(config, StateTopic(admin, topic), run_id="r", bounded=True)
+        log.open(0, None)
+        found: list[int] = []
+
+        def is_over() -> bool:
+            lot = log.read(0, 0.2)
+            if lot is not None and lot.records is not None:
+                found.extend(lot.records.column("offset").to_pylist())
+            return log.is_finished(0)
+
+        until(is_over, what="the end of a bounded reading")
+        log.close()
+    return found
+
+
+@pytest.fixture
+def ordinary(crafted: EmbeddedBroker) -> str:
+    """A topic that takes transactions, which brokers refuse for the state topic."""
+    name = f"ordinary-{uuid4().hex[:8]}"
+    Workload(crafted.config()).create_topic(name)
+    return name
+
+
+def transactional(config: KafkaConfig) -> Producer:
+    sender = producer(config, **{"transactional.id": uuid4().hex})
+    sender.init_transactions(30)
+    return sender
+
+
+def test_a_log_that_ends_without_a_record_ends_the_reading(crafted: EmbeddedBroker, ordinary: str) -> None:
+    """The markers of transactions take offsets and are no records: a bounded reading ends behind them, aborted records
+    are not given, and what lies on both sides of a hole is."""
+    config = crafted.config()
+    sender = transactional(config)
+    for is_kept in (True, False):
+        sender.begin_transaction()
+        sender.produce(ordinary, b"junk", partition=0)
+        sender.flush(30)
+        (sender.commit_transaction if is_kept else sender.abort_transaction)(30)
+    assert read_all(config, ordinary) == [0]
+    Workload(config).produce(ordinary, 1)
+    assert read_all(config, ordinary) == [0, 4]
+
+
+def test_an_open_transaction_does_not_hold_a_bounded_reading(crafted: EmbeddedBroker, ordinary: str) -> None:
+    """Read committed ends at the last stable offset; what lies behind comes with the next run."""
+    config = crafted.config()
+    Workload(config).produce(ordinary, 2)
+    sender = transactional(config)
+    sender.begin_transaction()
+    sender.produce(ordinary, b"junk", partition=0)
+    assert sender.flush(30) == 0
+    assert read_all(config, ordinary) == [0, 1]
+    sender.commit_transaction(30)
+    assert read_all(config, ordinary) == [0, 1, 2]
+
+
+def test_records_after_the_start_belong_to_the_next_run(topic: KafkaConfig) -> None:
+    """A bounded run ends where the log ended when the tasks were made, however much is written meanwhile."""
+    write(topic, 5)
+    source = StateSource(topic, run_id="r")
+    tasks = source.tasks()
+    write(topic, 5)
+    for task in tasks:
+        task.start(None)
+    batches: list[SourceBatch] = []
+
+    def is_over() -> bool:
+        batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)
+        return all(task.is_finished for task in tasks)
+
+    until(is_over, what="the end")
+    source.close()
+    assert offsets(batches) == [0, 1, 2, 3, 4]
+
+
+def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, crafted: EmbeddedBroker) -> None:
+    """A run goes on when the broker comes back."""
+    count = 60_000
+    for partition in range(PARTITIONS):
+        write(topic, count // PARTITIONS, partition)
+    source = StateSource(topic, run_id="r")
+    tasks = source.tasks()
+    for task in tasks:
+        task.start(None)
+    batches = [until(lambda: tasks[0].poll(0.2), what="the first batch")]
+    crafted.restart()
+
+    def is_over() -> bool:
+        batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)
+        return all(task.is_finished for task in tasks)
+
+    until(is_over, what="the end of a run over a restart", timeout_s=120)
+    source.close()
+    for partition in range(PARTITIONS):
+        assert offsets(batches, partition) == list(range(count // PARTITIONS))
+
+
+@pytest.mark.parametrize("old_records", [0, 100])
+def test_another_incarnation_is_never_mixed_in(topic: KafkaConfig, crafted: EmbeddedBroker, old_records: int) -> None:
+    """The topic is recreated with more records than the old one had: not one of them is given. From an empty log
+    nothing but the topic's id tells it."""
+    write(topic, old_records, text=b"old")
+    source = StateSource(topic, run_id="r", bounded=False)
+    task = source.tasks()[0]
+    task.start(None)
+    first = until(lambda: old_records == 0 or task.poll(0.2), what="the old records")
+    assert old_records == 0 or first.position == old_records
+    renew(Workload(crafted.config()))
+    write(topic, 5_000, text=b"new")
+
+    def is_refused() -> bool:
+        try:
+            batch = task.poll(0.2)
+        except ForeignCluster:
+            return True
+        assert batch is None, batch
+        return False
+
+    until(is_refused, what="a refusal")
+    source.close()

@@ -1,0 +1,298 @@
+"""The state source gives every record of the state topic once, and says what it could not give."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from broker.workload import Worked, Workload, until
+from confluent_kafka import Consumer, TopicPartition
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.descriptions import TopicPartition as AskedPartition
+from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.broker.state_source import StateSource, StateSourceStatus
+from acktrail.broker.state_topic import STATE_TOPIC
+from acktrail.columnar.schemas import STATE_RECORDS
+from acktrail.config import KafkaConfig
+from acktrail.connect.contract import SourceBatch, TaskId
+from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import ForeignCluster, NotAuthorized
+
+pytestmark = pytest.mark.broker
+
+Record = tuple[int, int, bytes, bytes | None]
+
+
+def run(config: KafkaConfig, positions: Mapping[TaskId, int]) -> list[SourceBatch]:
+    """One bounded run over all tasks, polled in turn."""
+    source = StateSource(config, run_id="run-1")
+    try:
+        return drain(source, positions)
+    finally:
+        source.close()
+
+
+def drain(source: StateSource, positions: Mapping[TaskId, int]) -> list[SourceBatch]:
+    tasks = list(source.tasks())
+    batches: list[SourceBatch] = []
+    for task in tasks:
+        task.start(positions.get(task.task_id))
+    deadline = time.monotonic() + 60
+    while not all(task.is_finished for task in tasks):
+        assert time.monotonic() < deadline, "the bounded run does not end"
+        batches += [batch for task in tasks if (batch := task.poll(0.5)) is not None]
+    for task in tasks:
+        assert task.poll(0) is None
+        task.close()
+    return batches
+
+
+def positions_after(batches: Sequence[SourceBatch]) -> dict[TaskId, int]:
+    return {batch.task: batch.position for batch in batches if batch.position is not None}
+
+
+def records(batches: Sequence[SourceBatch]) -> list[Record]:
+    """Address and bytes of every row, in the order given."""
+    rows: list[Record] = []
+    for batch in batches:
+        table = batch.rows["state_records"]
+        columns = [table.column(name).to_pylist() for name in ("state_partition", "offset", "key", "value")]
+        rows += zip(*columns, strict=True)
+    return rows
+
+
+def log_of(config: KafkaConfig) -> list[Record]:
+    """The whole topic by a plain consumer: partition by partition."""
+    consumer = Consumer({**to_librdkafka(config), "group.id": "plain", "enable.partition.eof": True})
+    count = len(consumer.list_topics(STATE_TOPIC, timeout=10).topics[STATE_TOPIC].partitions)
+    consumer.assign([TopicPartition(STATE_TOPIC, p, 0) for p in range(count)])
+    rows: list[Record] = []
+    ended = 0
+    while ended < count:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error() is not None:
+            ended += 1
+        else:
+            rows.append((message.partition(), message.offset(), message.key(), message.value()))
+    consumer.close()
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def test_two_bounded_runs_give_every_record_once(kafka: KafkaConfig, worked: Worked, workload: Workload) -> None:
+    """What a second run gives begins where the first ended: together they are the log, byte by byte."""
+    first = run(kafka, {})
+    workload.acknowledge(f"second-{uuid4().hex[:8]}", worked.topic, 30)
+    second = run(kafka, positions_after(first))
+    whole = log_of(kafka)
+    assert sorted(records(first) + records(second), key=lambda row: row[:2]) == whole
+    assert len(records(second)) >= 30
+
+
+def test_a_run_without_news_gives_nothing(kafka: KafkaConfig, worked: Worked) -> None:
+    """At the end of every log a bounded run ends at once."""
+    begin = time.monotonic()
+    assert run(kafka, positions_after(run(kafka, {}))) == []
+    assert time.monotonic() - begin < 15
+
+
+def test_batches_are_consecutive_and_say_what_they_hold(kafka: KafkaConfig, worked: Worked) -> None:
+    """Each batch begins at the position of the one before; its span, rows and position agree."""
+    batches = run(kafka, {})
+    at: dict[TaskId, int] = {}
+    for batch in batches:
+        table, span = batch.rows["state_records"], batch.span
+        assert span is not None
+        offsets = table.column("offset").to_pylist()
+        assert offsets == list(range(offsets[0], offsets[-1] + 1))
+        assert (span.first_offset, span.last_offset, span.records) == (offsets[0], offsets[-1], len(offsets))
+        assert offsets[0] == at.get(batch.task, span.log_start_offset)
+        assert batch.position == offsets[-1] + 1 <= span.log_end_offset
+        at[batch.task] = batch.position
+        assert set(table.column("state_partition").to_pylist()) == {span.partition}
+
+
+def test_rows_carry_their_origin_and_the_decoded_state(kafka: KafkaConfig, worked: Worked) -> None:
+    """Rows have the table's columns; the last state of the group is the one that the workload left."""
+    batches = run(kafka, {})
+    with ShareGroupAdmin(kafka) as admin:
+        cluster_id = admin.cluster_id
+        (topic,) = admin.topics([worked.topic])
+        (state_topic,) = admin.topics([STATE_TOPIC])
+    assert {batch.rows["state_records"].schema for batch in batches} == {STATE_RECORDS}
+    rows = [row for batch in batches for row in batch.rows["state_records"].to_pylist()]
+    assert {row["cluster_id"] for row in rows} == {cluster_id}
+    assert {row["run_id"] for row in rows} == {"run-1"}
+    assert {row["decode_status"] for row in rows} == {"decoded"}
+    ours = [r for r in rows if (r["group_id"], r["topic_id"], r["partition"]) == (worked.group, topic.topic_id, 0)]
+    last = max(ours, key=lambda row: row["offset"])
+    assert last["start_offset"] + last["delivery_complete_count"] >= worked.accepted
+    spans = [batch.span for batch in batches if batch.span is not None]
+    assert {span.topic_id for span in spans} == {state_topic.topic_id}
+    assert {batch.task for batch in batches} == {
+        f"state/{cluster_id}/{state_topic.topic_id}/{span.partition}" for span in spans
+    }
+
+
+def test_a_continuous_run_goes_on(kafka: KafkaConfig, worked: Worked, workload: Workload) -> None:
+    """Records that are written after the start arrive, and no task ever says it is finished."""
+    source = StateSource(kafka, run_id="tail", bounded=False)
+    tasks = source.tasks()
+    known = positions_after(run(kafka, {}))
+    for task in tasks:
+        task.start(known.get(task.task_id))
+    workload.acknowledge(f"tail-{uuid4().hex[:8]}", worked.topic, 5)
+    came: list[SourceBatch] = []
+
+    def has_come() -> bool:
+        came.extend(batch for task in tasks if (batch := task.poll(0.1)) is not None)
+        assert not any(task.is_finished for task in tasks)
+        return len(records(came)) >= 5
+
+    until(has_come, what="5 records")
+    source.close()
+
+
+def test_a_position_beyond_the_log_is_refused(kafka: KafkaConfig, worked: Worked) -> None:
+    """Tables that know more than the topic has belong to another topic."""
+    source = StateSource(kafka, run_id="foreign")
+    task = source.tasks()[0]
+    with pytest.raises(ForeignCluster, match="ends at"):
+        task.start(10**9)
+    source.close()
+
+
+@pytest.fixture(scope="module")
+def pruning() -> Iterator[EmbeddedBroker]:
+    """A broker that prunes what it can every second."""
+    properties = {
+        "share.coordinator.state.topic.prune.interval.ms": "1000",
+        "share.coordinator.snapshot.update.records.per.snapshot": "5",
+        "share.coordinator.state.topic.num.partitions": "1",
+    }
+    with EmbeddedBroker(properties=properties) as broker:
+        yield broker
+
+
+def test_without_a_state_topic_there_is_nothing_to_do(pruning: EmbeddedBroker) -> None:
+    """A cluster that never saw a share consumer gives no task and says why."""
+    source = StateSource(pruning.config(), run_id="empty")
+    with ShareGroupAdmin(pruning.config()) as admin:
+        absent = admin.topics([STATE_TOPIC])[0].error_code != 0
+    assert absent, "another test of this module made state before"
+    assert source.tasks() == ()
+    assert source.status is StateSourceStatus.STATE_TOPIC_ABSENT
+    source.close()
+
+
+def log_start(config: KafkaConfig) -> int:
+    with ShareGroupAdmin(config) as admin:
+        return admin.list_offsets([AskedPartition(topic=STATE_TOPIC, partition=0)])[0].log_start_offset or 0
+
+
+def make_pruned(broker: EmbeddedBroker, beyond: int = 0) -> None:
+    """Acknowledge until the state topic's log starts after `beyond`. All in one share partition: the oldest snapshot
+    of any other would hold the pruning back."""
+    workload = Workload(broker.config())
+    with ShareGroupAdmin(broker.config()) as admin:
+        if admin.topics(["orders"])[0].error_code:
+            workload.create_topic("orders")
+    workload.produce("orders", 30)
+    workload.acknowledge("auditors", "orders", 30)
+    until(lambda: log_start(broker.config()) > beyond, what="pruning")
+
+
+def test_pruned_offsets_are_a_gap(pruning: EmbeddedBroker) -> None:
+    """A log that starts after the position gives the gap first, then everything that is left."""
+    make_pruned(pruning)
+    source = StateSource(pruning.config(), run_id="gap")
+    (task,) = source.tasks()
+    batches = drain(source, {task.task_id: 0})
+    source.close()
+    gap, *rest = batches
+    assert gap.span is not None
+    assert (gap.span.gap_first, gap.span.records, gap.rows["state_records"].num_rows) == (0, 0, 0)
+    assert gap.position == gap.span.gap_last + 1 == gap.span.log_start_offset  # type: ignore[operator]
+    assert rest[0].span is not None
+    assert rest[0].span.first_offset == gap.position
+    assert all(batch.span is not None and batch.span.gap_first is None for batch in rest)
+
+
+def test_a_first_run_has_no_gap(pruning: EmbeddedBroker) -> None:
+    """What was pruned before anybody asked is no gap: the span's log start tells it."""
+    make_pruned(pruning)
+    first = run(pruning.config(), {})[0].span
+    assert first is not None
+    assert first.gap_first is None
+    assert first.first_offset == first.log_start_offset > 0
+
+
+def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker) -> None:
+    """The fetch that finds its offset gone says so, and the run goes on at the log's new start."""
+    make_pruned(pruning)
+    source = StateSource(pruning.config(), run_id="gap", bounded=False)
+    (task,) = source.tasks()
+    position = log_start(pruning.config()) + 1
+    make_pruned(pruning, beyond=position)
+    task.start(position)
+    batches: list[SourceBatch] = []
+
+    def has_come() -> bool:
+        if batch := task.poll(0.2):
+            batches.append(batch)
+        return len(batches) >= 2
+
+    until(has_come, what="a gap and records")
+    source.close()
+    gap, rest = batches[0].span, batches[1].span
+    assert gap is not None
+    assert rest is not None
+    assert gap.gap_first == position
+    assert gap.gap_last is not None
+    assert rest.first_offset == gap.gap_last + 1
+
+
+def test_a_recreated_topic_is_never_mixed_in(pruning: EmbeddedBroker) -> None:
+    """When the state topic is deleted and created again under a running task, it stops instead of going on."""
+    make_pruned(pruning)
+    source = StateSource(pruning.config(), run_id="recreated", bounded=False)
+    (task,) = source.tasks()
+    task.start(None)
+    until(lambda: task.poll(0.2), what="a batch")
+    workload = Workload(pruning.config())
+    workload.delete_topic(STATE_TOPIC)
+
+    def fails() -> Any:
+        try:
+            task.poll(0.2)
+        except ForeignCluster as error:
+            return error
+        return None
+
+    assert until(fails, what="a refusal", timeout_s=60)
+    source.close()
+
+
+def test_missing_acl_names_itself(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """Without any right on the topic, and with DESCRIBE only, the error says that READ is missing."""
+    exporter = guarded.config("exporter")
+    for granted in (None, "DESCRIBE"):
+        if granted:
+            guarded_workload.allow("exporter", granted, "TOPIC", STATE_TOPIC)
+        with pytest.raises(NotAuthorized) as caught:
+            run(exporter, {})
+        assert (caught.value.operation, caught.value.resource) == ("READ", f"topic {STATE_TOPIC}")
+    guarded_workload.allow("exporter", "READ", "TOPIC", STATE_TOPIC)
+    until(lambda: _runs(exporter), what="the right to read")
+    assert sorted(records(run(exporter, {}))) == sorted(log_of(guarded.config()))
+
+
+def _runs(config: KafkaConfig) -> bool:
+    try:
+        return bool(run(config, {}))
+    except NotAuthorized:
+        return False

@@ -1,0 +1,113 @@
+"""Wrong addresses, names, folders and clusters at the command line: one line, the right exit code, nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acktrail.embedded import EmbeddedBroker
+
+pytestmark = pytest.mark.broker
+
+ACKTRAIL = Path(sys.executable).with_name("acktrail")
+
+
+def acktrail(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ACKTRAIL), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def complaint(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line that was said; checks code and form."""
+    assert done.returncode == code, (done.returncode, done.stderr)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("acktrail: ")
+    return line
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never answers, as one that expects TLS does to plain text."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    """A wrong address is named, with exit code 4, and no table is made."""
+    tables = tmp_path / "tables"
+    for command in (["groups", "list"], ["export", "--tables", str(tables)]):
+        line = complaint(acktrail(*command, "--bootstrap-server", "127.0.0.1:1"), 4)
+        assert "127.0.0.1:1" in line
+    assert not tables.exists()
+
+
+def test_a_port_that_never_answers(silent_port: int) -> None:
+    """A listener that speaks something else ends in a line that names the security protocol, within the patience."""
+    line = complaint(acktrail("groups", "list", "--bootstrap-server", f"127.0.0.1:{silent_port}"), 4)
+
+    assert "security protocol" in line
+
+
+def test_no_broker_named() -> None:
+    """Without an address the line says how to give one."""
+    line = complaint(acktrail("groups", "list", ACKTRAIL_BOOTSTRAP_SERVERS=""), 3)
+
+    assert "--bootstrap-server" in line
+
+
+def test_a_new_cluster_exports_nothing_and_says_so(tmp_path: Path) -> None:
+    """Where no share consumer ever came there is no state topic: an empty export with a status, no error."""
+    with EmbeddedBroker() as broker:
+        done = acktrail("export", "--json", "--bootstrap-server", broker.bootstrap_servers, "--tables", tmp_path / "t")
+
+        assert done.returncode == 0, done.stderr
+        summary = json.loads(done.stdout)
+        assert (summary["status"], summary["records_read"]) == ("state_topic_absent", 0)
+        other = tmp_path / "u"
+        assert acktrail("doctor", "--bootstrap-server", broker.bootstrap_servers, "--tables", other).returncode == 0
+        with EmbeddedBroker() as stranger:
+            arguments = ("--bootstrap-server", stranger.bootstrap_servers, "--tables", tmp_path / "t")
+            line = complaint(acktrail("export", *arguments), 3)
+            assert "cluster" in line
+
+
+def test_unknown_group(broker: EmbeddedBroker) -> None:
+    """A group that is not there is named, with exit code 2."""
+    line = complaint(acktrail("groups", "describe", "no-such-group", "--bootstrap-server", broker.bootstrap_servers), 2)
+
+    assert "no-such-group" in line
+
+
+def test_tables_that_cannot_be_written(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """A root below a file is refused with exit code 3, and the root is named."""
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    arguments = ("--bootstrap-server", broker.bootstrap_servers, "--tables", file / "tables")
+
+    assert str(file) in complaint(acktrail("export", *arguments), 3)
+
+
+def test_a_client_configuration_is_not_shown(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """A line of the client configuration that cannot be read is named by number; its text, a secret maybe, is not."""
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.username=me\nhunter2-the-password\n")
+    arguments = ("--bootstrap-server", broker.bootstrap_servers, "--client-config", file)
+
+    line = complaint(acktrail("groups", "list", *arguments), 3)
+
+    assert "line 2" in line
+    assert "hunter2" not in line

@@ -1,0 +1,29 @@
+"""What every test may use. Real servers are started once a run, at free ports, and end with the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from acktrail.config import KafkaConfig
+from acktrail.embedded.broker import EmbeddedBroker
+
+settings.register_profile("quick", max_examples=60, derandomize=True, deadline=None)
+settings.register_profile("exhaustive", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A real Kafka broker of the default release, shared by the run: use topic and group names of your own."""
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(broker: EmbeddedBroker) -> KafkaConfig:
+    """How to reach the shared broker."""
+    return KafkaConfig(bootstrap_servers=broker.bootstrap_servers)

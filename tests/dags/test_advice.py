@@ -1,0 +1,56 @@
+"""What Airflow does about acktrail's errors."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from acktrail import errors
+
+pytestmark = pytest.mark.airflow
+
+RETRIED = [errors.Unreachable("k:9092"), errors.ConcurrentCommit("another writer came first", hint="again")]
+FAILED = [
+    errors.NotAuthorized("READ", "topic __share_group_state"),
+    errors.ForeignCluster("the tables belong to another cluster", hint="name other tables"),
+    errors.ConfigurationError("no tables named", hint="name them"),
+    errors.OutcomeUnknown("not known"),
+    errors.UnknownName("group", "g", nearest=["h"]),
+    errors.QualityGateFailed([("reconciliations", "start offset within the log", 3)]),
+]
+
+
+@pytest.mark.parametrize("error", RETRIED, ids=lambda error: type(error).__name__)
+def test_what_may_pass_later_is_retried(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
+    """A RetryableError reaches Airflow as it is, so that the task's retries apply; the log says what happens."""
+    from acktrail_dags.advice import advised
+
+    with caplog.at_level(logging.INFO), pytest.raises(type(error)) as caught, advised():
+        raise error
+    assert caught.value is error
+    assert error.message in caplog.text
+    assert "tries again" in caplog.text
+
+
+@pytest.mark.parametrize("error", FAILED, ids=lambda error: type(error).__name__)
+def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
+    """Any other AcktrailError ends the task without retries; message, hint and what to do are in the log."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from acktrail_dags.advice import advised
+
+    with caplog.at_level(logging.INFO), pytest.raises(AirflowFailException) as caught, advised():
+        raise error
+    assert error.message in str(caught.value)
+    assert error.hint in str(caught.value)
+    for text in (error.message, error.hint, "clear"):
+        assert text in caplog.text
+
+
+def test_a_defect_passes_unchanged() -> None:
+    """What acktrail did not foresee is not dressed up as advice."""
+    from acktrail_dags.advice import advised
+
+    with pytest.raises(ZeroDivisionError), advised():
+        raise ZeroDivisionError

@@ -1,0 +1,191 @@
+"""What every DAG file keeps to. Each failure says what to mend."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.airflow
+
+DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
+DAG_IDS = {"acktrail_export", "acktrail_reconcile"}
+HEAVY = (
+    *(
+        "confluent_kafka",
+        "deltalake",
+        "fastapi",
+        "great_expectations",
+        "kafka",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "pyspark",
+    ),
+    *("acktrail.broker", "acktrail.columnar", "acktrail.tables"),
+    *("acktrail_dashboard", "acktrail_expectations", "acktrail_jobs"),
+)
+TAGS = {"acktrail", "data-quality", "kafka", "share-groups", "spark"}
+PARSE_SECONDS_BESIDE_AIRFLOW = 0.5
+
+
+def test_every_file_gives_its_own_dag_and_nothing_fails_to_import(dag_bag: Any) -> None:
+    """A file is named after the one DAG it holds; helpers are ignored; no file is broken."""
+    assert dag_bag.import_errors == {}
+    files = {path.stem for path in DAGS_FOLDER.glob("*.py")}
+    assert files == DAG_IDS == set(dag_bag.dags)
+    assert {Path(dag.fileloc).stem: dag_id for dag_id, dag in dag_bag.dags.items()} == {name: name for name in DAG_IDS}
+
+
+def test_dag_files_are_short() -> None:
+    """At most 80 lines: what a DAG does lives in packages, which are tested without a scheduler."""
+    for path in DAGS_FOLDER.glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 80, f"move work out of {path.name}"
+
+
+@pytest.fixture(scope="module")
+def scheduled(dag_bag: Any) -> dict[str, Any]:
+    """The DAGs as the scheduler gets them."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    return {name: DagSerialization.from_dict(DagSerialization.to_dict(dag)) for name, dag in dag_bag.dags.items()}
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_effective_settings(scheduled: dict[str, Any], dag_id: str) -> None:
+    """Owner, tags, docs, catchup, concurrency, time limits and retries as the scheduler has them, not as written."""
+    dag = scheduled[dag_id]
+    assert dag.owner == "acktrail"
+    assert "acktrail" in dag.tags
+    assert dag.tags <= TAGS
+    assert dag.doc_md
+    assert "**When it fails**" in dag.doc_md
+    assert dag.catchup is False
+    assert dag.max_active_runs == 1
+    assert dag.dagrun_timeout is not None
+    for task in dag.tasks:
+        assert task.doc_md, task.task_id
+        assert task.retries >= 2, task.task_id
+        assert timedelta(seconds=5) <= task.retry_delay <= timedelta(minutes=1), task.task_id
+        assert task.execution_timeout is not None, task.task_id
+        assert task.execution_timeout < dag.dagrun_timeout, task.task_id
+
+
+def test_export_outruns_pruning(scheduled: dict[str, Any]) -> None:
+    """The export runs at least twice in the five minutes between two prunings, and at once when it is switched on."""
+    from airflow.timetables.base import TimeRestriction
+
+    timetable = scheduled["acktrail_export"].timetable
+    whenever = TimeRestriction(earliest=None, latest=None, catchup=False)
+    first = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=whenever)
+    second = timetable.next_dagrun_info(last_automated_data_interval=first.data_interval, restriction=whenever)
+    assert first.run_after <= datetime.now(UTC)
+    assert second.run_after - first.run_after <= timedelta(minutes=2.5)
+
+
+def test_reconcile_follows_the_export_and_nothing_it_publishes_itself(scheduled: dict[str, Any]) -> None:
+    """One asset leads from export to reconciliation; no cycle."""
+    export, reconcile = (scheduled[name] for name in ("acktrail_export", "acktrail_reconcile"))
+    published = {asset.name for task in export.tasks for asset in task.outlets}
+    awaited = {asset.name for _, asset in reconcile.timetable.asset_condition.iter_assets()}
+    own = {asset.name for task in reconcile.tasks for asset in task.outlets}
+    assert published == awaited == {"acktrail_exported"}
+    assert own == {"acktrail_reported"}
+
+
+def test_reconcile_steps_follow_each_other(dag_bag: Any) -> None:
+    """observe, reconcile, validate, publish: the gate stands before the report."""
+    dag = dag_bag.dags["acktrail_reconcile"]
+    assert [task.task_id for task in dag.topological_sort()] == ["observe", "reconcile", "validate", "publish"]
+    assert dag.task_dict["publish"].upstream_task_ids >= {"validate"}
+    assert dag.task_dict["validate"].upstream_task_ids >= {"reconcile"}
+    assert {task.trigger_rule for task in dag.tasks} == {"all_success"}
+
+
+def test_parsing_loads_nothing_heavy() -> None:
+    """Reading both files loads neither a Kafka client nor Arrow, Spark or Great Expectations, and takes no time."""
+    probe = (
+        "import json, runpy, sys, time; import airflow.sdk; sys.path.insert(0, sys.argv[1])\n"
+        "begun = time.process_time()\n"
+        "for path in sys.argv[2:]: runpy.run_path(path)\n"
+        "print(json.dumps([time.process_time() - begun, sorted(sys.modules)]))"
+    )
+    files = sorted(map(str, DAGS_FOLDER.glob("*.py")))
+    run = subprocess.run(
+        [sys.executable, "-c", probe, str(DAGS_FOLDER), *files], check=False, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    seconds, modules = json.loads(run.stdout.splitlines()[-1])
+    assert [name for name in HEAVY if name in modules] == []
+    assert seconds < PARSE_SECONDS_BESIDE_AIRFLOW
+
+
+BAD = [
+    ("kafka_conn_id", ""),
+    ("kafka_conn_id", "a b"),
+    ("kafka_conn_id", 7),
+    ("kafka_conn_id", "x'; drop"),
+    ("tables_uri", ""),
+    ("tables_uri", " "),
+    ("tables_uri", "s3://key:secret@bucket/tables"),
+    ("tables_uri", "x" * 1025),
+    ("tables_uri", ["/tables"]),
+]
+BAD_RECONCILE = [
+    ("spark_master", None),
+    ("spark_master", ""),
+    ("spark_master", "local[0x2]"),
+    ("spark_master", "local[2] --conf x=y"),
+    ("spark_master", "http://host"),
+    ("report_folder", ""),
+    ("report_folder", "https://user:secret@host/x"),
+    ("report_folder", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "name", "value"),
+    [(dag_id, *bad) for dag_id in sorted(DAG_IDS) for bad in BAD]
+    + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE],
+)
+def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) -> None:
+    """A value outside a parameter's schema is refused before anything runs."""
+    from airflow.sdk.exceptions import ParamValidationError
+
+    with pytest.raises(ParamValidationError):
+        dag_bag.dags[dag_id].params.get_param(name).resolve(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka_conn_id", "acktrail_kafka-2.eu"),
+        ("tables_uri", "/data/acktrail tables"),
+        ("tables_uri", "s3://bucket/a@b/tables"),
+        ("tables_uri", None),
+        ("spark_master", "local[4]"),
+        ("spark_master", "local[*]"),
+        ("spark_master", "spark://host:7077"),
+        ("spark_master", "yarn"),
+        ("report_folder", "/var/reports"),
+    ],
+)
+def test_parameters_accept(dag_bag: Any, name: str, value: object) -> None:
+    """What people really use is accepted, and comes out as it went in."""
+    assert dag_bag.dags["acktrail_reconcile"].params.get_param(name).resolve(value) == value
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_parameters_explain_themselves(dag_bag: Any, dag_id: str) -> None:
+    """Every parameter has a title, a description and a type, and a default that its own schema accepts."""
+    for name in dag_bag.dags[dag_id].params:
+        found = dag_bag.dags[dag_id].params.get_param(name)
+        assert found.description, name
+        assert found.schema["title"], name
+        assert found.schema["type"], name
+        found.resolve()

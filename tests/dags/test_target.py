@@ -1,0 +1,106 @@
+"""Which cluster and which tables a run works on."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from acktrail.errors import ConfigurationError
+
+pytestmark = pytest.mark.airflow
+
+NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None, "spark_master": "local[2]"}
+
+
+def event(minute: int, **extra: object) -> SimpleNamespace:
+    """An asset event as a task sees it."""
+    return SimpleNamespace(extra=extra, timestamp=dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.UTC))
+
+
+def context(params: dict[str, Any], *events: SimpleNamespace, try_number: int = 1) -> Any:
+    """What of Airflow's context the tasks read."""
+    task = SimpleNamespace(dag_id="acktrail_reconcile", run_id="asset_triggered__x", try_number=try_number)
+    return {"params": {**NO_PARAMS, **params}, "ti": task, "triggering_asset_events": {"asset": list(events)}}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACKTRAIL_TABLES", "/environment")
+    monkeypatch.setenv("ACKTRAIL_REPORTS", "/reports")
+
+
+def test_reconciles_what_was_exported(caplog: pytest.LogCaptureFixture) -> None:
+    """Without parameters it is the newest export's cluster and tables; what that leaves out is said in the log."""
+    from acktrail_dags.target import reconcile_target
+
+    old = event(1, kafka_conn_id="other", tables_uri="/other", run_id="r1")
+    new = event(2, kafka_conn_id="eu", tables_uri="/eu", run_id="r2")
+    with caplog.at_level(logging.WARNING):
+        found = reconcile_target(context({}, new, old))
+    assert (found["kafka_conn_id"], found["tables_uri"], found["report_folder"]) == ("eu", "/eu", "/reports")
+    assert "/other" in caplog.text
+    assert "trigger this DAG for it" in caplog.text
+
+
+def test_several_exports_of_one_thing_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """Exports that came while a reconciliation ran are one reconciliation, without a warning."""
+    from acktrail_dags.target import reconcile_target
+
+    events = [event(minute, kafka_conn_id="eu", tables_uri="/eu", run_id=str(minute)) for minute in range(5)]
+    with caplog.at_level(logging.WARNING):
+        assert reconcile_target(context({}, *events))["tables_uri"] == "/eu"
+    assert caplog.text == ""
+
+
+def test_parameters_win_over_the_export_and_the_environment() -> None:
+    """Who triggers by hand decides."""
+    from acktrail_dags.target import reconcile_target
+
+    asked = {"kafka_conn_id": "mine", "tables_uri": "/mine", "report_folder": "/r", "spark_master": "yarn"}
+    found = reconcile_target(context(asked, event(1, kafka_conn_id="eu", tables_uri="/eu")))
+    assert {name: found[name] for name in asked} == asked  # type: ignore[literal-required]
+
+
+def test_the_environment_is_the_last_resort() -> None:
+    """A manual run without parameters works on the worker's own tables over the default connection."""
+    from acktrail_dags.target import reconcile_target
+
+    found = reconcile_target(context({}))
+    assert (found["kafka_conn_id"], found["tables_uri"]) == ("acktrail_kafka", "/environment")
+
+
+@pytest.mark.parametrize("variable", ["ACKTRAIL_TABLES", "ACKTRAIL_REPORTS"])
+def test_nothing_named_anywhere(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """Missing tables or a missing report folder fail before anything is read; the hint names both ways to mend it."""
+    from acktrail_dags.target import reconcile_target
+
+    monkeypatch.delenv(variable)
+    with pytest.raises(ConfigurationError) as caught:
+        reconcile_target(context({}))
+    assert variable in caught.value.hint
+    assert "parameter" in caught.value.hint
+
+
+def test_a_second_try_is_another_observation() -> None:
+    """Rows that a failed try left behind never mix with those of the next."""
+    from acktrail_dags.target import reconcile_target
+
+    ids = {reconcile_target(context({}, try_number=number))["run_id"] for number in range(1, 5)}
+    assert len(ids) == 4
+
+
+def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What goes through Airflow's metadata is names and places; storage options stay on the worker."""
+    from acktrail_dags.target import reconcile_target, tables_of
+
+    options = tmp_path / "options"
+    options.write_text("aws_secret_access_key=hidden-w0rd\n")
+    monkeypatch.setenv("ACKTRAIL_TABLES_OPTIONS", str(options))
+    found = reconcile_target(context({}))
+    assert "hidden-w0rd" not in str(found)
+    assert tables_of(found).options["aws_secret_access_key"] == "hidden-w0rd"

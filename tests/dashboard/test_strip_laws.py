@@ -1,0 +1,103 @@
+"""State strips: every offset of a window is in one band, and no archived one gets lost in a scale."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acktrail.model.delivery import StateBatch
+from acktrail_dashboard.run_tables import RunTables
+from acktrail_dashboard.strip import Band, BandKind, Window, bands, binned, records_by_kind, windows_of
+from acktrail_dashboard.svg import BAND_WIDTH, state_strip
+
+STATES = {0: BandKind.AVAILABLE, 2: BandKind.ACKNOWLEDGED, 3: BandKind.ARCHIVING, 4: BandKind.ARCHIVED}
+
+
+@st.composite
+def windows(draw: st.DrawFn, longest: int = 12) -> Window:
+    start = draw(st.integers(0, 1_000))
+    offset, batches = start, []
+    for _ in range(draw(st.integers(0, 14))):
+        first = offset + draw(st.integers(0, longest))
+        last = first + draw(st.integers(0, longest))
+        kind = draw(st.sampled_from([0, 2, 2, 3, 4, 1, 7]))
+        batches.append(StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=1))
+        offset = last + 1
+    return Window(
+        start=start,
+        end=offset + draw(st.integers(0, longest)),
+        batches=tuple(draw(st.permutations(batches))),
+        is_complete=draw(st.booleans()),
+        log_start=draw(st.none() | st.integers(0, 1_200)),
+    )
+
+
+def kind_at(window: Window, offset: int) -> BandKind:
+    """The definition, offset by offset."""
+    own = [batch for batch in window.batches if batch.first_offset <= offset <= batch.last_offset]
+    between = BandKind.AVAILABLE if window.is_complete else BandKind.UNKNOWN
+    kind = STATES.get(own[0].delivery_state, BandKind.UNKNOWN) if own else between
+    gone = window.log_start is not None and offset < window.log_start
+    return BandKind.REMOVED if gone and kind in {BandKind.AVAILABLE, BandKind.UNKNOWN} else kind
+
+
+@given(windows())
+@settings(max_examples=200, deadline=None)
+def test_bands_are_the_kind_of_every_offset(window: Window) -> None:
+    """Bands cover the window without hole or overlap, in the shortest way, each offset in its own kind."""
+    found = bands(window)
+    spread = [(offset, band.kind) for band in found for offset in range(band.first, band.last + 1)]
+    assert spread == [(offset, kind_at(window, offset)) for offset in range(window.start, window.end)]
+    assert all(left.kind is not right.kind for left, right in pairwise(found))
+    assert sum(records_by_kind(found).values()) == window.end - window.start
+
+
+@given(windows(longest=300), st.sampled_from([1, 7, 40, BAND_WIDTH]))
+@settings(max_examples=150, deadline=None)
+def test_a_scale_keeps_what_must_be_seen(window: Window, width: int) -> None:
+    """Drawn pieces follow each other from 0 to the width, are no more than the width allows, and every archived,
+    archiving or unknown record is under a piece that says so or worse."""
+    found = bands(window)
+    drawn = binned(found, width)
+    if not found:
+        assert drawn == ()
+        return
+    assert drawn[0][1] == 0
+    assert abs(drawn[-1][2] - width) < 1e-6
+    assert all(abs(left[2] - right[1]) < 1e-6 for left, right in pairwise(drawn))
+    assert len(drawn) <= max(width, len(found) if window.end - window.start <= width else 0)
+    kinds = {kind for kind, _, _ in drawn}
+    if any(band.kind is BandKind.ARCHIVED for band in found):
+        assert BandKind.ARCHIVED in kinds
+
+
+def test_one_archived_record_in_a_million_is_drawn() -> None:
+    """It has a piece of its own, wide enough to be seen."""
+    one = StateBatch(first_offset=500_000, last_offset=500_000, delivery_state=4, delivery_count=5)
+    done = tuple(
+        StateBatch(first_offset=first, last_offset=first, delivery_state=2, delivery_count=1)
+        for first in range(0, 400_000, 200)
+    )
+    found = bands(Window(start=0, end=1_000_000, batches=(*done, one)))
+    picture = state_strip(found).html
+    assert "band-archived" in picture
+    assert "1 archived" in picture
+    assert "h3v" in picture.split("band-archived")[0].rsplit("<path", 1)[1]
+    assert len(picture) < 10_000
+
+
+def test_acquired_is_never_shown_as_known() -> None:
+    """Kafka persists no lock: a batch that says acquired is not understood, and said to be unknown."""
+    lock = StateBatch(first_offset=0, last_offset=4, delivery_state=1, delivery_count=1)
+    assert bands(Window(start=0, end=5, batches=(lock,))) == (Band(kind=BandKind.UNKNOWN, first=0, last=4),)
+
+
+def test_windows_are_those_asked_for(sample: RunTables) -> None:
+    """One window a share partition with a known start offset; others have none."""
+    states = sample.share_partition_states
+    keys = {(row["group_id"], row["topic_id"], row["partition"]): row["start_offset"] for row in states.to_pylist()}
+    found = windows_of(states, sample.reconciliations, keys)
+    assert {key: window.start for key, window in found.items()} == {k: s for k, s in keys.items() if s is not None}
+    assert windows_of(states, sample.reconciliations, set()) == {}

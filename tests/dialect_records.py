@@ -1,0 +1,115 @@
+"""Random records of every dialect, for property tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from strategies import INT32, INT64, any_batches, keys
+
+from acktrail.model.generations.records import (
+    Checkpoint,
+    CheckpointTombstone,
+    ControlCheckpoint,
+    ControlDelta,
+    Delta,
+    DeltaTombstone,
+    DraftSnapshot,
+    DraftUpdate,
+)
+from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
+from acktrail.model.share_partition import GroupId
+
+__all__ = ["RECORDS", "known_or_none"]
+
+UINT8 = st.integers(0, 2**8 - 1)
+UINT16 = st.integers(0, 2**16 - 1)
+UINT32 = st.integers(0, 2**32 - 1)
+OFFSETS = st.integers(0, 2**63 - 1)
+
+
+def known_or_none(numbers: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
+    """None, or a number that is not -1."""
+    return st.one_of(st.none(), numbers.filter(lambda n: n != -1))
+
+
+groups = st.text(st.characters(exclude_categories=("Cs",)), max_size=12).map(GroupId)
+
+
+def _control(back_offset: st.SearchStrategy[int | None]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.builds(
+            ControlCheckpoint,
+            group_id=groups,
+            checkpoint_epoch=UINT16,
+            start_offset=OFFSETS,
+            end_offset=OFFSETS,
+            batches=any_batches,
+        ),
+        st.builds(ControlDelta, group_id=groups, checkpoint_epoch=UINT16, back_offset=back_offset, batches=any_batches),
+    )
+
+
+def _shipped(*, epochs: st.SearchStrategy[int], times: Any, count: Any) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.builds(
+            ShareSnapshot,
+            key=keys,
+            snapshot_epoch=epochs,
+            state_epoch=INT32,
+            leader_epoch=INT32,
+            start_offset=known_or_none(INT64),
+            delivery_complete_count=count,
+            create_timestamp_ms=times,
+            write_timestamp_ms=times,
+            batches=any_batches,
+        ),
+        st.builds(
+            ShareUpdate,
+            key=keys,
+            snapshot_epoch=epochs,
+            leader_epoch=known_or_none(INT32),
+            start_offset=known_or_none(INT64),
+            delivery_complete_count=count,
+            batches=any_batches,
+        ),
+        st.builds(Tombstone, key=keys),
+    )
+
+
+def _draft(*, state_epoch: Any, snapshot_epoch: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
+    fields: dict[str, Any] = {
+        "key": keys,
+        "state_epoch": state_epoch,
+        "snapshot_epoch": snapshot_epoch,
+        "start_offset": known_or_none(INT64),
+        "batches": any_batches,
+    }
+    return st.one_of(
+        st.builds(DraftSnapshot, **fields), st.builds(DraftUpdate, **fields), st.builds(Tombstone, key=keys)
+    )
+
+
+_keyed: dict[str, Any] = {
+    "key": keys,
+    "checkpoint_epoch": UINT16,
+    "start_offset": known_or_none(INT64),
+    "batches": any_batches,
+}
+
+RECORDS: dict[str, st.SearchStrategy[Any]] = {
+    "4.0": _shipped(epochs=UINT16, times=st.none(), count=st.none()),
+    "4.1": _shipped(epochs=INT32, times=INT64, count=st.none()),
+    "4.2": _shipped(epochs=INT32, times=INT64, count=known_or_none(INT32)),
+    "i": _control(st.none()),
+    "ii": _control(OFFSETS),
+    "iii": st.one_of(
+        st.builds(Checkpoint, **_keyed),
+        st.builds(Delta, delta_index=UINT8, **_keyed),
+        st.builds(CheckpointTombstone, key=keys),
+        st.builds(DeltaTombstone, key=keys, delta_index=UINT8),
+    ),
+    "iv": _draft(state_epoch=UINT32, snapshot_epoch=UINT32),
+    "iv-json": _draft(state_epoch=st.none(), snapshot_epoch=UINT16),
+}
+"""By dialect, records that the dialect has room for."""

@@ -1,0 +1,49 @@
+"""Process trees for the tests: owners that die, commands with unruly descendants."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["FAMILY", "eventually", "lives", "run_owner"]
+
+# A command with a child of its own session that ignores SIGTERM and has a child too. Each writes its pid to a file.
+FAMILY = """
+import os, signal, subprocess, sys, time
+folder, depth = sys.argv[1], int(sys.argv[2])
+if depth < 2:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.setsid()
+if depth:
+    subprocess.Popen([sys.executable, "-c", sys.orig_argv[2], folder, str(depth - 1)])
+open(f"{folder}/{depth}.new", "w").write(str(os.getpid()))
+os.rename(f"{folder}/{depth}.new", f"{folder}/{depth}.pid")
+time.sleep(600)
+"""
+
+
+def lives(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 20.0) -> bool:
+    """Whether the condition holds before the deadline."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def run_owner(script: str, *arguments: str) -> subprocess.Popen[str]:
+    """A Python process that owns what it starts."""
+    command: Sequence[str] = (sys.executable, "-c", script, *arguments)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,173 @@
+"""A real Airflow with the project's DAGs: comes up, says why a run fails, and ends with its owner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from embedded.processes import eventually, run_owner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.embedded.airflow import AirflowStandalone
+from acktrail.embedded.airflow_api import AirflowApi, AirflowRefused
+from acktrail.embedded.airflow_logs import task_log
+from acktrail.embedded.airflow_settings import AirflowPorts, free_ports, write_settings
+from acktrail.embedded.airflow_watch import DagRunFailed, RunWatch
+
+DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
+
+OWNER = """
+import json, sys, time
+from pathlib import Path
+from acktrail.embedded.airflow import AirflowStandalone
+with AirflowStandalone(Path(sys.argv[1]), folder=Path(sys.argv[2])) as airflow:
+    print(json.dumps([airflow.port, airflow.user, airflow.password]), flush=True)
+    time.sleep(600)
+"""
+
+
+def _processes_of(folder: Path) -> list[int]:
+    """Every process whose environment names the folder as Airflow's home."""
+    wanted = f"AIRFLOW_HOME={folder}".encode()
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and wanted in _environ(entry)]
+
+
+def _environ(process: Path) -> list[bytes]:
+    try:
+        return (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+@pytest.mark.airflow
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_airflow_runs_the_dags_and_leaves_nothing_when_its_owner_is_killed(tmp_path: Path) -> None:
+    """The real scheduler is healthy and guarded by its password; bad parameters are refused; a run that fails says
+    what to do; after SIGKILL to the owner no process of it is left and its ports are free."""
+    home = (tmp_path / "airflow").resolve()
+    owner = run_owner(OWNER, str(DAGS_FOLDER), str(home))
+    assert owner.stdout is not None
+    try:
+        line = owner.stdout.readline()
+        assert line, owner.communicate()[1]
+        port, user, password = json.loads(line)
+        _inspect(AirflowApi("127.0.0.1", port, user=user, password=password), home)
+        with pytest.raises(AirflowRefused, match="401"):
+            AirflowApi("127.0.0.1", port, user=user, password="guess").runs("acktrail_export")
+        assert len(_processes_of(home)) >= 5
+        assert _bound_to_loopback(port)
+    finally:
+        owner.send_signal(signal.SIGKILL)
+        owner.communicate()
+    assert eventually(lambda: not _processes_of(home), within_s=30), _processes_of(home)
+    assert eventually(lambda: not _answers(port))
+
+
+def _inspect(api: AirflowApi, home: Path) -> None:
+    watch = RunWatch(api, logs=home / "logs")
+    for dag_id in ("acktrail_export", "acktrail_reconcile"):
+        watch.wait_for_dag(dag_id, timeout_s=90)
+    assert api.import_errors() == {}
+    with pytest.raises(AirflowRefused, match="400"):
+        api.trigger("acktrail_reconcile", {"spark_master": "local[2] --conf evil"})
+    api.set_paused("acktrail_export", paused=False)
+    run = watch.wait_for_a_run("acktrail_export", timeout_s=60)
+    assert run.run_type == "scheduled"
+    api.set_paused("acktrail_reconcile", paused=False)
+    asked = api.trigger("acktrail_reconcile", {"tables_uri": str(home / "tables"), "report_folder": str(home)})
+    with pytest.raises(DagRunFailed, match="there is no Airflow connection 'acktrail_kafka'") as caught:
+        watch.wait_for_run(api.run("acktrail_reconcile", asked), timeout_s=120)
+    assert "airflow connections add acktrail_kafka" in caught.value.message
+    assert caught.value.log is not None
+    assert caught.value.log.path.is_file()
+    last = next(task.try_number for task in api.tasks("acktrail_reconcile", asked) if task.task_id == "observe")
+    logs = [task_log(home / "logs", "acktrail_reconcile", asked, "observe", number) for number in range(1, last)]
+    assert [log.reason for log in logs if "no Airflow connection" in log.reason] == [], "this must not be retried"
+
+
+def _bound_to_loopback(port: int) -> bool:
+    """Whether the port is listened on, on loopback and nowhere else."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {words[1] for words in lines if words[3] == "0A" and words[1].endswith(f":{port:04X}")} == {
+        f"0100007F:{port:04X}"
+    }
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@given(st.integers(1024, 65535))
+def test_settings_share_nothing(port: int) -> None:
+    """Two Airflows have no secret and no path in common, and their files are for their user only."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        texts = []
+        for name in ("one 100%", "other"):
+            home = Path(folder) / name
+            home.mkdir()
+            ports = AirflowPorts(api=port, worker_logs=port, trigger_logs=port)
+            write_settings(home, dags_folder=DAGS_FOLDER, ports=ports, passwords={"admin": "x"})
+            assert {file.stat().st_mode & 0o777 for file in home.iterdir()} == {0o600}
+            texts.append((home / "airflow.cfg").read_text())
+    secrets = [
+        {line for line in text.splitlines() if line.startswith(("fernet_key", "secret_key", "jwt_secret"))}
+        for text in texts
+    ]
+    assert len(secrets[0]) == len(secrets[1]) == 3
+    assert not secrets[0] & secrets[1]
+    assert f"{Path(folder)}/one 100%%/airflow.db" in texts[0]
+    assert "0.0.0.0" not in texts[0]
+
+
+def test_free_ports_are_free_and_below_the_range_of_outgoing_connections() -> None:
+    """Nothing listens on them, they differ, and no outgoing connection takes one before Airflow does."""
+    ports = free_ports()
+    numbers = {ports.api, ports.worker_logs, ports.trigger_logs}
+    assert len(numbers) == 3
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert all(1024 < number < lowest and not _answers(number) for number in numbers)
+
+
+def test_callers_airflow_settings_do_not_reach_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another Airflow's environment is left out; what was asked for is in; the way to itself knows no proxy."""
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    monkeypatch.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA", "kafka://production:9092")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    found = AirflowStandalone(DAGS_FOLDER, folder=tmp_path, env={"ACKTRAIL_TABLES": "/t"})._environment()
+    assert {name for name in found if name.startswith("AIRFLOW")} == {"AIRFLOW_HOME"}
+    assert found["AIRFLOW_HOME"] == str(tmp_path)
+    assert found["ACKTRAIL_TABLES"] == "/t"
+    assert found["NO_PROXY"] == "example.org,127.0.0.1"
+    assert Path(found["PATH"].split(os.pathsep)[0], "airflow").exists()
+
+
+def test_log_of_a_task_that_never_ran(tmp_path: Path) -> None:
+    """No log is no reason: the error still says where it would be."""
+    log = task_log(tmp_path, "dag", "run", "task", 1)
+    assert (log.reason, log.tail) == ("", ())
+    assert log.path.name == "attempt=1.log"
+
+
+def test_log_gives_the_last_error_in_one_line(tmp_path: Path) -> None:
+    """The reason is the last exception's text on one line, whatever else is in the file."""
+    log = task_log(tmp_path, "d", "r", "t", 2)
+    log.path.parent.mkdir(parents=True)
+    entries = [
+        {"event": "one", "level": "info"},
+        {"event": "failed", "level": "error", "error_detail": [{"exc_type": "E", "exc_value": "first"}]},
+        {"event": "failed", "level": "error", "error_detail": [{"exc_type": "E", "exc_value": "two\n lines"}]},
+        {"event": "bye", "level": "info"},
+    ]
+    log.path.write_text("not json\n" + "\n".join(map(json.dumps, entries)) + "\n[1]\n")
+    again = task_log(tmp_path, "d", "r", "t", 2)
+    assert again.reason == "two lines"
+    assert len(again.tail) == 6

@@ -1,0 +1,199 @@
+"""The embedded broker is a real one, ready when it says so, and gone when its owner is."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from embedded.kafka_wire import api_versions
+from embedded.processes import eventually, lives, run_owner
+
+from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker, KafkaTool
+from acktrail.embedded.node import free_ports
+from acktrail.embedded.properties import Ports
+from acktrail.errors import ConfigurationError
+
+pytestmark = pytest.mark.broker
+
+QUICK_CRASH = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+SHARE_GROUP_KEYS = {76, 77, 78, 79, 90, 91, 92}
+
+
+def _client(broker: EmbeddedBroker, user: str | None = None, **more: object) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "log_level": 0,
+        **broker.client_properties(user),
+        **more,
+    }
+
+
+def _create(broker: EmbeddedBroker, topic: str, user: str | None = None) -> None:
+    admin = AdminClient(_client(broker, user))
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+
+
+def _write(broker: EmbeddedBroker, topic: str, value: bytes) -> None:
+    producer = Producer(_client(broker))
+    producer.produce(topic, value)
+    assert producer.flush(20) == 0
+
+
+def _read(broker: EmbeddedBroker, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer(_client(broker, **{"group.id": "reader", "auto.offset.reset": "earliest"}))
+    consumer.subscribe([topic])
+    values = [message.value() for message in consumer.consume(count, timeout=30)]
+    consumer.close()
+    return values
+
+
+@pytest.mark.parametrize(
+    "version", [pytest.param(v, marks=() if v == DEFAULT_VERSION else pytest.mark.slow) for v in RELEASES]
+)
+def test_every_release_starts_with_share_groups_on_and_leaves_nothing(version: str) -> None:
+    """It answers ApiVersions with the share-group calls, share.version is on, then process and folder are gone."""
+    with EmbeddedBroker(version) as broker:
+        assert set(api_versions(broker.bootstrap_servers)) >= SHARE_GROUP_KEYS
+        command = KafkaTool(version).command(
+            "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap_servers, "describe"
+        )
+        features = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        share = next(line for line in features if "share.version" in line)
+        assert "FinalizedVersionLevel: 0" not in share
+        pids, folder = (broker.pid, broker.guardian_pid), broker.folder
+        assert all(pid is not None and lives(pid) for pid in pids)
+    assert not any(pid is not None and lives(pid) for pid in pids)
+    assert not folder.exists()
+    assert broker.pid is None
+
+
+def test_a_killed_owner_leaves_neither_broker_nor_folder() -> None:
+    """SIGKILL of the owner ends the JVM and removes the temporary folder."""
+    script = """
+import time
+from acktrail.embedded import EmbeddedBroker
+broker = EmbeddedBroker().start()
+print(broker.pid, broker.folder, flush=True)
+time.sleep(600)
+"""
+    owner = run_owner(script)
+    assert owner.stdout is not None
+    pid, folder = owner.stdout.readline().split()
+    assert lives(int(pid))
+    owner.send_signal(signal.SIGKILL)
+    owner.communicate(timeout=20)
+    assert eventually(lambda: not lives(int(pid)) and not Path(folder).exists())
+
+
+def test_data_and_address_outlive_a_crash_and_a_restart(tmp_path: Path) -> None:
+    """After kill() and start(), and after restart(), the same address serves what was written before."""
+    with EmbeddedBroker(folder=tmp_path / "node", properties=QUICK_CRASH) as broker:
+        address, pids = broker.bootstrap_servers, [broker.pid]
+        _create(broker, "kept")
+        _write(broker, "kept", b"1")
+        broker.kill()
+        assert broker.pid is None
+        pids.append(broker.start().pid)
+        _write(broker, "kept", b"2")
+        broker.restart()
+        pids.append(broker.pid)
+        assert broker.bootstrap_servers == address
+        assert _read(broker, "kept", 2) == [b"1", b"2"]
+    assert len(set(pids)) == 3
+    assert (tmp_path / "node" / "data").is_dir()
+    with pytest.raises(ConfigurationError, match=r"was used by Kafka 4\.3\.1; 4\.2\.1 is older"):
+        EmbeddedBroker("4.2.1", folder=tmp_path / "node").start()
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    """The error has the line of the log that tells, its tail, and where the log is; nothing keeps running."""
+    broker = EmbeddedBroker(properties={"log.segment.bytes": "many"})
+    with pytest.raises(BrokerNotStarted) as caught, broker:
+        pass
+    assert "log.segment.bytes" in caught.value.message
+    assert "\n" not in caught.value.message
+    assert any("many" in line for line in caught.value.log)
+    assert broker.log_path.exists()
+    assert broker.pid is None
+    broker.stop()
+
+
+def test_a_port_in_use_is_refused_at_once() -> None:
+    """A port that was asked for and is taken is no reason to start a JVM."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        broker = EmbeddedBroker(port=port)
+        with pytest.raises(ConfigurationError, match=f"port {port} cannot be used"):
+            broker.start()
+        broker.stop()
+
+
+@pytest.mark.slow
+def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistaken_for_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When another broker has the port that was free a moment ago, its answers do not count: a new port is taken."""
+    with EmbeddedBroker() as first:
+        taken = int(first.bootstrap_servers.rpartition(":")[2])
+        offers = [Ports(client=taken, controller=free_ports().controller)]
+        monkeypatch.setattr(
+            "acktrail.embedded.broker.free_ports", lambda port: offers.pop() if offers else free_ports()
+        )
+        with EmbeddedBroker() as second:
+            assert not offers
+            assert second.bootstrap_servers != first.bootstrap_servers
+            _create(second, "only-here")
+            assert "only-here" not in AdminClient(_client(first)).list_topics(timeout=10).topics
+
+
+def test_only_acls_open_a_broker_with_users() -> None:
+    """The first user may do everything, others what an ACL says, a wrong password nothing; any password will do."""
+    users = {"admin": 'a"d\\m i=n#é😀', "viewer": "v"}
+    with EmbeddedBroker(sasl_users=users) as broker:
+        _create(broker, "secret")
+        assert _topics(broker, "viewer") == set()
+        with pytest.raises(KafkaException) as caught:
+            _create(broker, "forbidden", "viewer")
+        assert caught.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        _allow(broker, "User:viewer", "secret")
+        assert eventually(lambda: _topics(broker, "viewer") == {"secret"})
+        wrong = AdminClient({**_client(broker, "viewer"), "sasl.password": "wrong"})
+        with pytest.raises(KafkaException):
+            wrong.list_topics(timeout=1)
+        assert broker.config("viewer").properties["sasl.username"] == "viewer"
+        assert (broker.folder / "server.properties").stat().st_mode & 0o077 == 0
+        assert 'a"d' not in broker.log_path.read_text()
+
+
+def _topics(broker: EmbeddedBroker, user: str) -> set[str]:
+    return set(AdminClient(_client(broker, user)).list_topics(timeout=10).topics)
+
+
+def _allow(broker: EmbeddedBroker, principal: str, topic: str) -> None:
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        principal,
+        "*",
+        AclOperation.DESCRIBE,
+        AclPermissionType.ALLOW,
+    )
+    admin = AdminClient(_client(broker))
+    admin.create_acls([acl])[acl].result(20)

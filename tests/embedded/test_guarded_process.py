@@ -1,0 +1,198 @@
+"""A guarded process and its descendants end with their owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from embedded.processes import FAMILY, eventually, lives, run_owner
+
+from acktrail.embedded.identity import ProcessIdentity
+from acktrail.embedded.supervised import GuardedProcess
+from acktrail.errors import MissingDependency
+
+OWNER = """
+import os, sys, time
+from pathlib import Path
+from acktrail.embedded.supervised import GuardedProcess
+folder, ending, family = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+process = GuardedProcess(
+    [sys.executable, "-c", family, str(folder), "2"], log_path=folder / "log", grace_s=1.0, remove=folder / "remove"
+)
+process.start()
+print(process.guardian_pid, flush=True)
+while not all((folder / f"{n}.pid").exists() for n in range(3)):
+    time.sleep(0.02)
+if ending == "fork":
+    forked = os.fork()
+    if not forked:
+        time.sleep(600)
+    print(forked, flush=True)
+print("ready", flush=True)
+if ending == "error":
+    raise ValueError("owner fails")
+if ending != "forgets":
+    time.sleep(600)
+"""
+
+
+def _family(folder: Path) -> list[int]:
+    return [int((folder / f"{depth}.pid").read_text()) for depth in range(3)]
+
+
+def _sleeper(folder: Path, *, grace_s: float = 5.0) -> GuardedProcess:
+    return GuardedProcess([sys.executable, "-c", FAMILY, str(folder), "2"], log_path=folder / "log", grace_s=grace_s)
+
+
+@pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "error", "forgets", "fork"])
+def test_no_descendant_outlives_the_owner(tmp_path: Path, ending: str) -> None:
+    """However the owner ends, every descendant is gone soon, other sessions and SIGTERM-proof ones included."""
+    (tmp_path / "remove").mkdir()
+    owner = run_owner(OWNER, str(tmp_path), ending, FAMILY)
+    assert owner.stdout is not None
+    lines = []
+    while (line := owner.stdout.readline().strip()) != "ready":
+        assert line, owner.communicate()[1]
+        lines.append(int(line))
+    family = _family(tmp_path)
+    if ending.startswith("SIG"):
+        owner.send_signal(getattr(signal, ending))
+    elif ending == "fork":
+        owner.kill()
+    try:
+        assert eventually(lambda: not any(map(lives, family)))
+        assert eventually(lambda: not lives(lines[0]))
+        assert eventually(lambda: not (tmp_path / "remove").exists())
+    finally:
+        for forked in lines[1:]:
+            os.kill(forked, signal.SIGKILL)
+        owner.communicate(timeout=20)
+
+
+def test_stop_ends_all_descendants_and_returns_when_they_are_gone(tmp_path: Path) -> None:
+    """After stop() no descendant lives; what was to be removed on the owner's death stays."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    command = [sys.executable, "-c", FAMILY, str(tmp_path), "2"]
+    with GuardedProcess(command, log_path=tmp_path / "log", remove=kept) as process:
+        assert eventually((tmp_path / "0.pid").exists)
+        family = _family(tmp_path)
+        assert process.pid == family[2]
+        assert all(map(lives, family))
+        assert process.poll() is None
+    assert not any(map(lives, family))
+    assert kept.exists()
+
+
+def test_killing_the_guardian_ends_the_command(tmp_path: Path) -> None:
+    """The command itself does not survive a SIGKILL of its guardian."""
+    process = GuardedProcess(["sleep", "600"], log_path=tmp_path / "log").start()
+    pid = process.pid
+    assert pid is not None
+    assert process.guardian_pid is not None
+    os.kill(process.guardian_pid, signal.SIGKILL)
+    assert eventually(lambda: not lives(pid))
+    assert process.wait(10) == -signal.SIGKILL
+    process.stop()
+
+
+def test_a_command_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    """Grace is a bound, not a wish."""
+    script = "trap '' TERM; echo up; while :; do sleep 1; done"
+    log = tmp_path / "log"
+    process = GuardedProcess(["sh", "-c", script], log_path=log, grace_s=0.3).start()
+    assert eventually(lambda: log.read_text() == "up\n")
+    process.stop()
+    assert process.poll() == 128 + signal.SIGKILL
+
+
+def test_a_command_that_ends_in_order_has_time_for_it(tmp_path: Path) -> None:
+    """SIGTERM comes first, and what the command does then is not cut short."""
+    script = "trap 'sleep 0.5; echo done; exit 7' TERM; echo up; while :; do sleep 0.05; done"
+    log = tmp_path / "log"
+    process = GuardedProcess(["sh", "-c", script], log_path=log).start()
+    assert eventually(lambda: log.read_text() == "up\n")
+    process.stop()
+    assert log.read_text() == "up\ndone\n"
+    assert process.poll() == 7
+
+
+def test_what_the_command_leaves_behind_is_ended(tmp_path: Path) -> None:
+    """A command that exits by itself leaves no daemon, and its exit code is passed on."""
+    script = f"setsid sleep 600 & echo $! > {tmp_path}/daemon; exit 3"
+    process = GuardedProcess(["sh", "-c", script], log_path=tmp_path / "log").start()
+    assert process.wait(10) == 3
+    assert not lives(int((tmp_path / "daemon").read_text()))
+    process.stop()
+
+
+def test_environment_folder_and_output_are_the_ones_asked_for(tmp_path: Path) -> None:
+    """The command runs in its folder with its environment, and standard error and output are in the log."""
+    log = tmp_path / "log"
+    environment = {"PATH": os.environ["PATH"], "WORD": "x y"}
+    command = ["sh", "-c", 'echo "$WORD"; pwd >&2']
+    with GuardedProcess(command, log_path=log, env=environment, cwd=tmp_path) as process:
+        assert process.wait(10) == 0
+    assert log.read_text().splitlines() == ["x y", str(tmp_path)]
+
+
+def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Nothing runs and the error says what could not be run and why."""
+    process = GuardedProcess([str(tmp_path / "nothing")], log_path=tmp_path / "log")
+    with pytest.raises(MissingDependency, match="nothing: No such file or directory"):
+        process.start()
+    assert process.poll() is not None
+
+
+def test_a_process_starts_again_after_it_ended(tmp_path: Path) -> None:
+    """kill() reports 137; start() afterwards runs a new process under another guardian."""
+    process = GuardedProcess(["sleep", "600"], log_path=tmp_path / "log").start()
+    first = process.pid
+    process.kill()
+    assert process.poll() == 128 + signal.SIGKILL
+    process.start()
+    assert process.pid != first
+    process.stop()
+    assert process.poll() == 128 + signal.SIGTERM
+
+
+def test_a_released_process_outlives_its_owner_until_its_guardian_is_told(tmp_path: Path) -> None:
+    """release() is the one way to leave something behind; SIGTERM to the guardian ends all of it."""
+    script = """
+import sys
+from pathlib import Path
+from acktrail.embedded.supervised import GuardedProcess
+process = GuardedProcess(["sleep", "600"], log_path=Path(sys.argv[1])).start()
+pid = process.pid
+identity = process.release()
+print(pid, identity.pid, identity.started)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, str(tmp_path / "log")], capture_output=True, text=True, check=True
+    )
+    pid, guardian, started = answer.stdout.split(maxsplit=2)
+    identity = ProcessIdentity(pid=int(guardian), started=started.strip())
+    assert identity.alive()
+    assert lives(int(pid))
+    ProcessIdentity(pid=identity.pid, started="another boot 1").signal(signal.SIGKILL)
+    assert identity.alive()
+    identity.signal(signal.SIGTERM)
+    assert identity.wait(10)
+    assert not lives(int(pid))
+    assert answer.stderr == ""
+
+
+def test_the_guardian_starts_fast(tmp_path: Path) -> None:
+    """It imports nothing outside the standard library, so the best of five starts takes no quarter of a second."""
+    import time
+
+    best = 9.0
+    for _ in range(5):
+        began = time.monotonic()
+        with GuardedProcess(["sleep", "600"], log_path=tmp_path / "log"):
+            best = min(best, time.monotonic() - began)
+    assert best < 0.25

@@ -1,0 +1,404 @@
+"""Each kind of damage is caught by the expectation that is meant for it and by no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from coordinator_log import TOPIC, Coordinator, everyday, from_raw, share_partition
+from quality_scenes import (
+    RUN,
+    changed,
+    cluster,
+    logs,
+    no_gaps,
+    range_row,
+    ranges,
+    reconciliations,
+    row_where,
+    states,
+    without,
+)
+
+from acktrail.columnar.schemas import EXPORT_RANGES, RAW_RECORDS
+from acktrail_expectations.check import Check
+from acktrail_expectations.evaluation import evaluate
+from acktrail_expectations.examination import range_subject, record_subject, share_partition_subject
+from acktrail_expectations.facts import ClusterFacts
+from acktrail_expectations.frames.export_ranges import export_ranges_frame
+from acktrail_expectations.frames.reconciliations import reconciliations_frame
+from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
+from acktrail_expectations.frames.state_records import state_records_frame
+from acktrail_expectations.suites import export_ranges as range_suite
+from acktrail_expectations.suites import reconciliations as reconciliation_suite
+from acktrail_expectations.suites import share_partition_states as state_suite
+from acktrail_expectations.suites import state_records as record_suite
+
+Damage = Callable[[pa.Table], pa.Table]
+
+FACTS = cluster()
+LIFE = everyday()
+RECORDS = LIFE.table()
+STATES = states(LIFE)
+RECONCILIATIONS = reconciliations(LIFE)
+RANGES = ranges(RECORDS)
+
+
+def failing(suite: str, checks: Iterable[Check], frame: pd.DataFrame) -> set[str]:
+    subjects = {"state_records": record_subject, "export_ranges": range_subject}
+    results = evaluate(suite, tuple(checks), frame, subjects.get(suite, share_partition_subject))
+    assert [result.error for result in results if result.error] == []
+    assert all(result.observed_value for result in results if not result.success)
+    return {result.expectation for result in results if not result.success}
+
+
+def batches(*quads: tuple[int, int, int, int]) -> list[dict[str, int]]:
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    return [dict(zip(names, quad, strict=True)) for quad in quads]
+
+
+def at(partition: int, offset: int, /, **values: Any) -> Damage:
+    """Other values in the record at an address."""
+    return lambda records: changed(records, row_where(records, state_partition=partition, offset=offset), **values)
+
+
+def lost(partition: int, offset: int) -> Damage:
+    return lambda records: without(records, row_where(records, state_partition=partition, offset=offset))
+
+
+def twice(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, table.slice(3, 1)])
+
+
+def unreadable(records: pa.Table) -> pa.Table:
+    """The last byte of a value lost."""
+    raw = records.select(["state_partition", "offset", "timestamp_ms", "key", "value"])
+    rows = raw.rename_columns(RAW_RECORDS.names).to_pylist()
+    rows[row_where(records, state_partition=0, offset=13)]["value"] = rows[13]["value"][:-1]
+    return from_raw(rows)
+
+
+def moved_away(records: pa.Table) -> pa.Table:
+    """Every record of one state partition on another one."""
+    rows = records.to_pylist()
+    for row in rows:
+        row["state_partition"] = 7 if row["state_partition"] == 2 else row["state_partition"]
+    return pa.Table.from_pylist(rows, schema=records.schema)
+
+
+RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
+    "a record twice": (twice, {"record_once"}),
+    "an update lost": (lost(0, 4), {"offsets_dense"}),
+    "the snapshot below an update lost": (lost(0, 10), {"offsets_dense", "update_epoch_matches"}),
+    "a snapshot between snapshots lost": (lost(0, 14), {"offsets_dense", "snapshot_epoch_step"}),
+    "the snapshot after a tombstone lost": (lost(1, 5), {"offsets_dense", "update_has_base"}),
+    "a value cut short": (unreadable, {"record_decoded"}),
+    "a batch that ends before it begins": (
+        at(0, 3, batches=batches((0, 9, 2, 1), (12, 11, 2, 1))),
+        {"batch_first_le_last"},
+    ),
+    "batches in the wrong order": (at(0, 3, batches=batches((5, 9, 2, 1), (0, 4, 2, 1))), {"batches_ascending"}),
+    "batches that share an offset": (
+        at(0, 3, batches=batches((0, 5, 0, 1), (5, 9, 2, 1))),
+        {"batches_non_overlapping"},
+    ),
+    "a batch below the start offset": (at(0, 5, batches=batches((9, 9, 0, 1))), {"batches_not_below_start"}),
+    "a batch acquired": (at(0, 3, batches=batches((0, 9, 1, 1))), {"delivery_state_allowed"}),
+    "a state of another release": (at(0, 3, batches=batches((0, 9, 3, 1))), {"delivery_state_allowed"}),
+    "a count that nobody can configure": (
+        at(0, 3, batches=batches((0, 9, 2, 26))),
+        {"delivery_count_possible", "delivery_count_within_limit"},
+    ),
+    "a negative count": (at(0, 3, batches=batches((0, 9, 2, -1))), {"delivery_count_possible"}),
+    "a count above the group's limit": (at(0, 3, batches=batches((0, 9, 2, 6))), {"delivery_count_within_limit"}),
+    "batches without a start offset": (at(2, 0, batches=batches((0, 1, 0, 1))), {"uninitialized_without_batches"}),
+    "a state epoch that falls": (at(0, 18, state_epoch=8), {"state_epoch_monotone"}),
+    "a leader epoch that falls": (at(0, 13, leader_epoch=1), {"leader_epoch_monotone"}),
+    "a start offset that falls": (at(0, 9, start_offset=30), {"start_offset_monotone"}),
+    "a complete count that is too low": (at(0, 3, delivery_complete_count=9), {"delivery_complete_count_covers"}),
+    "written before it was created": (at(0, 10, write_timestamp_ms=1), {"create_le_write_timestamp"}),
+    "a share partition on two state partitions": (
+        at(2, 4, state_partition=1, offset=8),
+        {"one_state_partition_per_key", "key_on_its_state_partition"},
+    ),
+    "a share partition on the wrong state partition": (moved_away, {"key_on_its_state_partition"}),
+}
+
+
+def record_frame(records: pa.Table) -> pd.DataFrame:
+    return state_records_frame(records, since={}, gaps=no_gaps(), facts=FACTS)
+
+
+def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
+    """A snapshot with another epoch than 0 right after a tombstone means that one before it is missing."""
+    life = Coordinator()
+    life.initialize(share_partition())
+    life.delete(share_partition())
+    life.initialize(share_partition())
+    checks = record_suite.state_records(FACTS)
+
+    assert failing("state_records", checks, record_frame(life.table())) == set()
+    harmed = changed(life.table(), 2, snapshot_epoch=1)
+    assert failing("state_records", checks, record_frame(harmed)) == {"snapshot_epoch_step"}
+
+
+@pytest.mark.parametrize("damage", RECORD_DAMAGE)
+def test_damaged_state_records(damage: str) -> None:
+    """Damage to state records makes exactly its own expectations fail."""
+    harm, expected = RECORD_DAMAGE[damage]
+
+    found = failing("state_records", record_suite.state_records(FACTS), record_frame(harm(RECORDS)))
+
+    assert expected == found
+
+
+def state_at(index: int, **values: Any) -> Damage:
+    return lambda table: changed(table, index, **values)
+
+
+FIRST = row_where(STATES, group_id="orders", partition=0)
+WAITING = row_where(STATES, group_id="orders", partition=2)
+
+STATE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
+    "a share partition twice": (lambda t: pa.concat_tables([t, t.slice(0, 1)]), {"share_partition_once"}),
+    "on the wrong state partition": (state_at(FIRST, state_partition=2), {"key_on_its_state_partition"}),
+    "a batch that ends before it begins": (
+        state_at(FIRST, batches=batches((1, 4, 2, 1), (9, 8, 2, 1))),
+        {"batch_first_le_last"},
+    ),
+    "batches in the wrong order": (
+        state_at(FIRST, batches=batches((3, 4, 2, 1), (1, 2, 2, 1))),
+        {"batches_ascending"},
+    ),
+    "batches that share an offset": (
+        state_at(FIRST, batches=batches((1, 4, 2, 1), (4, 4, 0, 1))),
+        {"batches_non_overlapping"},
+    ),
+    "a batch below the start offset": (
+        state_at(FIRST, batches=batches((0, 0, 0, 1), (1, 4, 2, 1))),
+        {"batches_not_below_start"},
+    ),
+    "a batch acquired": (
+        state_at(FIRST, batches=batches((1, 4, 2, 1), (6, 6, 1, 1))),
+        {"delivery_state_allowed"},
+    ),
+    "a count that nobody can configure": (
+        state_at(FIRST, batches=batches((1, 4, 2, 26))),
+        {"delivery_count_possible", "delivery_count_within_limit"},
+    ),
+    "a count above the group's limit": (
+        state_at(FIRST, batches=batches((1, 4, 2, 6))),
+        {"delivery_count_within_limit"},
+    ),
+    "batches without a start offset": (
+        state_at(WAITING, batches=batches((0, 0, 0, 1))),
+        {"uninitialized_without_batches"},
+    ),
+    "a batch at the log end": (
+        state_at(FIRST, batches=batches((1, 4, 2, 1), (100, 100, 0, 1))),
+        {"batches_below_log_end"},
+    ),
+    "an end below the start": (
+        state_at(WAITING, start_offset=9, effective_start_offset=None, end_offset=8),
+        {"start_offset_le_end_offset"},
+    ),
+    "a start offset beyond the log end": (
+        state_at(WAITING, start_offset=101, effective_start_offset=None, end_offset=None),
+        {"start_offset_le_log_end"},
+    ),
+    "an end beyond the log end": (state_at(FIRST, end_offset=101), {"end_offset_le_log_end"}),
+    "an effective start below the start": (
+        state_at(FIRST, effective_start_offset=0),
+        {"effective_start_ge_start_offset"},
+    ),
+    "an effective start beyond the end": (
+        state_at(FIRST, effective_start_offset=6),
+        {"effective_start_le_end_offset"},
+    ),
+    "finished records that the batches do not show": (
+        state_at(FIRST, acknowledged_records=5),
+        {"finished_records_match_batches"},
+    ),
+    "a complete count that is too low": (
+        state_at(FIRST, delivery_complete_count=3),
+        {"delivery_complete_count_covers"},
+    ),
+    "a gap below the state": (state_at(FIRST, completeness="gap"), {"state_reliable"}),
+    "an unreadable record below the state": (state_at(FIRST, completeness="unreadable"), {"state_reliable"}),
+    "no snapshot below the state": (state_at(FIRST, completeness="no_snapshot"), {"state_has_snapshot"}),
+}
+
+
+@pytest.mark.parametrize("damage", STATE_DAMAGE)
+def test_damaged_states(damage: str) -> None:
+    """Damage to replayed states makes exactly its own expectations fail."""
+    harm, expected = STATE_DAMAGE[damage]
+    frame = share_partition_states_frame(harm(STATES), facts=FACTS)
+
+    assert expected == failing("share_partition_states", state_suite.share_partition_states(FACTS), frame)
+
+
+def test_a_start_offset_below_the_log_start() -> None:
+    """Retention that went ahead of a group is a rule of its own: legal, and said."""
+    facts = cluster(offsets=logs(ends={(TOPIC, 0): (2, 100)}))
+    frame = share_partition_states_frame(STATES, facts=facts)
+
+    found = failing("share_partition_states", state_suite.share_partition_states(facts), frame)
+
+    assert found == {"start_offset_ge_log_start"}
+
+
+VERDICT_RULES = {
+    "durable_ahead": "no_durable_ahead",
+    "past_log_end": "no_past_log_end",
+    "live_ahead": "no_live_ahead",
+    "missing_state": "no_missing_state",
+    "orphan_state": "no_orphan_state",
+    "before_log_start": "no_before_log_start",
+    "unknown": "no_unknown",
+    "elsewhere": "verdict_known",
+    None: "verdict_given",
+}
+
+RECONCILIATION_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
+    **{f"verdict {verdict}": (state_at(0, verdict=verdict), {rule}) for verdict, rule in VERDICT_RULES.items()},
+    "a share partition twice": (lambda t: pa.concat_tables([t, t.slice(0, 1)]), {"share_partition_once"}),
+    "no reason": (state_at(0, reason=None), {"verdict_has_reason"}),
+    "a match of two start offsets": (state_at(FIRST, durable_start_offset=3), {"match_has_same_start_offset"}),
+    "a match of two lags": (state_at(FIRST, durable_lag=3), {"match_has_same_lag"}),
+}
+
+
+@pytest.mark.parametrize("damage", RECONCILIATION_DAMAGE)
+def test_damaged_reconciliations(damage: str) -> None:
+    """Damage to reconciliations makes exactly its own expectations fail."""
+    harm, expected = RECONCILIATION_DAMAGE[damage]
+
+    found = failing(
+        "reconciliations", reconciliation_suite.reconciliations(), reconciliations_frame(harm(RECONCILIATIONS))
+    )
+
+    assert expected == found
+
+
+def test_values_that_moved_need_not_be_the_same() -> None:
+    """A match of values that moved, or a lag at a log that grew, says only that they lie between."""
+    moved = changed(RECONCILIATIONS, FIRST, durable_start_offset=3, durable_lag=3, moved=True)
+    grown = changed(RECONCILIATIONS, FIRST, durable_lag=3, log_end_offset_before=90)
+
+    for table in (moved, grown):
+        assert failing("reconciliations", reconciliation_suite.reconciliations(), reconciliations_frame(table)) == set()
+
+
+def grown_range(first: int, last: int, **values: Any) -> Damage:
+    """One more commit after the last one of state partition 0 (offsets up to 18)."""
+    row = range_row(0, first, last) | values
+    return lambda table: pa.concat_tables([table, pa.Table.from_pylist([row], schema=EXPORT_RANGES)])
+
+
+NOTHING = {"first_offset": None, "last_offset": None, "records_read": 0, "records_decoded": 0, "log_end_offset": 25}
+
+RANGE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
+    "offsets between two commits left out": (grown_range(21, 22), {"export_contiguous"}),
+    "offsets exported twice": (grown_range(18, 22), {"export_contiguous"}),
+    "a commit lost": (lambda t: without(t, 0), {"export_begins_at_log_start"}),
+    "pruned before the export": (grown_range(25, 29, gap_first=19, gap_last=24), {"nothing_pruned_before_export"}),
+    "pruned, and nothing after it": (
+        grown_range(19, 19, **NOTHING, gap_first=19, gap_last=24),
+        {"nothing_pruned_before_export"},
+    ),
+    "a gap that the records do not follow": (
+        grown_range(26, 29, gap_first=19, gap_last=24),
+        {"nothing_pruned_before_export", "records_follow_gap"},
+    ),
+    "a gap that ends before it begins": (
+        grown_range(19, 22, gap_first=19, gap_last=18),
+        {"nothing_pruned_before_export", "gap_first_le_last"},
+    ),
+    "a range that ends before it begins": (
+        grown_range(19, 17, records_read=-1, records_decoded=-1, log_end_offset=19),
+        {"range_first_le_last"},
+    ),
+    "records that are neither decoded nor quarantined": (
+        grown_range(19, 22, records_decoded=3),
+        {"records_accounted_for"},
+    ),
+    "offsets that hold no record": (grown_range(19, 22, records_read=3, records_decoded=3), {"range_dense"}),
+    "a range beyond the log end": (grown_range(19, 22, log_end_offset=22), {"range_below_log_end"}),
+    "another incarnation of the state topic": (grown_range(19, 22, state_topic_id="another"), {"one_state_topic"}),
+}
+
+
+@pytest.mark.parametrize("damage", RANGE_DAMAGE)
+def test_damaged_ranges(damage: str) -> None:
+    """Damage to export ranges makes exactly its own expectations fail."""
+    harm, expected = RANGE_DAMAGE[damage]
+
+    assert expected == failing_ranges(harm(RANGES), no_addresses())
+
+
+def test_a_record_that_is_not_stored() -> None:
+    """A commit that says more records than the table holds in its offsets is caught."""
+    addresses = without(RECORDS, row_where(RECORDS, state_partition=1, offset=3))
+
+    assert failing_ranges(RANGES, addresses) == {"records_stored"}
+    assert failing_ranges(RANGES, RECORDS) == set()
+
+
+def no_addresses() -> pa.Table:
+    return RECORDS.slice(0, 0)
+
+
+def failing_ranges(table: pa.Table, addresses: pa.Table) -> set[str]:
+    frame = export_ranges_frame(table, since={}, run_id=RUN, addresses=addresses)
+    return failing("export_ranges", range_suite.export_ranges(), frame)
+
+
+def test_every_expectation_has_damage_of_its_own() -> None:
+    """No expectation of any suite is without a frame that makes it fail."""
+    suites = (
+        (record_suite.state_records(FACTS), RECORD_DAMAGE, set()),
+        (state_suite.share_partition_states(FACTS), STATE_DAMAGE, {"start_offset_ge_log_start"}),
+        (reconciliation_suite.reconciliations(), RECONCILIATION_DAMAGE, set()),
+        (range_suite.export_ranges(), RANGE_DAMAGE, {"records_stored"}),
+    )
+    for checks, damage, elsewhere in suites:
+        caught = set().union(*(expected for _, expected in damage.values())) | elsewhere
+        assert {check.rule for check in checks} == caught
+
+
+def test_undamaged_tables_pass() -> None:
+    """The frames that the damage is done to break no rule."""
+    assert failing("state_records", record_suite.state_records(FACTS), record_frame(RECORDS)) == set()
+    frame = share_partition_states_frame(STATES, facts=FACTS)
+    assert failing("share_partition_states", state_suite.share_partition_states(FACTS), frame) == set()
+    frame = reconciliations_frame(RECONCILIATIONS)
+    assert failing("reconciliations", reconciliation_suite.reconciliations(), frame) == set()
+    assert failing_ranges(RANGES, RECORDS) == set()
+
+
+def test_a_damaged_record_is_named() -> None:
+    """The result says where the damage is, as state partition and offset."""
+    frame = record_frame(at(0, 9, start_offset=30)(RECORDS))
+
+    results = evaluate("state_records", record_suite.state_records(FACTS), frame, record_subject)
+
+    assert [r.observed_value for r in results if not r.success] == ["0/9"]
+
+
+def test_archiving_passes_where_the_release_has_it() -> None:
+    """Archiving is allowed from Kafka 4.4 on, and where nothing says which release it is."""
+    harmed = record_frame(at(0, 3, batches=batches((0, 9, 3, 1)))(RECORDS))
+
+    assert failing("state_records", record_suite.state_records(ClusterFacts()), harmed) == set()
+
+
+def test_placement_is_not_judged_without_a_partition_count() -> None:
+    """Where nobody knows how many state partitions there are, no record is on a wrong one."""
+    facts = ClusterFacts(delivery_states=(0, 2, 4))
+    frame = state_records_frame(moved_away(RECORDS), since={}, gaps=no_gaps(), facts=facts)
+
+    assert failing("state_records", record_suite.state_records(facts), frame) == set()

@@ -1,0 +1,128 @@
+"""Every check has a result, and what could not be evaluated is no success."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from acktrail_expectations.check import Check, at_least, equal
+from acktrail_expectations.evaluation import evaluate
+from acktrail_expectations.facts import ClusterFacts
+from acktrail_expectations.results import QualityResult, ValidationSummary, merged
+from acktrail_expectations.severity import Severity
+from acktrail_expectations.suites.export_ranges import export_ranges
+from acktrail_expectations.suites.reconciliations import reconciliations
+from acktrail_expectations.suites.share_partition_states import share_partition_states
+from acktrail_expectations.suites.state_records import state_records
+
+FRAME = pd.DataFrame({"a": pd.array([1, 2, None, 5], "Int64"), "b": pd.array([1, 3, 3, None], "Int64")})
+
+
+def check(rule: str, expectation: object, severity: Severity = Severity.ERROR) -> Check:
+    return Check(rule=rule, expectation=expectation, severity=severity)
+
+
+def only(checks: tuple[Check, ...], frame: pd.DataFrame = FRAME) -> QualityResult:
+    (result,) = evaluate("suite", checks, frame, lambda row: f"a={row['a']}")
+    return result
+
+
+def test_counts_are_of_what_was_compared() -> None:
+    """A row where one side is not known is neither compared nor unexpected."""
+    result = only((check("a_ge_b", at_least("a", "b")),))
+
+    assert (result.success, result.element_count, result.unexpected_count) == (False, 2, 1)
+    assert result.observed_value == "a=2"
+
+
+def test_nothing_to_compare_is_said() -> None:
+    """A rule that compared no row holds, and its count says that it says nothing."""
+    result = only((check("a_is_b", equal("a", "b")),), FRAME.iloc[2:])
+
+    assert (result.success, result.element_count, result.unexpected_count) == (True, 0, 0)
+
+
+def test_an_expectation_that_raised_is_an_error() -> None:
+    """A missing column is no failure of the data and no success: it has an error and no counts."""
+    result = only((check("gone", equal("a", "no_such_column")),))
+
+    assert not result.success
+    assert result.error is not None
+    assert "\n" not in result.error
+    assert (result.element_count, result.unexpected_count) == (None, None)
+
+
+def test_an_expectation_that_the_engine_drops_is_an_error() -> None:
+    """The engine keeps one of two equal expectations without a word: the other one was not evaluated, and says so."""
+    checks = (check("one", equal("a", "b")), check("two", equal("a", "b")), check("three", at_least("a", "b")))
+
+    results = evaluate("suite", checks, FRAME, lambda row: "row")
+
+    assert [(result.expectation, result.error) for result in results] == [
+        ("one", None),
+        ("two", "the engine gave no result"),
+        ("three", None),
+    ]
+    assert not results[1].success
+
+
+def test_few_rows_stand_for_many() -> None:
+    """However many rows break a rule, three are named and all are counted."""
+    frame = pd.DataFrame({"a": pd.array(range(500), "Int64"), "b": pd.array([-1] * 500, "Int64")})
+
+    result = only((check("a_is_b", equal("a", "b")),), frame)
+
+    assert (result.unexpected_count, result.observed_value) == (500, "a=0; a=1; a=2")
+
+
+@pytest.mark.parametrize(
+    ("suite", "count", "critical"),
+    [
+        (state_records(ClusterFacts()), 21, 7),
+        (share_partition_states(ClusterFacts()), 21, 10),
+        (reconciliations(), 13, 5),
+        (export_ranges(), 11, 8),
+    ],
+)
+def test_suites_have_all_their_checks(suite: tuple[Check, ...], count: int, critical: int) -> None:
+    """A check that gets lost, doubled or loses its severity shows in the counts."""
+    assert len({check.rule for check in suite}) == len(suite) == count
+    assert sum(check.severity is Severity.CRITICAL for check in suite) == critical
+
+
+def result(**values: object) -> QualityResult:
+    blank = QualityResult(suite="s", expectation="e", severity=Severity.CRITICAL, success=True)
+    return QualityResult(**{**{name: getattr(blank, name) for name in QualityResult.__slots__}, **values})  # type: ignore[arg-type]
+
+
+def test_parts_add_up() -> None:
+    """Results on parts of a table are the result on the whole: counts add up, one failure fails, few rows are named."""
+    held = result(element_count=10, unexpected_count=0)
+    failed = result(success=False, element_count=5, unexpected_count=4, observed_value="0/1; 0/2; 0/3")
+    other = result(expectation="f", element_count=1, unexpected_count=0)
+
+    assert merged((held, other, failed, failed)) == (
+        result(success=False, element_count=25 - 5, unexpected_count=8, observed_value="0/1; 0/2; 0/3"),
+        other,
+    )
+
+
+def test_an_error_in_one_part_is_one_of_the_whole() -> None:
+    """What could not be evaluated on one part was not evaluated."""
+    error = result(success=False, error="no column")
+
+    assert merged((result(element_count=3, unexpected_count=0), error)) == (error,)
+
+
+def test_a_critical_expectation_that_could_not_be_evaluated_stops_a_run() -> None:
+    """It vouches for nothing; one of another severity is reported."""
+    results = (
+        result(success=False, error="no column"),
+        result(expectation="w", severity=Severity.WARNING, success=False, error="no column"),
+        result(expectation="x", severity=Severity.ERROR, success=False, unexpected_count=3),
+    )
+
+    summary = ValidationSummary(cluster_id=None, run_id="r", results=results)
+
+    assert [r.expectation for r in summary.critical_failures] == ["e"]
+    assert len(summary.failed) == 3

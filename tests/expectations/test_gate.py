@@ -1,0 +1,279 @@
+"""The gate on real tables: results once, critical failures stop, nothing is validated twice or left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from coordinator_log import OTHER_TOPIC, TOPIC, Coordinator, batch, everyday, share_partition
+from quality_scenes import (
+    RUN,
+    changed,
+    fill,
+    logs,
+    range_row,
+    ranges,
+    reconciliations,
+    row_where,
+    states,
+    without,
+)
+
+from acktrail.columnar.schemas import EXPORT_RANGES
+from acktrail.config import TablesConfig
+from acktrail.errors import ConcurrentCommit, QualityGateFailed
+from acktrail.tables.store import Tables
+from acktrail_expectations import increment
+from acktrail_expectations.command import validate
+from acktrail_expectations.gate import examine, pass_gate
+from acktrail_expectations.increment import read_positions
+from acktrail_expectations.recording import record
+from acktrail_expectations.results import QualityResult, ValidationSummary
+from acktrail_expectations.run_data import RunData
+
+ALL_CHECKS = 66
+
+
+def stored(config: TablesConfig, run_id: str = RUN) -> pa.Table:
+    return Tables(config).read("quality_results", where=pc.field("run_id") == run_id)
+
+
+def compared(summary: ValidationSummary, suite: str, rule: str) -> int | None:
+    return named(summary, suite, rule).element_count
+
+
+def named(summary: ValidationSummary, suite: str, rule: str) -> QualityResult:
+    return next(r for r in summary.results if (r.suite, r.expectation) == (suite, rule))
+
+
+def failed(summary: ValidationSummary) -> set[tuple[str, str]]:
+    return {(result.suite, result.expectation) for result in summary.failed}
+
+
+def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_id: str) -> None:
+    """What a later run of exporter and reconciler adds: `records` beyond those that are there."""
+    tables = Tables(config)
+    there = {(r["state_partition"], r["offset"]) for r in tables.read("state_records").to_pylist()}
+    new = [
+        row | {"run_id": run_id} for row in records.to_pylist() if (row["state_partition"], row["offset"]) not in there
+    ]
+    added = pa.Table.from_pylist(new, schema=records.schema)
+    tables.append("state_records", added)
+    tables.append("export_ranges", ranges(added, run_id, pieces=1))
+    tables.append("offset_observations", logs(run_id))
+    tables.append("share_partition_states", states(life, run_id))
+    tables.append("reconciliations", reconciliations(life, run_id))
+
+
+def test_a_clean_run_passes_and_is_recorded_once(tmp_path: Path) -> None:
+    """Every expectation has one row; validating the run again gives the same results and adds none."""
+    config = fill(tmp_path)
+
+    summary = validate(config, RUN)
+    again = validate(config, RUN)
+
+    assert failed(summary) == set()
+    assert summary == again
+    assert len(summary.results) == stored(config).num_rows == ALL_CHECKS
+    assert summary.cluster_id == "cluster-1"
+    assert set(stored(config)["cluster_id"].to_pylist()) == {"cluster-1"}
+
+
+def test_a_critical_failure_stops_the_run_after_it_is_recorded(tmp_path: Path) -> None:
+    """The results are in the table when the gate closes; it closes again for a second try, and records nothing more."""
+    life = everyday()
+    config = fill(tmp_path, life, reconciliations=changed(reconciliations(life), 0, verdict="past_log_end"))
+
+    for _ in range(2):
+        with pytest.raises(QualityGateFailed) as caught:
+            validate(config, RUN)
+        assert caught.value.failures == (("reconciliations", "no_past_log_end", 1),)
+        assert RUN in caught.value.hint
+        assert stored(config).num_rows == ALL_CHECKS
+
+    row = stored(config).filter(pc.field("expectation") == "no_past_log_end").to_pylist()[0]
+    assert (row["severity"], row["success"], row["unexpected_count"]) == ("critical", False, 1)
+    assert row["observed_value"] == "orders/orders/0"
+
+
+def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
+    """A warning and an error are in the results and stop nothing."""
+    life = everyday()
+    verdicts = changed(changed(reconciliations(life), 0, verdict="unknown"), 1, verdict="live_ahead")
+    config = fill(tmp_path, life, reconciliations=verdicts)
+
+    summary = validate(config, RUN)
+
+    assert failed(summary) == {("reconciliations", "no_unknown"), ("reconciliations", "no_live_ahead")}
+    assert stored(config).filter(~pc.field("success")).num_rows == 2
+
+
+def test_a_later_run_validates_what_is_new(tmp_path: Path) -> None:
+    """Records and ranges are validated by the first run after them; predecessors are found across the border."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    validate(config, RUN)
+    before = life.table().num_rows
+    life.limit = 100
+    life.write(share_partition("orders"), 2, batch(7, 8))
+    life.cool()
+    export_more(config, life, life.table(), "run-2")
+
+    summary = validate(config, "run-2")
+
+    new = life.table().num_rows - before
+    assert failed(summary) == set()
+    assert compared(summary, "state_records", "record_decoded") == new
+    assert compared(summary, "state_records", "snapshot_epoch_step") == len(life.states)
+    assert compared(summary, "state_records", "update_epoch_matches") == 1
+    assert compared(summary, "export_ranges", "export_contiguous") == 3
+    assert compared(summary, "export_ranges", "records_stored") == 3
+    assert compared(summary, "share_partition_states", "share_partition_once") == len(life.states)
+
+
+def test_a_hole_between_two_runs_is_found(tmp_path: Path) -> None:
+    """An offset that falls between what two runs exported is critical unless the exporter noted it."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    validate(config, RUN)
+    life.limit = 100
+    for offset in (7, 9):
+        life.write(share_partition("orders"), 2, batch(offset, offset))
+    with_hole = without(life.table(), row_where(life.table(), state_partition=0, offset=19))
+    export_more(config, life, with_hole, "run-2")
+
+    with pytest.raises(QualityGateFailed, match="export_contiguous"):
+        validate(config, "run-2")
+
+    summary = examine(Tables(config), "run-2")
+    assert failed(summary) == {("export_ranges", "export_contiguous"), ("state_records", "offsets_dense")}
+    assert named(summary, "export_ranges", "export_contiguous").observed_value == "0/20-20"
+
+
+def test_a_noted_gap_is_an_error_and_explains_the_hole(tmp_path: Path) -> None:
+    """What Kafka pruned before the export is reported once, as what it is, and nothing else fails for it."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    validate(config, RUN)
+    life.limit = 100
+    for offset in (7, 9):
+        life.write(share_partition("orders"), 2, batch(offset, offset))
+    export_more(config, life, life.table().slice(0, 0), "run-2")
+    last = life.table().filter((pc.field("state_partition") == 0) & (pc.field("offset") == 20))
+    Tables(config).append("state_records", last)
+    gap = range_row(0, 20, 20, "run-2") | {"gap_first": 19, "gap_last": 19}
+    Tables(config).append("export_ranges", pa.Table.from_pylist([gap], schema=EXPORT_RANGES))
+
+    summary = validate(config, "run-2")
+
+    assert failed(summary) == {("export_ranges", "nothing_pruned_before_export")}
+
+
+def test_a_run_that_nobody_validated_is_validated_with_the_next(tmp_path: Path) -> None:
+    """Ranges and records of a run that was never validated do not escape."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    export_more(config, life, life.table(), "run-2")
+
+    summary = validate(config, "run-2")
+
+    assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
+    assert compared(summary, "export_ranges", "records_accounted_for") == ranges(life.table()).num_rows
+    again = examine(Tables(config), RUN)
+    assert compared(again, "state_records", "record_decoded") == 0
+    assert compared(again, "export_ranges", "records_accounted_for") == ranges(life.table()).num_rows
+
+
+def test_every_record_can_be_validated_again(tmp_path: Path) -> None:
+    """A second look at everything finds what the first one found and changes neither results nor positions."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    validate(config, RUN)
+    export_more(config, life, life.table(), "run-2")
+    validate(config, "run-2")
+    version = Tables(config).snapshot("quality_results").version
+
+    summary = examine(Tables(config), "run-2", every_record=True)
+
+    assert not summary.recorded
+    assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
+    assert Tables(config).snapshot("quality_results").version == version
+
+
+def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results do not depend on how many records are looked at together."""
+    config = fill(tmp_path)
+    whole = examine(Tables(config), RUN)
+    monkeypatch.setattr(increment.windows, "__defaults__", (12,))
+
+    assert examine(Tables(config), RUN, every_record=True).results == whole.results
+
+
+def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> None:
+    """Of two that read the same positions, the second one's commit is refused; both report what was recorded."""
+    config = fill(tmp_path)
+    store = Tables(config)
+    slow = RunData.read(store, RUN, every_record=False)
+    summary = examine(store, RUN)
+
+    with pytest.raises(ConcurrentCommit):
+        record(store, summary, slow.since, slow.validated)
+
+    assert stored(config).num_rows == ALL_CHECKS
+    assert examine(store, RUN) == summary
+
+
+def test_positions_are_those_of_the_commit(tmp_path: Path) -> None:
+    """How far each state partition was validated is kept with the results."""
+    config = fill(tmp_path)
+    validate(config, RUN)
+
+    positions = read_positions(Tables(config).snapshot("quality_results"), range(5))
+
+    expected = {0: 19, 1: 8, 2: 5}
+    assert (positions.records, positions.ranges, positions.sequence) == (expected, expected, 1)
+
+
+def test_tables_without_rows_pass_and_say_that_nothing_was_compared(tmp_path: Path) -> None:
+    """A cluster without share groups is no failure; the counts are 0."""
+    summary = validate(TablesConfig(uri=str(tmp_path)), "run-0")
+
+    assert failed(summary) == set()
+    assert {result.element_count for result in summary.results} <= {0, None}
+    assert len(summary.results) == ALL_CHECKS
+
+
+def test_a_state_beyond_the_log_is_critical_and_one_below_it_a_warning(tmp_path: Path) -> None:
+    """The windows of states are those of the run's own observation."""
+    short = logs(ends={(TOPIC, 0): (0, 3), (TOPIC, 1): (1, 100), (OTHER_TOPIC, 0): (0, 100)})
+    config = fill(tmp_path, offset_observations=short)
+
+    summary = examine(Tables(config), RUN)
+
+    suite = "share_partition_states"
+    assert failed(summary) == {
+        (suite, "batches_below_log_end"),
+        (suite, "end_offset_le_log_end"),
+        (suite, "start_offset_ge_log_start"),
+    }
+    with pytest.raises(QualityGateFailed) as caught:
+        pass_gate(summary)
+    assert len(caught.value.failures) == 2
+
+
+def test_hostile_group_names_are_values(tmp_path: Path) -> None:
+    """Quotes, markup, line breaks and colons in a group id go through as they are."""
+    life = everyday()
+    hostile = share_partition("'; DROP TABLE x; --<script>:\n\x1b[31m \"%{batch}")
+    life.initialize(hostile)
+    life.write(hostile, 0, batch(0, 3))
+    verdicts = reconciliations(life)
+    index = row_where(verdicts, group_id=hostile.group_id)
+    config = fill(tmp_path, life, reconciliations=changed(verdicts, index, verdict="unknown"))
+
+    summary = validate(config, RUN)
+
+    assert failed(summary) == {("reconciliations", "no_unknown")}
+    assert named(summary, "reconciliations", "no_unknown").observed_value == f"{hostile.group_id}/orders/0"

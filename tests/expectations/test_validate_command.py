@@ -1,0 +1,85 @@
+"""``acktrail validate``: results on stdout, the verdict in the exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from quality_scenes import RUN, changed, everyday, fill, reconciliations
+from typer.testing import CliRunner, Result
+
+from acktrail.errors import AcktrailError, ConfigurationError, QualityGateFailed, UnknownName
+from acktrail_expectations.command import app
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def raised(result: Result) -> AcktrailError:
+    assert isinstance(result.exception, AcktrailError)
+    return result.exception
+
+
+def test_json_has_every_result(tmp_path: Path) -> None:
+    """A program reads one object: the run, whether it passed, and a result for every expectation."""
+    fill(tmp_path)
+
+    result = run("--tables", str(tmp_path), "--json")
+
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["run_id"], told["passed"], told["recorded"]) == (0, RUN, True, True)
+    assert len(told["results"]) == 66
+    assert {"suite", "expectation", "severity", "success", "unexpected_count"} <= told["results"][0].keys()
+
+
+def test_results_are_shown_before_the_gate_closes(tmp_path: Path) -> None:
+    """A critical failure: the table of expectations is on stdout, the error says which one and where to look."""
+    life = everyday()
+    fill(tmp_path, life, reconciliations=changed(reconciliations(life), 0, verdict="durable_ahead"))
+
+    result = run("--tables", str(tmp_path))
+
+    failed = [line.split() for line in result.stdout.splitlines() if " fails " in line]
+    assert [line[:6] for line in failed] == [["reconciliations", "no_durable_ahead", "critical", "fails", "4", "1"]]
+    assert result.stdout.splitlines()[-1] == f"run {RUN}: 65 of 66 expectations hold"
+    error = raised(result)
+    assert isinstance(error, QualityGateFailed)
+    assert error.exit_code == 6
+    assert "acktrail validate --run-id run-1" in error.hint
+
+
+def test_an_unknown_run_is_named_with_the_nearest(tmp_path: Path) -> None:
+    """A run id that no table knows is an error, not an empty success."""
+    fill(tmp_path)
+
+    error = raised(run("--tables", str(tmp_path), "--run-id", "run-7"))
+
+    assert isinstance(error, UnknownName)
+    assert "run-1" in error.hint
+
+
+@pytest.mark.parametrize("arguments", [("--tables", "{folder}"), ()])
+def test_no_tables_and_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+    """Nothing to validate is said with what to do about it."""
+    monkeypatch.delenv("ACKTRAIL_TABLES", raising=False)
+
+    error = raised(run(*(argument.format(folder=tmp_path) for argument in arguments)))
+
+    assert isinstance(error, ConfigurationError)
+    assert error.hint
+
+
+def test_the_command_loads_nothing_heavy() -> None:
+    """Help is quick: importing the command loads neither Great Expectations nor pandas, Arrow or Delta."""
+    script = (
+        "import sys, acktrail_expectations.command\n"
+        "print(sorted({'great_expectations', 'pandas', 'pyarrow', 'deltalake', 'numpy'} & sys.modules.keys()))"
+    )
+
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+
+    assert shown.stdout.strip() == "[]"

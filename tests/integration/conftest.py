@@ -1,0 +1,32 @@
+"""One Spark session's worth of patience, and brokers that have seen the demo's workload."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from observed import RUN_ID, Observed
+from state_topic import read_all
+
+from acktrail.cli.operations import observe
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded.workload import run_workload
+
+
+@pytest.fixture(scope="module", params=["4.3.1", "4.2.1", "4.4.0"])
+def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    """The main job up to the tables, on a broker of each release; the broker is gone when the tests look."""
+    version = request.param
+    tables = TablesConfig(uri=str(tmp_path_factory.mktemp("tables")))
+    with EmbeddedBroker(version) as broker:
+        workload = run_workload(broker.bootstrap_servers)
+        kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
+        observe(kafka, tables, run_id=RUN_ID)
+        command = KafkaTool(version).command(
+            "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+            *("--bootstrap-server", broker.bootstrap_servers, "--describe", "--all-groups"),
+        )
+        described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        records = tuple(read_all(broker))
+    return Observed(version=version, workload=workload, tables=tables, described_by_kafka=described, records=records)

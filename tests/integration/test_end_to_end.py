@@ -1,0 +1,133 @@
+"""The main job on real brokers of three releases: what the tables say is what the broker says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from observed import RUN_ID, Observed, dump_of
+
+from acktrail.embedded.workload_report import Fate
+from acktrail.tables.store import Tables
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+Key = tuple[str, str, int]
+
+
+@pytest.fixture(scope="module")
+def reconciled(observed: Observed) -> list[dict[str, Any]]:
+    """The reconciliation's rows."""
+    from acktrail_jobs.command import reconcile
+
+    reconcile(observed.tables, RUN_ID, "local[2]")
+    return [row for row in Tables(observed.tables).read("reconciliations").to_pylist() if row["run_id"] == RUN_ID]
+
+
+def kafkas_rows(text: str) -> dict[Key, tuple[str, str]]:
+    """START-OFFSET and LAG by group, topic, partition, from the output of kafka-share-groups.sh."""
+    rows = {}
+    for line in text.splitlines():
+        parts = line.rsplit(None, 4)
+        if len(parts) == 5 and parts[0] != "GROUP":
+            rows[parts[0].strip(), parts[1], int(parts[2])] = (parts[3], parts[4])
+    return rows
+
+
+def shown(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def test_every_share_partition_matches(reconciled: list[dict[str, Any]]) -> None:
+    """Nothing moved after the workload, so every verdict is a match, and nothing is said to have moved."""
+    assert len(reconciled) > 10
+    assert {row["verdict"] for row in reconciled} == {"match"}, [r for r in reconciled if r["verdict"] != "match"]
+    assert {row["moved"] for row in reconciled} == {False}
+
+
+def test_start_offset_and_lag_are_the_brokers(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
+    """Replayed start offset and lag of every share partition equal what Kafka's own tool says, no more and no less."""
+    ours = {
+        (row["group_id"], row["topic"], row["partition"]): (
+            shown(row["durable_start_offset"]),
+            shown(row["durable_lag"]),
+        )
+        for row in reconciled
+    }
+
+    assert ours == kafkas_rows(observed.described_by_kafka)
+
+
+def test_fates_are_what_the_consumers_did(observed: Observed) -> None:
+    """Archived and acknowledged records of every living share partition are those of the workload's own ledger."""
+    states = {
+        (row["group_id"], row["topic_id"], row["partition"]): row
+        for row in Tables(observed.tables).read("share_partition_states").to_pylist()
+    }
+    living = [run for run in observed.workload.share_partitions if not run.deleted and run.actions]
+    assert len(living) > 8
+    for run in living:
+        state = states[run.group_id, run.topic_id, run.partition]
+        assert state["archived_seen"] == len(run.offsets(Fate.ARCHIVED)), run.key
+        assert state["effective_start_offset"] == run.effective_start_offset, run.key
+    assert sum(len(run.offsets(Fate.ARCHIVED)) for run in living) > 0
+
+
+def test_deleted_groups_and_topics_left_nothing(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
+    """A deleted group's or topic's share partitions are gone from the state and from the verdicts."""
+    there = {(row["group_id"], row["topic_id"], row["partition"]) for row in reconciled}
+    deleted = {(run.group_id, run.topic_id, run.partition) for run in observed.workload.share_partitions if run.deleted}
+
+    assert deleted
+    assert not there & deleted
+
+
+def test_every_record_was_exported(observed: Observed) -> None:
+    """The table holds exactly the records that an ordinary consumer reads, byte for byte, all of them decoded."""
+    rows = Tables(observed.tables).read("state_records").to_pylist()
+    exported = {(r["state_partition"], r["offset"]): (r["timestamp_ms"], r["key"], r["value"]) for r in rows}
+
+    for raw in observed.records:
+        assert exported[raw.state_partition, raw.offset] == (raw.timestamp_ms, raw.key, raw.value)
+    assert {r["decode_status"] for r in rows} == {"decoded"}
+
+
+def test_a_dump_replays_to_the_tables(observed: Observed, reconciled: list[dict[str, Any]], tmp_path: Path) -> None:
+    """`acktrail replay` on a dump of the topic gives the states that the reconciliation wrote."""
+    del reconciled  # it wrote the states
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("acktrail")), "replay", str(dump_of(observed, tmp_path))],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    replayed = {(s["group"], s["topic_id"], s["partition"]): s for s in map(json.loads, done.stdout.splitlines())}
+    states = Tables(observed.tables).read("share_partition_states").to_pylist()
+
+    assert {(s["group_id"], s["topic_id"], s["partition"]) for s in states} == replayed.keys()
+    for state in states:
+        mine = replayed[state["group_id"], state["topic_id"], state["partition"]]
+        start = -1 if state["start_offset"] is None else state["start_offset"]
+        assert mine["start_offset"] == start
+        for name in ("state_epoch", "snapshot_epoch", "leader_epoch", "delivery_complete_count"):
+            assert mine[name] == state[name], name
+        assert mine["batches"] == [
+            [b["first_offset"], b["last_offset"], b["delivery_state"], b["delivery_count"]] for b in state["batches"]
+        ]
+
+
+def test_the_gate_passes(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
+    """A healthy cluster breaks no expectation of any severity."""
+    del reconciled  # the suites look at what it wrote
+    from acktrail_expectations.command import validate
+
+    validate(observed.tables, RUN_ID)
+    results = Tables(observed.tables).read("quality_results").to_pylist()
+
+    assert len(results) > 20
+    assert [r for r in results if not r["success"]] == []

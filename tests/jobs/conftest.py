@@ -1,0 +1,24 @@
+"""One Spark session for every test of the jobs, and an empty world for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jobs.world import World
+from pyspark.sql import SparkSession
+
+from acktrail_jobs.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session that jobs find and use."""
+    with spark_session("local[2]") as session:
+        yield session
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "tables")

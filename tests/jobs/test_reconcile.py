@@ -1,0 +1,382 @@
+"""The reconciliation job on real Delta tables."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
+from pyspark.sql import SparkSession
+
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
+from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
+from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.tables.store import Tables
+from acktrail_jobs import reconcile as job
+from acktrail_jobs.command import reconcile
+from acktrail_jobs.state_columns import state_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+WRITTEN = ("share_partition_states", "reconciliations", "findings")
+
+
+def busy(world: World, seed: int, groups: int = 20) -> None:
+    """Groups that work, some of which are deleted and come back."""
+    dice = random.Random(seed)
+    world.topics[topic_id(1)].partitions = dict.fromkeys(range(3), (0, 1_000))
+    done: dict[SharePartition, tuple[int, int]] = {}
+    for _ in range(groups * 12):
+        key = key_of(f"group-{dice.randrange(groups)}", partition=dice.randrange(3))
+        world.write(_next(dice, key, done))
+
+
+def _next(dice: random.Random, key: SharePartition, done: dict[SharePartition, tuple[int, int]]) -> StateRecord:
+    epoch, reached = done.get(key, (-1, 0))
+    if epoch >= 0 and dice.random() < 0.15:
+        del done[key]
+        return Tombstone(key=key)
+    done[key] = (epoch + 1, reached + 3)
+    state = dice.choice((0, 2, 4))
+    own = (batch(reached, reached + 2, state, dice.randint(1, 5)),)
+    if epoch < 0 or dice.random() < 0.2:
+        return snapshot(key, 0, own, snapshot_epoch=epoch + 1)
+    return update(key, 0, dice.randrange(reached + 3), own)
+
+
+def test_every_state_is_that_of_the_plain_fold(world: World) -> None:
+    """Through tables, workers and Spark, over several exports: exactly the share partitions that a fold over all
+    records leaves, in exactly that state, and each matches what the broker says."""
+    for seed in range(3):
+        busy(world, seed)
+        for group in (f"group-{number}" for number in range(0, 20, 2)):
+            world.delete_group(group)
+        world.observe(f"r{seed}")
+    summary = reconcile(world.config, "r2")
+    found = {_key(row): state_of(row) for row in world.rows("share_partition_states", "r2")}
+    assert len(found) > 10
+    assert found == world.states
+    assert summary.verdicts == {"match": len(world.states)}
+    for row in world.rows("reconciliations", "r2"):
+        assert row["durable_start_offset"] == row["described_start_offset_after"]
+        assert row["durable_lag"] == row["described_lag_after"]
+
+
+def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a row and not a commit, however the rows are cut into pieces; and a run that was stopped is completed."""
+    monkeypatch.setattr(job, "_ROWS_AT_ONCE", 5)
+    busy(world, 7)
+    orphan = key_of("orphan")
+    world.write(snapshot(orphan))
+    world.groups["orphan"] = "Dead"
+    world.observe("r1")
+    refused = _refuse(monkeypatch, "reconciliations")
+    with pytest.raises(ConcurrentCommit):
+        reconcile(world.config)
+    refused.undo()
+    first = reconcile(world.config)
+    assert first.share_partitions == len(world.states) == len(world.rows("share_partition_states"))
+    assert len(world.verdicts("r1")) == first.share_partitions > 10
+    assert world.verdicts("r1")[orphan.coordinator_key] == "orphan_state"
+    rows = {name: sorted(world.rows(name), key=str) for name in WRITTEN}
+    versions = _versions(world.tables)
+    assert reconcile(world.config, "r1") == first
+    assert _versions(world.tables) == versions
+    assert {name: sorted(world.rows(name), key=str) for name in WRITTEN} == rows
+
+
+def test_a_finding_seen_again_keeps_when_it_was_first_seen(world: World) -> None:
+    """A later run moves last_seen_at and counts; it does not write the finding anew."""
+    world.write(snapshot(key_of("a"), 0, (batch(0, 4, 4, 5),)))
+    for run in ("r1", "r2"):
+        world.observe(run)
+        reconcile(world.config)
+    (finding,) = world.rows("findings")
+    assert (finding["rule"], finding["times_seen"], finding["run_id"]) == ("poison_records_archived", 2, "r2")
+    seen = [row["observed_at"] for row in world.rows("reconciliations")]
+    assert (finding["first_seen_at"], finding["last_seen_at"]) == (min(seen), max(seen))
+
+
+def test_an_older_observation_is_judged_by_what_was_exported_then(world: World) -> None:
+    """Records exported after an observation ended have no say in it: it is judged the same a day later."""
+    key = key_of("a")
+    world.write(snapshot(key, 0))
+    world.observe("r1")
+    world.write(update(key, 50, 0, ()))
+    world.observe("r2")
+    reconcile(world.config, "r1")
+    assert world.verdicts("r1") == {key.coordinator_key: "match"}
+    (state,) = world.rows("share_partition_states", "r1")
+    assert state["start_offset"] == 0
+
+
+def test_each_verdict_with_its_finding(world: World) -> None:
+    """Every way in which durable and described state differ is told by its name, with the record that shows it."""
+    world.topics[topic_id(1)].partitions = dict.fromkeys(range(9), (5, 100))
+    world.topics[topic_id(2)] = Topic(name="gone", status="deleted")
+    keys = {
+        "match": key_of("g", partition=0),
+        "live_ahead": key_of("g", partition=1),
+        "durable_ahead": key_of("g", partition=2),
+        "missing_state": key_of("g", partition=3),
+        "past_log_end": key_of("g", partition=4),
+        "before_log_start": key_of("g", partition=5),
+        "orphan_state": key_of("g", topic=2),
+        "unknown": key_of("g", partition=6),
+    }
+    starts = {"past_log_end": 101, "before_log_start": 4}
+    places = {
+        name: world.write(snapshot(key, starts.get(name, 10))) for name, key in keys.items() if name != "missing_state"
+    }
+    world.described[keys["live_ahead"]] = {"start_offset": 10, "lag": 80}
+    world.described[keys["durable_ahead"]] = {"start_offset": 10, "lag": 91}
+    world.described[keys["missing_state"]] = {"start_offset": 10, "lag": 90}
+    world.described[keys["unknown"]] = {"error_code": 29, "error": "TOPIC_AUTHORIZATION_FAILED"}
+    world.observe("r1")
+    summary = reconcile(world.config)
+    assert world.verdicts("r1") == {key.coordinator_key: name for name, key in keys.items()}
+    assert summary.verdicts == dict.fromkeys(sorted(keys), 1)
+    assert world.findings("r1") == {(name, key.coordinator_key) for name, key in keys.items() if name != "match"}
+    for row in world.rows("findings"):
+        place = places.get(row["rule"])
+        assert place is None or place == (row["evidence_state_partition"], row["evidence_offset"])
+    severities = {row["rule"]: row["severity"] for row in world.rows("findings")}
+    assert {rule for rule, severity in severities.items() if severity == "critical"} == {
+        "missing_state",
+        "past_log_end",
+    }
+
+
+def test_what_moves_during_the_observation_is_no_alarm(world: World) -> None:
+    """A group that works, one that is created and one that is deleted while the state topic is read."""
+    busy_key, new, old = key_of("busy"), key_of("new"), key_of("old")
+    world.write(snapshot(busy_key, 0), snapshot(old, 0))
+    world.sample("r1", "before")
+    world.write(update(busy_key, 0, 10, (batch(0, 9),)), snapshot(new, 0))
+    world.export("r1")
+    world.write(update(busy_key, 10, 20, (batch(10, 29),)))
+    world.delete_group("old")
+    world.sample("r1", "after")
+    summary = reconcile(world.config)
+    assert summary.verdicts == {"match": 3}
+    assert summary.moved == 3
+    assert not world.findings("r1")
+
+
+def test_an_export_that_lacks_records_leaves_no_verdict(world: World) -> None:
+    """Behind the log end the observation began with, or damaged after the last snapshot, or pruned unread: unknown and
+    why, with no lag; a share partition with a snapshot since is judged."""
+    behind, damaged, healed = (_key_on(world, partition, "a") for partition in (0, 1, 2))
+    lost, found_again = _key_on(world, 3, "b"), _key_on(world, 3, "c")
+    world.write(snapshot(behind), snapshot(damaged), snapshot(healed), snapshot(lost), snapshot(found_again))
+    world.export("r0")
+    world.write(update(lost, 5, 0, ()), update(found_again, 5, 0, ()), snapshot(found_again, 6))
+    world.damage(damaged)
+    world.damage(healed)
+    world.write(snapshot(healed, 3), update(damaged, 4, 0, ()))
+    world.write(update(behind, 7, 0, ()), update(behind, 8, 0, ()), update(behind, 9, 0, ()))
+    world.sample("r1", "before")
+    world.export("r1", lost={3: 4}, at_most=2)
+    world.sample("r1", "after")
+    reconcile(world.config)
+    rows = {(row["group_id"], row["partition"]): row for row in world.rows("reconciliations")}
+    expected = {behind: "export", damaged: "decoded", lost: "not exported", healed: None, found_again: None}
+    for key, why in expected.items():
+        row = rows[key.group_id, key.partition]
+        assert row["verdict"] == ("match" if why is None else "unknown"), row
+        assert why is None or (why in row["reason"] and row["durable_lag"] is None)
+    completeness = {_key(row): row["completeness"] for row in world.rows("share_partition_states")}
+    assert completeness == {
+        behind: "complete",
+        damaged: "unreadable",
+        lost: "gap",
+        healed: "complete",
+        found_again: "complete",
+    }
+    rules = {(rule, subject.partition(",")[0]) for rule, subject in world.findings("r1")}
+    assert rules >= {
+        ("export_complete", "state partition 0"),
+        ("export_complete", "state partition 3"),
+        ("records_quarantined", "state partition 1"),
+        ("records_quarantined", "state partition 2"),
+    }
+
+
+def test_what_cannot_be_known_is_unknown(world: World) -> None:
+    """A group that may not be asked; a described share partition without state beside a record that names nobody; state
+    of a topic nobody sees: each unknown, with its reason."""
+    refused, missing, unseen = key_of("refused"), key_of("missing"), key_of("unseen", topic=7)
+    world.write(snapshot(refused), snapshot(unseen))
+    world.groups["missing"] = "Stable"
+    world.described[missing] = {"start_offset": 3, "lag": 97}
+    world.write_bytes(_place(world, missing), b"\x00\x00\x7f", b"")
+    world.refused["refused"] = "GROUP_AUTHORIZATION_FAILED"
+    world.observe("r1")
+    reconcile(world.config)
+    assert set(world.verdicts("r1").values()) == {"unknown"}
+    reasons = {row["group_id"]: row["reason"] for row in world.rows("reconciliations")}
+    assert "GROUP_AUTHORIZATION_FAILED" in reasons["refused"]
+    assert "names no share partition" in reasons["missing"]
+    assert "no topic of this id" in reasons["unseen"]
+
+
+def test_without_the_state_topics_ends_nothing_is_claimed(world: World) -> None:
+    """When the state topic was not seen before the export, nobody knows whether the export is whole."""
+    world.has_state_topic = False
+    world.write(snapshot(key_of("a")))
+    world.observe("r1")
+    assert reconcile(world.config).verdicts == {"unknown": 1}
+    assert not {rule for rule, _ in world.findings("r1")} - {"unknown"}
+
+
+def test_what_is_wrong_with_records_is_found(world: World) -> None:
+    """Records on the wrong state partition, on two of them, archived, stuck in archiving, without a readable key, or
+    with a state that no broker writes."""
+    misplaced, scattered, stuck, odd = key_of("m"), key_of("s"), key_of("x"), key_of("o")
+    wrong = (_place(world, misplaced) + 1) % 4
+    world.write(snapshot(misplaced), on=wrong)
+    world.write(snapshot(scattered, 2))
+    world.write(*[snapshot(scattered, 2)] * 9, on=(_place(world, scattered) + 1) % 4)
+    world.write(snapshot(stuck, 0, (batch(0, 1, 3, 5), batch(2, 4, 4, 5))))
+    world.write_bytes(0, b"\x00", b"")
+    place = world.write(snapshot(odd, 0, (batch(5, 9, 1), batch(0, 6, 0))))
+    world.observe("r1")
+    reconcile(world.config)
+    shown = {
+        (row["evidence_state_partition"], row["evidence_offset"])
+        for row in world.rows("findings")
+        if row["group_id"] == "o"
+    }
+    assert shown == {place}
+    assert world.findings("r1") == {
+        ("batches_ascending", odd.coordinator_key),
+        ("batches_non_overlapping", odd.coordinator_key),
+        ("delivery_state_allowed", odd.coordinator_key),
+        ("key_partition_matches_hash", misplaced.coordinator_key),
+        ("one_state_partition_per_key", scattered.coordinator_key),
+        ("archiving_stale", stuck.coordinator_key),
+        ("poison_records_archived", stuck.coordinator_key),
+        ("records_quarantined", "state partition 0"),
+    }
+    assert set(world.verdicts("r1").values()) == {"match"}
+    states = {row["group_id"]: row for row in world.rows("share_partition_states")}
+    assert states["s"]["state_partition"] == _place(world, scattered)  # where a broker looks, though older
+    state = states["x"]
+    assert (state["archiving_records"], state["archived_records"], state["max_delivery_count"]) == (2, 3, 5)
+
+
+def test_hostile_names_stay_what_they_are(world: World) -> None:
+    """Group ids are data: quotes, separators, markup and line ends come out of the tables as they went in."""
+    names = ["a:b:0", "'; DROP TABLE findings; --", "../../etc", "<script>", "x\ny\x00z", "ü𝄞", ""]
+    world.write(*(snapshot(key_of(name), 0, (batch(0, 0, 4, 1),)) for name in names))
+    world.observe("r1")
+    summary = reconcile(world.config)
+    assert summary.verdicts == {"match": len(names)}
+    assert {row["group_id"] for row in world.rows("findings")} == set(names)
+
+
+def test_the_newest_complete_observation_is_taken(world: World) -> None:
+    """An observation without a second sample is passed over, and refused by name."""
+    world.write(snapshot(key_of("a")))
+    world.observe("z-older")
+    world.observe("a-newer")
+    world.sample("half", "before")
+    assert reconcile(world.config).run_id == "a-newer"
+    with pytest.raises(InputError, match="no sample from after"):
+        reconcile(world.config, "half")
+    with pytest.raises(UnknownName) as unknown:
+        reconcile(world.config, "a-never")
+    assert "a-newer" in unknown.value.nearest
+
+
+def test_tables_without_an_observation_are_refused(tmp_path: Path) -> None:
+    """Nothing to reconcile is an error that says what to do, and nothing is written."""
+    with pytest.raises(ConfigurationError, match="no complete observation"):
+        reconcile(TablesConfig(uri=str(tmp_path / "tables")))
+    assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize("table", ["state_records", "offset_observations", "topics"])
+def test_files_that_cannot_be_read_are_one_line(world: World, table: str) -> None:
+    """Broken files under the tables, found by the driver or in a worker: the error names the cause, no traceback."""
+    world.write(snapshot(key_of("a")))
+    world.observe("r1")
+    for file in (Path(world.config.uri) / table).rglob("*.parquet"):
+        file.write_bytes(b"not parquet" * 100)
+    with pytest.raises(AcktrailError) as failure:
+        reconcile(world.config)
+    assert "\n" not in failure.value.message
+    assert "parquet" in failure.value.message.lower()
+
+
+def test_workers_run_this_interpreter(spark: SparkSession) -> None:
+    """Whatever `python3` is on the path."""
+
+    def executable(batches: Any) -> Any:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"path": [sys.executable]})
+
+    assert spark.range(1).mapInArrow(executable, "path string").toArrow().to_pylist() == [{"path": sys.executable}]
+
+
+def _key(row: dict[str, Any]) -> SharePartition:
+    return SharePartition(**{name: row[name] for name in ("group_id", "topic_id", "partition")})
+
+
+def _key_on(world: World, state_partition: int, prefix: str) -> SharePartition:
+    """A share partition whose records a broker puts on `state_partition`."""
+    candidates = (key_of(f"{prefix}{number}") for number in range(1_000))
+    return next(key for key in candidates if _place(world, key) == state_partition)
+
+
+def _place(world: World, key: SharePartition) -> int:
+    return state_partition_of(key, len(world.logs))
+
+
+def _versions(tables: Tables) -> dict[str, int]:
+    return {name: snapshot.version for name in WRITTEN if (snapshot := tables.snapshot(name)) is not None}
+
+
+def _refuse(monkeypatch: pytest.MonkeyPatch, table: str) -> pytest.MonkeyPatch:
+    """Let commits to `table` fail as when another writer was first."""
+    patch = pytest.MonkeyPatch()
+    append = Tables.append
+
+    def refusing(self: Tables, name: str, *arguments: Any, **options: Any) -> int:
+        if name == table:
+            raise ConcurrentCommit("refused")
+        return append(self, name, *arguments, **options)
+
+    patch.setattr(Tables, "append", refusing)
+    return patch
+
+
+def test_a_reset_in_between_is_no_alarm(world: World) -> None:
+    """A reset while the state topic is read explains what else would be a contradiction."""
+    key = key_of("a")
+    reset = ShareSnapshot(
+        key=key,
+        snapshot_epoch=2,
+        state_epoch=2,
+        leader_epoch=0,
+        start_offset=90,
+        delivery_complete_count=0,
+        create_timestamp_ms=5,
+        write_timestamp_ms=5,
+        batches=(),
+    )
+    world.write(snapshot(key, 10))
+    world.sample("r1", "before")
+    world.write(reset)
+    world.export("r1")
+    world.write(snapshot(key, 20))
+    world.sample("r1", "after")
+    reconcile(world.config)
+    (row,) = world.rows("reconciliations")
+    assert row["verdict"] == "unknown"
+    assert "was set while" in row["reason"]

@@ -1,0 +1,143 @@
+"""Replay out of the tables' records, without Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs.world import key_of, snapshot, update
+from strategies import batches, records
+
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import replay
+from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.wire.state_record import encode, encode_key
+from acktrail_jobs.coverage import Coverage, Gap
+from acktrail_jobs.observation import Observation, StateLog
+from acktrail_jobs.replayed import replay_rows
+from acktrail_jobs.state_columns import state_of
+
+KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
+PARTITIONS = 3
+NOW = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+Log = list[StateRecord | SharePartition]
+"""A share partition stands for a record of it that nobody can read."""
+
+logs: st.SearchStrategy[Log] = st.lists(
+    st.one_of(records(st.sampled_from(KEYS)), st.builds(Tombstone, key=st.sampled_from(KEYS))), max_size=30
+)
+damaged_logs: st.SearchStrategy[Log] = st.lists(
+    st.one_of(records(st.sampled_from(KEYS)), st.sampled_from(KEYS)), max_size=30
+)
+
+
+def replayed(log: Log, gaps: dict[int, Gap] | None = None, pieces: int = 7) -> dict[SharePartition, dict[str, Any]]:
+    """Rows by share partition, read from small pieces in an order that is not the log's."""
+    decoded = decode_records(pa.Table.from_pylist([*raw_records(log)], schema=RAW_RECORDS))
+    ends = pc.add(pc.max(decoded["offset"]), 1).as_py() or 0
+    coverages = [
+        Coverage(
+            state_partition=partition,
+            log=StateLog(),
+            end_offset=ends,
+            gaps=(gaps[partition],) if gaps and partition in gaps else (),
+        )
+        for partition in range(PARTITIONS)
+    ]
+
+    def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
+        found = ds.dataset(decoded).to_table(columns=list(columns), filter=where)
+        yield from reversed(found.to_batches(max_chunksize=pieces))
+
+    logs = dict.fromkeys(range(PARTITIONS), StateLog())
+    observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
+    rows = list(replay_rows(read, observation, coverages))
+    found = {SharePartition(**{n: row[n] for n in ("group_id", "topic_id", "partition")}): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def raw_records(log: Log) -> Iterator[dict[str, Any]]:
+    """Each record where a broker puts it; offsets grow over all state partitions, so that they have holes."""
+    for offset, record in enumerate(log):
+        key = record if isinstance(record, SharePartition) else record.key
+        pair = (encode_key(1, key), b"\x00") if isinstance(record, SharePartition) else encode(record)
+        yield {
+            "partition": state_partition_of(key, PARTITIONS),
+            "offset": offset,
+            "timestamp": 1_000 + offset,
+            "key": pair[0],
+            "value": pair[1],
+        }
+
+
+@given(logs)
+@settings(max_examples=200)
+def test_states_are_those_of_the_plain_fold(log: Log) -> None:
+    """Whatever was written: exactly the share partitions that a fold over every record leaves, in that state."""
+    expected = replay(record for record in log if not isinstance(record, SharePartition))
+    found = replayed(log)
+    assert {key: state_of(row) for key, row in found.items()} == expected
+    for key, row in found.items():
+        newest = max(o for o, r in enumerate(log) if not isinstance(r, SharePartition) and r.key == key)
+        assert (row["last_record_offset"], row["last_record_timestamp_ms"]) == (newest, 1_000 + newest)
+        assert row["completeness"] == ("no_snapshot" if expected[key].state_epoch is None else "complete")
+        assert row["is_misplaced"] is False
+
+
+@given(damaged_logs)
+@settings(max_examples=200)
+def test_a_damaged_record_casts_doubt_until_the_next_snapshot(log: Log) -> None:
+    """A share partition is unreadable exactly when a record of it that nobody can read follows its newest snapshot or
+    tombstone; the rest of its state is what the other records say."""
+    rows = replayed(log)
+    states = replay(record for record in log if not isinstance(record, SharePartition))
+    for key in KEYS:
+        own = [r for r in log if (r if isinstance(r, SharePartition) else r.key) == key]
+        bases = [i for i, r in enumerate(own) if isinstance(r, (ShareSnapshot, Tombstone))]
+        doubtful = any(isinstance(r, SharePartition) for r in own[bases[-1] if bases else 0 :])
+        assert (key in rows) is (doubtful or key in states)
+        if key in rows:
+            assert (rows[key]["completeness"] == "unreadable") is doubtful
+            assert state_of(rows[key]) == states.get(key)
+
+
+@given(logs, st.integers(0, 30), st.integers(0, 5))
+def test_a_gap_casts_doubt_until_the_next_snapshot(log: Log, first: int, length: int) -> None:
+    """Where offsets were lost after the newest snapshot of a share partition, its state is not complete."""
+    partition = state_partition_of(KEYS[0], PARTITIONS)
+    gap = Gap(first_offset=first, last_offset=first + length)
+    for key, row in replayed(log, {partition: gap}).items():
+        snapshots = [o for o, r in enumerate(log) if isinstance(r, (ShareSnapshot, Tombstone)) and r.key == key]
+        is_hit = row["state_partition"] == partition and (not snapshots or snapshots[-1] < gap.last_offset)
+        assert (row["completeness"] == "gap") is is_hit
+
+
+archivings = st.lists(
+    st.builds(update, st.just(KEYS[0]), st.just(0), st.just(0), batches(low=0, high=15)), min_size=1, max_size=4
+)
+
+
+@given(archivings)
+def test_every_archived_offset_is_counted_once(log: list[ShareUpdate]) -> None:
+    """However often and in whatever pieces records were archived, also below today's start offset."""
+    told = [
+        set(range(batch.first_offset, batch.last_offset + 1))
+        for record in log
+        for batch in record.batches
+        if batch.delivery_state == DeliveryState.ARCHIVED
+    ]
+    end = snapshot(KEYS[0], 10)
+    row = replayed([*log, end], pieces=2)[KEYS[0]]
+    assert row["archived_seen"] == len(set().union(*told))
+    shown = [o for o, r in enumerate(log) if any(b.delivery_state == DeliveryState.ARCHIVED for b in r.batches)]
+    assert row["archived_at"] == (shown[-1] if shown else None)

@@ -1,0 +1,135 @@
+"""The laws of replay."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import batches
+
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, apply, replay
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+
+KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
+OTHER = SharePartition(group_id=GroupId("g2"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
+starts = st.one_of(st.none(), st.integers(0, 45))
+
+
+@st.composite
+def small_records(draw: st.DrawFn, key: SharePartition = KEY) -> StateRecord:
+    kind = draw(st.integers(0, 9))
+    if kind == 0:
+        return Tombstone(key=key)
+    if kind <= 3:
+        return ShareSnapshot(
+            key=key,
+            snapshot_epoch=draw(st.integers(0, 5)),
+            state_epoch=draw(st.integers(0, 3)),
+            leader_epoch=draw(st.integers(0, 3)),
+            start_offset=draw(starts),
+            delivery_complete_count=draw(st.one_of(st.none(), st.integers(0, 20))),
+            create_timestamp_ms=1,
+            write_timestamp_ms=2,
+            batches=draw(batches()),
+        )
+    return ShareUpdate(
+        key=key,
+        snapshot_epoch=draw(st.integers(0, 5)),
+        leader_epoch=draw(st.one_of(st.none(), st.integers(0, 3))),
+        start_offset=draw(starts),
+        delivery_complete_count=draw(st.one_of(st.none(), st.integers(0, 20))),
+        batches=draw(batches()),
+    )
+
+
+logs = st.lists(small_records(), max_size=12)
+
+
+def fold(log: list[StateRecord]) -> SharePartitionState | None:
+    state = None
+    for record in log:
+        state = apply(state, record)
+    return state
+
+
+@given(logs, small_records(), logs)
+def test_only_the_tail_since_the_last_snapshot_counts(
+    before: list[StateRecord], base: StateRecord, after: list[StateRecord]
+) -> None:
+    """Nothing written before a snapshot or a tombstone has a say in the state: pruning loses no state."""
+    if isinstance(base, ShareUpdate):
+        return
+    assert fold([*before, base, *after]) == fold([base, *after])
+
+
+@given(st.lists(st.one_of(small_records(KEY), small_records(OTHER)), max_size=16))
+def test_keys_do_not_touch(log: list[StateRecord]) -> None:
+    """Replaying all keys at once equals replaying each alone."""
+    alone = {key: fold([r for r in log if r.key == key]) for key in (KEY, OTHER)}
+
+    assert replay(log) == {key: state for key, state in alone.items() if state is not None}
+
+
+def test_an_update_without_a_base_becomes_the_state() -> None:
+    """A log that was pruned in the middle: the update is kept as it stands, its state epoch unknown."""
+    raw = (
+        StateBatch(first_offset=5, last_offset=9, delivery_state=0, delivery_count=1),
+        StateBatch(first_offset=1, last_offset=3, delivery_state=2, delivery_count=1),
+    )
+    update = ShareUpdate(
+        key=KEY, snapshot_epoch=4, leader_epoch=1, start_offset=4, delivery_complete_count=3, batches=raw
+    )
+
+    state = apply(None, update)
+
+    assert state is not None
+    assert (state.state_epoch, state.snapshot_epoch, state.batches) == (None, 4, raw)
+
+
+def test_an_update_takes_the_count_as_is_and_keeps_the_epochs() -> None:
+    """The snapshot epoch of an update is not looked at; an unknown count makes the count unknown."""
+    base = ShareSnapshot(
+        key=KEY,
+        snapshot_epoch=7,
+        state_epoch=3,
+        leader_epoch=2,
+        start_offset=10,
+        delivery_complete_count=5,
+        create_timestamp_ms=1,
+        write_timestamp_ms=2,
+        batches=(),
+    )
+    update = ShareUpdate(
+        key=KEY, snapshot_epoch=1, leader_epoch=None, start_offset=None, delivery_complete_count=None, batches=()
+    )
+
+    state = apply(apply(None, base), update)
+
+    assert state is not None
+    assert (state.snapshot_epoch, state.state_epoch, state.leader_epoch, state.start_offset) == (7, 3, 2, 10)
+    assert state.delivery_complete_count is None
+
+
+@given(batches(), st.integers(0, 45))
+def test_the_effective_start_passes_terminal_records_only(found: tuple[StateBatch, ...], start: int) -> None:
+    """Between start and effective start every offset is terminal, and the next one is not."""
+    from acktrail.model.batches import combine_state_batches
+
+    ordered = combine_state_batches(found, found, start)
+    state = SharePartitionState(
+        key=KEY,
+        snapshot_epoch=0,
+        state_epoch=0,
+        leader_epoch=0,
+        start_offset=start,
+        delivery_complete_count=0,
+        batches=ordered,
+    )
+    terminal = {o for b in ordered if b.is_terminal for o in range(b.first_offset, b.last_offset + 1)}
+    effective = state.effective_start_offset
+
+    assert effective is not None
+    assert set(range(start, effective)) <= terminal
+    assert effective not in terminal
+    assert state.terminal_offsets == len({o for o in terminal if o >= start})

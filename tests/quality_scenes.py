@@ -1,0 +1,230 @@
+"""Rows of every validated table for one everyday run, and small changes to them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from coordinator_log import CLUSTER, OTHER_TOPIC, STATE_PARTITIONS, TOPIC, Coordinator, everyday
+
+from acktrail.columnar.schemas import (
+    EXPORT_RANGES,
+    GROUP_OBSERVATIONS,
+    OFFSET_OBSERVATIONS,
+    RECONCILIATIONS,
+    SHARE_PARTITION_STATES,
+)
+from acktrail.config import TablesConfig
+from acktrail.model.delivery import DeliveryState, covered
+from acktrail.model.replay import SharePartitionState
+from acktrail.model.share_partition import state_partition_of
+from acktrail.tables.store import Tables
+from acktrail_expectations.facts import ClusterFacts, cluster_facts
+
+RUN = "run-1"
+NOW = dt.datetime(2026, 5, 4, 3, 2, 1, tzinfo=dt.UTC)
+NAMES = {TOPIC: "orders", OTHER_TOPIC: "audit"}
+LOG_END = 100
+
+Row = dict[str, Any]
+Change = Callable[[Row], None]
+
+
+def no_gaps() -> pa.Table:
+    return EXPORT_RANGES.empty_table().select(["state_partition", "gap_first", "gap_last"])
+
+
+def changed(table: pa.Table, index: int, **values: Any) -> pa.Table:
+    """`table` with other values in one row."""
+    rows = table.to_pylist()
+    rows[index] |= values
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+def without(table: pa.Table, index: int) -> pa.Table:
+    return pa.concat_tables([table.slice(0, index), table.slice(index + 1)])
+
+
+def row_where(table: pa.Table, **values: Any) -> int:
+    """Index of the first row with these values."""
+    return next(
+        i for i, row in enumerate(table.to_pylist()) if all(row[name] == value for name, value in values.items())
+    )
+
+
+def states(life: Coordinator, run_id: str = RUN) -> pa.Table:
+    return pa.Table.from_pylist(
+        [_state_row(state, run_id) for state in life.states.values()], schema=SHARE_PARTITION_STATES
+    )
+
+
+def _state_row(state: SharePartitionState, run_id: str) -> Row:
+    def offsets(kind: DeliveryState) -> int:
+        return sum(covered(b, state.start_offset) for b in state.batches if b.delivery_state == kind)
+
+    return {
+        "cluster_id": CLUSTER,
+        "run_id": run_id,
+        "observed_at": NOW,
+        "group_id": state.key.group_id,
+        "topic_id": state.key.topic_id,
+        "topic": NAMES[state.key.topic_id],
+        "partition": state.key.partition,
+        "state_partition": state_partition_of(state.key, STATE_PARTITIONS),
+        "snapshot_epoch": state.snapshot_epoch,
+        "state_epoch": state.state_epoch,
+        "leader_epoch": state.leader_epoch,
+        "start_offset": state.start_offset,
+        "effective_start_offset": state.effective_start_offset,
+        "end_offset": state.end_offset,
+        "delivery_complete_count": state.delivery_complete_count,
+        "available_records": offsets(DeliveryState.AVAILABLE),
+        "acknowledged_records": offsets(DeliveryState.ACKNOWLEDGED),
+        "archived_records": offsets(DeliveryState.ARCHIVED),
+        "batches": [
+            {
+                "first_offset": b.first_offset,
+                "last_offset": b.last_offset,
+                "delivery_state": b.delivery_state,
+                "delivery_count": b.delivery_count,
+            }
+            for b in state.batches
+        ],
+        "completeness": "complete",
+    }
+
+
+def reconciliations(life: Coordinator, run_id: str = RUN) -> pa.Table:
+    return pa.Table.from_pylist(
+        [_reconciliation_row(state, run_id) for state in life.states.values()], schema=RECONCILIATIONS
+    )
+
+
+def _reconciliation_row(state: SharePartitionState, run_id: str) -> Row:
+    start, done = state.start_offset, state.delivery_complete_count
+    lag = None if start is None or done is None else LOG_END - start - done
+    return {
+        "cluster_id": CLUSTER,
+        "run_id": run_id,
+        "observed_at": NOW,
+        "group_id": state.key.group_id,
+        "topic_id": state.key.topic_id,
+        "topic": NAMES[state.key.topic_id],
+        "partition": state.key.partition,
+        "verdict": "match",
+        "reason": "said so",
+        "moved": False,
+        "durable_start_offset": start,
+        "durable_lag": lag,
+        "described_start_offset_before": start,
+        "described_start_offset_after": start,
+        "described_lag_before": lag,
+        "described_lag_after": lag,
+        "log_start_offset": 0,
+        "log_end_offset_before": LOG_END,
+        "log_end_offset_after": LOG_END,
+    }
+
+
+def ranges(records: pa.Table, run_id: str = RUN, pieces: int = 2) -> pa.Table:
+    """The commits that brought `records`: `pieces` of them on each state partition."""
+    rows = []
+    for partition in sorted(set(records["state_partition"].to_pylist())):
+        offsets = sorted(r["offset"] for r in records.to_pylist() if r["state_partition"] == partition)
+        size = -(-len(offsets) // pieces)
+        rows += [range_row(partition, part[0], part[-1], run_id) for part in _parts(offsets, size)]
+    return pa.Table.from_pylist(rows, schema=EXPORT_RANGES)
+
+
+def _parts(offsets: list[int], size: int) -> list[list[int]]:
+    return [offsets[at : at + size] for at in range(0, len(offsets), size)]
+
+
+def range_row(partition: int, first: int, last: int, run_id: str = RUN) -> Row:
+    return {
+        "cluster_id": CLUSTER,
+        "run_id": run_id,
+        "state_topic_id": "c3RhdGUtdG9waWMtaWQtMQ",
+        "state_partition": partition,
+        "first_offset": first,
+        "last_offset": last,
+        "records_read": last - first + 1,
+        "records_decoded": last - first + 1,
+        "records_quarantined": 0,
+        "log_start_offset": 0,
+        "log_end_offset": last + 1,
+        "exported_at": NOW,
+    }
+
+
+def groups(configs: Mapping[str, str] | None, run_id: str = RUN) -> pa.Table:
+    row = {
+        "cluster_id": CLUSTER,
+        "run_id": run_id,
+        "phase": "after",
+        "observed_at": NOW,
+        "group_id": "orders",
+        "group_type": "share",
+        "group_state": "Empty",
+        "configs": None if configs is None else list(configs.items()),
+        "error_code": 0,
+    }
+    return pa.Table.from_pylist([row], schema=GROUP_OBSERVATIONS)
+
+
+def logs(run_id: str = RUN, ends: Mapping[tuple[str, int], tuple[int, int]] | None = None) -> pa.Table:
+    """Log offsets of the state topic and of the topics that `ends` names: start and end by topic id and partition."""
+    known = {(topic, p): (0, LOG_END) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)} if ends is None else ends
+    rows = [_log_row(run_id, phase, "__share_group_state", "state", p, 0, 50) for phase in _PHASES for p in range(3)]
+    rows += [
+        _log_row(run_id, phase, NAMES.get(topic, topic), topic, p, start, end)
+        for phase in _PHASES
+        for (topic, p), (start, end) in known.items()
+    ]
+    return pa.Table.from_pylist(rows, schema=OFFSET_OBSERVATIONS)
+
+
+_PHASES = ("before", "after")
+
+
+def _log_row(run_id: str, phase: str, topic: str, topic_id: str, partition: int, start: int, end: int) -> Row:
+    return {
+        "cluster_id": CLUSTER,
+        "run_id": run_id,
+        "phase": phase,
+        "observed_at": NOW,
+        "topic": topic,
+        "topic_id": topic_id,
+        "partition": partition,
+        "log_start_offset": start,
+        "log_end_offset": end if phase == "after" else end - 1,
+        "error_code": 0,
+    }
+
+
+def cluster(offsets: pa.Table | None = None, configs: Mapping[str, str] | None = None) -> ClusterFacts:
+    """The facts of a cluster before 4.4 with the broker's default limit, unless told."""
+    known = {"share.delivery.count.limit": "5"} if configs is None else configs
+    return cluster_facts(groups(known), logs() if offsets is None else offsets)
+
+
+def fill(root: Path, life: Coordinator | None = None, run_id: str = RUN, **instead: pa.Table) -> TablesConfig:
+    """Tables at `root` with one run; `instead` replaces tables by name."""
+    lived = everyday() if life is None else life
+    records = instead.get("state_records", lived.table())
+    rows = {
+        "state_records": records,
+        "export_ranges": ranges(records, run_id),
+        "group_observations": groups({"share.delivery.count.limit": "5"}, run_id),
+        "offset_observations": logs(run_id),
+        "share_partition_states": states(lived, run_id),
+        "reconciliations": reconciliations(lived, run_id),
+        **instead,
+    }
+    config = TablesConfig(uri=str(root))
+    for name, table in rows.items():
+        Tables(config).append(name, table)
+    return config

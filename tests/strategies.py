@@ -1,0 +1,97 @@
+"""Random records of the domain, for property tests."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+
+__all__ = ["INT16", "INT32", "INT64", "batches", "disjoint_batches", "keys", "records", "snapshots", "updates"]
+
+INT16 = st.integers(-(2**15), 2**15 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+_known32 = st.one_of(st.none(), INT32.filter(lambda n: n != -1))
+_known64 = st.one_of(st.none(), INT64.filter(lambda n: n != -1))
+
+keys = st.builds(
+    SharePartition,
+    group_id=st.text(st.characters(exclude_categories=("Cs",)), max_size=12).map(GroupId),
+    topic_id=st.binary(min_size=16, max_size=16).map(topic_id_text),
+    partition=INT32,
+)
+
+any_batches = st.lists(
+    st.builds(
+        StateBatch,
+        first_offset=INT64,
+        last_offset=INT64,
+        delivery_state=st.integers(-128, 127),
+        delivery_count=INT16,
+    ),
+    max_size=5,
+).map(tuple)
+
+
+@st.composite
+def batches(draw: st.DrawFn, *, low: int = 0, high: int = 40, most: int = 5) -> tuple[StateBatch, ...]:
+    """Batches over few offsets, so that they meet: any order, overlapping, states 0 to 4."""
+    found = []
+    for _ in range(draw(st.integers(0, most))):
+        first = draw(st.integers(low, high))
+        found.append(
+            StateBatch(
+                first_offset=first,
+                last_offset=draw(st.integers(first, high + 5)),
+                delivery_state=draw(st.integers(0, 4)),
+                delivery_count=draw(st.integers(0, 4)),
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
+def disjoint_batches(draw: st.DrawFn, *, start: int = 0) -> tuple[StateBatch, ...]:
+    """Ascending, disjoint batches as a broker writes them."""
+    position, found = start, []
+    for _ in range(draw(st.integers(0, 5))):
+        first = position + draw(st.integers(0, 3))
+        last = first + draw(st.integers(0, 5))
+        state = draw(st.sampled_from((0, 2, 4)))
+        count = draw(st.integers(1, 5))
+        found.append(StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count))
+        position = last + 1
+    return tuple(found)
+
+
+def snapshots(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[ShareSnapshot]:
+    return st.builds(
+        ShareSnapshot,
+        key=key,
+        snapshot_epoch=INT32,
+        state_epoch=INT32,
+        leader_epoch=INT32,
+        start_offset=_known64,
+        delivery_complete_count=_known32,
+        create_timestamp_ms=INT64,
+        write_timestamp_ms=INT64,
+        batches=any_batches,
+    )
+
+
+def updates(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[ShareUpdate]:
+    return st.builds(
+        ShareUpdate,
+        key=key,
+        snapshot_epoch=INT32,
+        leader_epoch=_known32,
+        start_offset=_known64,
+        delivery_complete_count=_known32,
+        batches=any_batches,
+    )
+
+
+def records(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[StateRecord]:
+    return st.one_of(snapshots(key), updates(key), st.builds(Tombstone, key=key))

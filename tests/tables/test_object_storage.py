@@ -1,0 +1,122 @@
+"""Tables on object storage: the same commits, and no commit at all where the storage cannot keep writers apart."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from acktrail.connect.testing import MemoryLog, MemorySource
+from acktrail.connect.worker import FlushPolicy, Worker
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError
+from acktrail.tables import probe
+from acktrail.tables.sink import DeltaSink
+from acktrail.tables.store import Tables
+
+PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
+
+
+@pytest.fixture(autouse=True)
+def _distrust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test's storage is new to this process, whatever port it got."""
+    monkeypatch.setattr(probe, "_trusted", set())
+
+
+def records(*offsets: int) -> pa.Table:
+    return pa.table({"offset": pa.array(offsets, pa.int64())})
+
+
+def test_export_lands_on_object_storage(object_storage: Any) -> None:
+    """An export in several runs is read back whole, with its ranges, from a bucket; no probe stays behind."""
+    tables = Tables(object_storage.config())
+    log = MemoryLog(pairs=PAIRS)
+    for end_offset in (30, 30, 70):
+        log.end_offset = end_offset
+        sink = DeltaSink(tables, cluster_id="c", run_id="r")
+        Worker(MemorySource([log], cluster_id="c", batch_rows=10), sink, policy=FlushPolicy(rows=20)).run()
+    assert sorted(tables.read("state_records")["offset"].to_pylist()) == list(range(70))
+    assert pc.sum(tables.read("export_ranges")["records_read"]).as_py() == 70
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    rows = tables.read_files("state_records", [file.path for file in snapshot.files()], columns=["offset"])
+    assert rows.num_rows == 70
+    assert not [key for key in object_storage.control() if "probe" in key]
+
+
+def test_storage_that_ignores_conditions_is_refused(object_storage: Any) -> None:
+    """Where a put overwrites in spite of If-None-Match, no table is made at all."""
+    object_storage.control(honours_conditions=False)
+    with pytest.raises(ConfigurationError, match="ignores conditional writes"):
+        Tables(object_storage.config()).append("state_records", records(1))
+    assert not object_storage.control()
+
+
+def test_storage_is_probed_once(object_storage: Any) -> None:
+    """The second table under a root costs no second probe."""
+    tables = Tables(object_storage.config())
+    tables.append("state_records", records(1))
+    object_storage.control(honours_conditions=False)
+    tables.create("findings")
+    assert tables.exists("findings")
+
+
+def test_writers_at_once_lose_nothing(object_storage: Any) -> None:
+    """Several writers without positions all land; of several at one position exactly one does."""
+    config = object_storage.config()
+    Tables(config).create("state_records")
+    landed: list[int] = []
+
+    def write(number: int) -> None:
+        tables = Tables(config)
+        tables.append("state_records", records(number))
+        try:
+            tables.append("state_records", records(1000), transactions={"a": 1}, expected={"a": None})
+        except ConcurrentCommit:
+            return
+        landed.append(number)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(5)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(landed) == 1
+    assert sorted(Tables(config).read("state_records")["offset"].to_pylist()) == [0, 1, 2, 3, 4, 1000]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("AccessDenied", "access was denied"),
+        ("InvalidAccessKeyId", "the credentials were refused"),
+        ("SignatureDoesNotMatch", "the credentials were refused"),
+    ],
+)
+def test_refusal_is_one_clear_line_without_secrets(object_storage: Any, code: str, says: str) -> None:
+    """What the storage refuses is said in one line that names the root and holds no key."""
+    object_storage.control(refuse_with=code)
+    with pytest.raises(ConfigurationError) as caught:
+        Tables(object_storage.config()).append("state_records", records(1))
+    _check_line(caught.value, says)
+
+
+def test_bucket_that_is_not_there_is_named(object_storage: Any) -> None:
+    """A wrong bucket is an error, not an empty table."""
+    with pytest.raises(ConfigurationError) as caught:
+        Tables(object_storage.config(bucket="wrong")).append("state_records", records(1))
+    _check_line(caught.value, "the bucket does not exist", "s3://wrong/tables")
+    with pytest.raises(ConfigurationError):
+        Tables(object_storage.config(bucket="wrong")).read("state_records")
+
+
+def _check_line(error: AcktrailError, says: str, root: str = "s3://bucket/tables") -> None:
+    assert says in error.message
+    assert root in error.message
+    assert error.hint
+    for text in (error.message, error.hint, str(error.data)):
+        assert "\n" not in text
+        assert "AKIA" not in text
+        assert "very-secret" not in text

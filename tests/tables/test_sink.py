@@ -1,0 +1,349 @@
+"""The Delta sink: ranges and records tell the same story, for one cluster and one state topic."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acktrail.columnar.schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.connect.contract import SourceBatch, TaskId
+from acktrail.connect.testing import MemoryLog, MemorySource
+from acktrail.connect.worker import FlushPolicy, Worker
+from acktrail.errors import ConcurrentCommit, ForeignCluster
+from acktrail.tables import sink as sink_module
+from acktrail.tables.ranges import copy_ranges, ranges_text
+from acktrail.tables.sink import DeltaSink
+from acktrail.tables.store import Tables
+from acktrail.tables.topics import departed
+
+PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
+"""A tombstone and a record of an unknown type."""
+
+NOON = dt.datetime(2026, 3, 4, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return Tables(TablesConfig(uri=str(tmp_path / "tables")))
+
+
+def sink_of(tables: Tables, *, cluster_id: str = "c1", run_id: str = "run") -> DeltaSink:
+    return DeltaSink(tables, cluster_id=cluster_id, run_id=run_id, clock=lambda: NOON)
+
+
+def export(tables: Tables, *logs: MemoryLog, cluster_id: str = "c1", flush_rows: int = 10) -> Any:
+    source = MemorySource(logs, cluster_id=cluster_id, batch_rows=4)
+    return Worker(source, sink_of(tables, cluster_id=cluster_id), policy=FlushPolicy(rows=flush_rows)).run()
+
+
+def covered(ranges: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+    """Partition and offset of every record that the ranges speak of."""
+    return [
+        (row["state_partition"], offset)
+        for row in ranges
+        if row["first_offset"] is not None
+        for offset in range(row["first_offset"], row["last_offset"] + 1)
+    ]
+
+
+def exported(tables: Tables) -> list[tuple[int, int]]:
+    rows = tables.read("state_records", columns=["state_partition", "offset"])
+    return sorted(zip(rows["state_partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+
+
+def ranges(tables: Tables) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = tables.read("export_ranges").to_pylist()
+    return rows
+
+
+def observed(task: str, name: str, rows: list[dict[str, object]]) -> SourceBatch:
+    return SourceBatch(task=TaskId(task), rows={name: pa.Table.from_pylist(rows, schema=TABLES[name])})
+
+
+def test_rows_are_stamped_and_ranges_say_what_was_read(tables: Tables) -> None:
+    """Every record carries cluster and run; its partition's range has the counts, bounds and time of the commit."""
+    export(tables, MemoryLog(pairs=PAIRS, partition=3, start_offset=5, end_offset=12))
+    records = tables.read("state_records")
+    assert set(records["cluster_id"].to_pylist()) == {"c1"}
+    assert set(records["run_id"].to_pylist()) == {"run"}
+    assert ranges(tables) == [
+        {
+            "cluster_id": "c1",
+            "run_id": "run",
+            "state_topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+            "state_partition": 3,
+            "first_offset": 5,
+            "last_offset": 11,
+            "records_read": 7,
+            "records_decoded": 3,
+            "records_quarantined": 4,
+            "log_start_offset": 5,
+            "log_end_offset": 12,
+            "gap_first": None,
+            "gap_last": None,
+            "exported_at": NOON,
+        }
+    ]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    runs=st.lists(
+        st.tuples(st.integers(0, 15), st.integers(0, 15), st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=4
+    )
+)
+def test_ranges_cover_exactly_the_records(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int, int, int]]
+) -> None:
+    """Over runs with growing, pruned logs: the ranges name each exported offset once, gaps name each lost one."""
+    tables = Tables(TablesConfig(uri=str(tmp_path_factory.mktemp("tables"))))
+    logs = [MemoryLog(pairs=PAIRS, partition=number) for number in (0, 1)]
+    for grown, grown_too, pruned, flush_rows in runs:
+        logs[0].end_offset += grown
+        logs[1].end_offset += grown_too
+        logs[0].start_offset = min(logs[0].start_offset + pruned, logs[0].end_offset)
+        summary = export(tables, *logs, flush_rows=flush_rows)
+        assert summary.records_decoded + summary.records_quarantined == summary.records_read
+    rows = ranges(tables)
+    assert sorted(covered(rows)) == exported(tables)
+    gaps = [offset for row in rows if row["gap_first"] is not None for offset in gap(row)]
+    read_and_lost = sorted([offset for partition, offset in exported(tables) if partition == 0] + gaps)
+    assert read_and_lost == list(range(min(read_and_lost, default=0), max(read_and_lost, default=-1) + 1))
+    assert sum(row["records_read"] for row in rows) == len(exported(tables))
+    assert all(row["records_decoded"] + row["records_quarantined"] == row["records_read"] for row in rows)
+
+
+def gap(row: dict[str, Any]) -> range:
+    return range(row["gap_first"], row["gap_last"] + 1)
+
+
+def test_gap_without_records_is_a_range(tables: Tables) -> None:
+    """Offsets that were pruned before anybody read them are recorded although no record is left."""
+    log = MemoryLog(pairs=PAIRS, end_offset=4)
+    export(tables, log)
+    log.start_offset = log.end_offset = 9
+    export(tables, log)
+    last = max(ranges(tables), key=lambda row: row["log_end_offset"])
+    assert (last["gap_first"], last["gap_last"], last["first_offset"], last["records_read"]) == (4, 8, None, 0)
+
+
+def test_gap_between_two_batches_of_one_commit_is_kept(tables: Tables) -> None:
+    """A log pruned while it is read: the commit's ranges leave out what was lost and name it."""
+    log = MemoryLog(pairs=PAIRS, end_offset=20)
+    sink = sink_of(tables)
+    task = MemorySource([log], cluster_id="c1", batch_rows=4).tasks()[0]
+    task.start(sink.position(task.task_id))
+    for start_offset in (0, 0, 11, 11):
+        log.start_offset = start_offset
+        batch = task.poll(0)
+        assert batch is not None
+        sink.put(batch)
+    sink.flush()
+    rows = sorted(ranges(tables), key=lambda row: int(row["first_offset"]))
+    bounds = [tuple(row[name] for name in ("first_offset", "last_offset", "gap_first", "gap_last")) for row in rows]
+    assert bounds == [(0, 7, None, None), (11, 18, 8, 10)]
+    assert sorted(covered(rows)) == exported(tables)
+
+
+def test_two_who_repair_at_once_copy_each_range_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is overtaken while copying looks again and finds nothing left to do."""
+    other = Tables(tables.config)
+    export(tables, MemoryLog(pairs=PAIRS, end_offset=8))
+    tables.append("state_records", tables.read("state_records").slice(0, 0), metadata={"ranges": "[]"})
+    text = ranges_text(ranges(tables))
+    tables.append("state_records", tables.read("state_records").slice(0, 0), metadata={"ranges": text})
+    append = tables.append
+
+    def overtaken(*arguments: Any, **options: Any) -> int:
+        monkeypatch.undo()
+        assert copy_ranges(other) == 1
+        return append(*arguments, **options)
+
+    monkeypatch.setattr(tables, "append", overtaken)
+    assert copy_ranges(tables) == 0
+    assert len(ranges(tables)) == 2
+
+
+def test_crash_between_the_two_commits_is_repaired(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records landed, ranges did not: the next start brings them, once, whoever starts, however often."""
+
+    class Crash(BaseException):
+        """The process ends here."""
+
+    def crash_after_records(tables: Tables) -> int:
+        if tables.exists("state_records"):
+            raise Crash
+        return 0
+
+    log = MemoryLog(pairs=PAIRS, end_offset=8)
+    with monkeypatch.context() as crash:
+        crash.setattr(sink_module, "copy_ranges", crash_after_records)
+        with pytest.raises(Crash):
+            export(tables, log)
+    assert len(exported(tables)) == 8
+    assert ranges(tables) == []
+    for _ in range(3):
+        sink_of(tables, run_id="later").start()
+    assert sorted(covered(ranges(tables))) == exported(tables)
+    assert {row["run_id"] for row in ranges(tables)} == {"run"}
+
+
+def test_two_writers_leave_each_offset_once(tables: Tables) -> None:
+    """A second exporter of the same logs fails; what it put is not there; ranges still cover the records."""
+    log = MemoryLog(pairs=PAIRS, end_offset=6)
+    late = sink_of(Tables(tables.config), run_id="late")
+    task = MemorySource([log], cluster_id="c1", batch_rows=4).tasks()[0]
+    task.start(late.position(task.task_id))
+    batch = task.poll(0)
+    assert batch is not None
+    late.put(batch)
+    export(tables, log)
+    with pytest.raises(ConcurrentCommit):
+        late.flush()
+    assert exported(tables) == [(0, offset) for offset in range(6)]
+    assert sorted(covered(ranges(tables))) == exported(tables)
+
+
+def test_writers_of_different_partitions_share_the_tables(tables: Tables) -> None:
+    """Exporters of different partitions at once both land, and no range is missing or double."""
+    sinks = [sink_of(Tables(tables.config), run_id=name) for name in ("a", "b")]
+    tasks = MemorySource(
+        [MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (0, 1)], cluster_id="c1", batch_rows=4
+    ).tasks()
+    for sink, task in zip(sinks, tasks, strict=True):
+        task.start(sink.position(task.task_id))
+    for _ in range(2):
+        for sink, task in zip(sinks, tasks, strict=True):
+            batch = task.poll(0)
+            assert batch is not None
+            sink.put(batch)
+        for sink in sinks:
+            sink.flush()
+    assert len(exported(tables)) == 16
+    assert sorted(covered(ranges(tables))) == exported(tables)
+
+
+def test_another_cluster_is_refused(tables: Tables) -> None:
+    """Tables of one cluster take nothing of another: no records, no observations, and no new rows appear."""
+    export(tables, MemoryLog(pairs=PAIRS, end_offset=4))
+    with pytest.raises(ForeignCluster) as caught:
+        export(tables, MemoryLog(pairs=PAIRS, end_offset=9), cluster_id="c2")
+    assert "c1" in caught.value.message
+    assert "c2" in caught.value.message
+    assert caught.value.hint
+    with pytest.raises(ForeignCluster):
+        sink_of(tables).put(observed("t", "group_observations", [{"cluster_id": "c2", "phase": "before"}]))
+    assert len(exported(tables)) == 4
+
+
+def test_observations_alone_bind_the_tables_to_their_cluster(tables: Tables) -> None:
+    """A cluster without any state record still owns the tables that its observations made."""
+    sink = sink_of(tables)
+    sink.put(observed("t", "group_observations", [{"run_id": "run", "phase": "before", "group_id": "g"}]))
+    sink.flush()
+    with pytest.raises(ForeignCluster):
+        export(tables, MemoryLog(pairs=PAIRS, end_offset=4), cluster_id="c2")
+    assert not tables.exists("state_records")
+
+
+def test_recreated_state_topic_is_refused(tables: Tables) -> None:
+    """The same cluster with a new state topic is refused before anything is written; both ids are named."""
+    export(tables, MemoryLog(pairs=PAIRS, end_offset=4))
+    with pytest.raises(ForeignCluster) as caught:
+        export(tables, MemoryLog(pairs=PAIRS, end_offset=2, topic_id="BBBBBBBBBBBBBBBBBBBBBA"))
+    assert "AAAAAAAAAAAAAAAAAAAAAQ" in caught.value.message
+    assert "BBBBBBBBBBBBBBBBBBBBBA" in caught.value.message
+    assert len(exported(tables)) == 4
+
+
+@pytest.mark.parametrize("change", [{"position": 2}, {"records": 3}, {"last_offset": 9}])
+def test_batch_that_contradicts_itself_is_refused(tables: Tables, change: dict[str, int]) -> None:
+    """A source that miscounts or goes back is a defect that must not reach the tables."""
+    log = MemoryLog(pairs=PAIRS, end_offset=8)
+    sink = sink_of(tables)
+    task = MemorySource([log], cluster_id="c1", batch_rows=4).tasks()[0]
+    task.start(sink.position(task.task_id))
+    batch = task.poll(0)
+    assert batch is not None
+    sink.put(batch)
+    wrong = task.poll(0)
+    assert wrong is not None
+    with pytest.raises(ValueError, match="c1/"):
+        sink.put(altered(wrong, **change))
+
+
+def altered(batch: SourceBatch, *, position: int | None = None, **span: int) -> SourceBatch:
+    assert batch.span is not None
+    fields = {name: getattr(batch.span, name) for name in type(batch.span).__dataclass_fields__}
+    return SourceBatch(
+        task=batch.task,
+        rows=batch.rows,
+        position=batch.position if position is None else position,
+        span=type(batch.span)(**(fields | span)),
+    )
+
+
+def test_second_batch_of_a_flushed_phase_is_refused(tables: Tables) -> None:
+    """A phase in several batches lands whole in one flush; a batch that comes after it would vanish: refused."""
+    sink = sink_of(tables)
+    batch = observed("t", "group_observations", [{"run_id": "run", "phase": "before", "group_id": "g"}])
+    sink.put(batch)
+    sink.put(batch)
+    sink.flush()
+    assert tables.read("group_observations").num_rows == 2
+    with pytest.raises(ValueError, match="one batch"):
+        sink.put(batch)
+
+
+def topic(topic_id: str, name: str, hour: int) -> dict[str, object]:
+    seen = NOON + dt.timedelta(hours=hour)
+    return {
+        "cluster_id": "c1",
+        "topic_id": topic_id,
+        "topic": name,
+        "partition_count": hour + 1,
+        "first_seen_at": seen,
+        "last_seen_at": seen,
+        "status": "present",
+        "run_id": f"run {hour}",
+    }
+
+
+def test_topics_remember_what_is_gone(tables: Tables) -> None:
+    """First seen stays, last seen moves; a missing topic is deleted, one under a new id recreated by that id."""
+    listings: list[list[dict[str, object]]] = [
+        [topic("a1", "a", 0), topic("b1", "b", 0), topic("c1", "c", 0)],
+        [topic("a1", "a", 1), topic("b2", "b", 1)],
+        [topic("a1", "a", 2), topic("b3", "b", 2)],
+        [],
+    ]
+    for rows in listings:
+        sink = sink_of(tables)
+        sink.put(observed("topics", "topics", rows))
+        sink.flush()
+    found = {row["topic_id"]: row for row in tables.read("topics").to_pylist()}
+    assert {key: (row["status"], row["successor_topic_id"]) for key, row in found.items()} == {
+        "a1": ("present", None),
+        "b1": ("recreated", "b3"),
+        "b2": ("recreated", "b3"),
+        "b3": ("present", None),
+        "c1": ("deleted", None),
+    }
+    assert (found["a1"]["first_seen_at"], found["a1"]["last_seen_at"]) == (NOON, NOON + dt.timedelta(hours=2))
+    assert found["a1"]["partition_count"] == 3
+    assert found["c1"]["last_seen_at"] == NOON
+
+
+def test_listing_that_changes_nothing_departs_nothing() -> None:
+    """Rows already marked as gone are not written again."""
+    known = [topic("a1", "a", 0) | {"status": "deleted", "successor_topic_id": None}]
+    assert departed(known, [topic("b1", "b", 1)]) == []
+    assert departed(known, [topic("a2", "a", 1)])[0]["status"] == "recreated"

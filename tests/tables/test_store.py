@@ -1,0 +1,296 @@
+"""Tables: what was committed is read, all of it or nothing, by one writer a position."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from acktrail.columnar.schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.errors import ConcurrentCommit, ConfigurationError, UnknownName
+from acktrail.tables import store
+from acktrail.tables.store import Tables
+
+HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥"
+SOME_TIME = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return Tables(TablesConfig(uri=str(tmp_path / "tables")))
+
+
+def records(*offsets: int, group_id: str = "g", state_partition: int = 0) -> pa.Table:
+    count = len(offsets)
+    return pa.table(
+        {
+            "state_partition": pa.array([state_partition] * count, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "group_id": pa.repeat(group_id, count),
+        }
+    )
+
+
+def finding(subject: str, *, run_id: str, seconds: int, severity: str = "warning") -> dict[str, object]:
+    seen = SOME_TIME + dt.timedelta(seconds=seconds)
+    return {
+        "cluster_id": "c",
+        "run_id": run_id,
+        "rule": "r",
+        "severity": severity,
+        "subject": subject,
+        "first_seen_at": seen,
+        "last_seen_at": seen,
+        "times_seen": 1,
+    }
+
+
+def findings(*rows: dict[str, object]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=TABLES["findings"])
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_table_gives_back_what_was_written(tables: Tables, name: str) -> None:
+    """For every table: a row of every type of column, and a row of nulls, come back equal."""
+    schema = TABLES[name]
+    rows = pa.Table.from_arrays([pa.array([_example(field.type), None], field.type) for field in schema], schema=schema)
+    tables.append(name, rows)
+    assert tables.read(name).equals(rows)
+
+
+def _example(kind: pa.DataType) -> object:
+    if pa.types.is_timestamp(kind):
+        return SOME_TIME
+    if pa.types.is_list(kind):
+        return [{"first_offset": 1, "last_offset": 2**62, "delivery_state": 4, "delivery_count": 3}]
+    if pa.types.is_map(kind):
+        return [("share.auto.offset.reset", "earliest")]
+    if pa.types.is_boolean(kind):
+        return True
+    if pa.types.is_integer(kind):
+        return -(2 ** (kind.bit_width - 1)) + 1
+    return b"\x00\xff" if pa.types.is_binary(kind) else HOSTILE_GROUP
+
+
+def test_a_table_nobody_made_reads_as_empty(tables: Tables) -> None:
+    """A known table that was never created has no rows and is not made by reading it."""
+    assert tables.read("findings").equals(TABLES["findings"].empty_table())
+    assert tables.read("findings", columns=["rule"]).schema.names == ["rule"]
+    assert not tables.exists("findings")
+    assert tables.transaction_version("findings", "x") is None
+
+
+def test_a_name_that_is_no_table_is_refused(tables: Tables) -> None:
+    """A name outside the schema, a path above all, is an error that suggests the nearest names."""
+    for name in ("finding", "../findings", "", "state_records/_delta_log"):
+        with pytest.raises(UnknownName):
+            tables.read(name)
+    with pytest.raises(UnknownName) as caught:
+        tables.append("finding", findings())
+    assert "findings" in caught.value.nearest
+
+
+def test_rows_and_positions_are_one_commit(tables: Tables) -> None:
+    """Rows, numbers of several app ids and metadata appear together at one version."""
+    version = tables.append("state_records", records(1, 2), transactions={"a": 3, "b": 9}, metadata={"note": "{}"})
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    assert snapshot.version == version == 1
+    assert (snapshot.transaction_version("a"), snapshot.transaction_version("b")) == (3, 9)
+    assert snapshot.commits(after=0)[0].metadata["note"] == "{}"
+    assert snapshot.read(columns=["offset"])["offset"].to_pylist() == [1, 2]
+
+
+def test_positions_move_without_rows(tables: Tables) -> None:
+    """A commit of no rows still moves a position (a gap has none)."""
+    tables.append("state_records", records(), transactions={"a": 100})
+    assert tables.transaction_version("state_records", "a") == 100
+    assert tables.read("state_records").num_rows == 0
+
+
+def test_second_writer_of_a_position_fails_and_leaves_nothing(tables: Tables) -> None:
+    """When another writer moved a position, the commit fails and none of its rows is there."""
+    other = Tables(tables.config)
+    tables.append("state_records", records(0), transactions={"a": 1}, expected={"a": None})
+    with pytest.raises(ConcurrentCommit):
+        other.append("state_records", records(0), transactions={"a": 1}, expected={"a": None})
+    other.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
+    with pytest.raises(ConcurrentCommit):
+        tables.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
+    assert sorted(tables.read("state_records")["offset"].to_pylist()) == [0, 1]
+
+
+def test_writer_that_loses_the_race_for_the_log_fails(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position moved between the check and the commit is seen by the log itself."""
+    other = Tables(tables.config)
+    tables.append("state_records", records(0), transactions={"a": 1})
+
+    def overtaken(*arguments: object, **options: object) -> None:
+        monkeypatch.undo()
+        other.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
+        store.write_deltalake(*arguments, **options)
+
+    monkeypatch.setattr(store, "write_deltalake", overtaken)
+    with pytest.raises(ConcurrentCommit):
+        tables.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
+    assert sorted(tables.read("state_records")["offset"].to_pylist()) == [0, 1]
+
+
+def test_writers_of_different_positions_do_not_disturb_each_other(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit overtaken by another task's commit lands after it."""
+    other = Tables(tables.config)
+    tables.append("state_records", records(0), transactions={"a": 1})
+
+    def overtaken(*arguments: object, **options: object) -> None:
+        monkeypatch.undo()
+        other.append("state_records", records(0, state_partition=1), transactions={"b": 1}, expected={"b": None})
+        store.write_deltalake(*arguments, **options)
+
+    monkeypatch.setattr(store, "write_deltalake", overtaken)
+    tables.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
+    assert tables.read("state_records").num_rows == 3
+    assert tables.transaction_version("state_records", "b") == 1
+
+
+def test_commit_whose_answer_was_lost_counts_as_done(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storage that fails after it took the commit must not make the writer write twice."""
+    tables.create("state_records")
+    written = store.write_deltalake
+
+    def answer_lost(*arguments: object, **options: object) -> None:
+        written(*arguments, **options)
+        raise OSError("error sending request: connection reset")
+
+    monkeypatch.setattr(store, "write_deltalake", answer_lost)
+    assert tables.append("state_records", records(0), transactions={"a": 1}, expected={"a": None}) == 1
+    assert tables.read("state_records").num_rows == 1
+
+
+def test_group_ids_are_values(tables: Tables) -> None:
+    """A group id with quotes, SQL and NUL is found by its value and finds nothing but itself."""
+    tables.append("state_records", records(0, 1, group_id=HOSTILE_GROUP))
+    tables.append("state_records", records(2, group_id="g"))
+    found = tables.read("state_records", columns=["offset"], where=pc.field("group_id") == HOSTILE_GROUP)
+    assert found["offset"].to_pylist() == [0, 1]
+    tables.upsert("findings", findings(finding(HOSTILE_GROUP, run_id="1", seconds=0)))
+    tables.upsert("findings", findings(finding(HOSTILE_GROUP, run_id="2", seconds=1)))
+    assert tables.read("findings")["subject"].to_pylist() == [HOSTILE_GROUP]
+
+
+def test_upsert_keeps_first_seen_and_moves_last_seen(tables: Tables) -> None:
+    """A finding seen by three runs is one row; the same run twice counts once; an older run moves nothing back."""
+    for run_id, seconds in (("1", 0), ("2", 10), ("2", 10), ("3", 20), ("0", -10)):
+        tables.upsert("findings", findings(finding("s", run_id=run_id, seconds=seconds, severity=f"by {run_id}")))
+    row = tables.read("findings").to_pylist()
+    assert len(row) == 1
+    assert (row[0]["severity"], row[0]["times_seen"], row[0]["run_id"]) == ("by 3", 3, "3")
+    assert row[0]["first_seen_at"] == SOME_TIME
+    assert row[0]["last_seen_at"] == SOME_TIME + dt.timedelta(seconds=20)
+
+
+def test_upserted_rows_are_found_by_text(tables: Tables) -> None:
+    """A filter on a text column finds merged rows, read whole or piece by piece."""
+    tables.upsert("findings", findings(*(finding(str(n), run_id=str(n % 2), seconds=0) for n in range(5))))
+    snapshot = tables.snapshot("findings")
+    assert snapshot is not None
+    for run_id, subjects in (("0", ["0", "2", "4"]), ("1", ["1", "3"]), ("2", [])):
+        own = pc.field("run_id") == run_id
+        assert sorted(tables.read("findings", columns=["subject"], where=own)["subject"].to_pylist()) == subjects
+        pieces = snapshot.batches(columns=["subject"], where=own)
+        assert sorted(text for piece in pieces for text in piece["subject"].to_pylist()) == subjects
+
+
+def test_upsert_of_equal_keys_takes_the_last(tables: Tables) -> None:
+    """Rows with one key in one call are one row; no rows are no commit."""
+    rows = [finding("s", run_id="1", seconds=0, severity=name) for name in ("a", "b")]
+    tables.upsert("findings", findings(*rows, finding("t", run_id="1", seconds=0)))
+    assert sorted(tables.read("findings")["severity"].to_pylist()) == ["b", "warning"]
+    before = tables.upsert("findings", findings())
+    assert tables.upsert("findings", findings()) == before
+
+
+def test_table_of_an_older_release_grows(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table without a newer column takes it with the next append; old rows have null there; both releases write."""
+    newer = TABLES["state_records"]
+    older = pa.schema([field for field in newer if field.name not in {"run_id", "batches"}])
+    with monkeypatch.context() as release:
+        release.setattr(store, "TABLES", {**TABLES, "state_records": older})
+        tables.append("state_records", records(0))
+    assert tables.read("state_records")["run_id"].to_pylist() == [None]
+    tables.append("state_records", records(1).append_column("run_id", pa.array(["new"])))
+    with monkeypatch.context() as release:
+        release.setattr(store, "TABLES", {**TABLES, "state_records": older})
+        tables.append("state_records", records(2))
+    read = tables.read("state_records", columns=["offset", "run_id"]).sort_by("offset")
+    assert read.to_pydict() == {"offset": [0, 1, 2], "run_id": [None, "new", None]}
+
+
+def test_positions_survive_checkpoints(tables: Tables) -> None:
+    """Positions are known after the log was checkpointed, also one that did not move since."""
+    tables.append("state_records", records(0), transactions={"resting": 7})
+    for number in range(60):
+        tables.append("state_records", records(number + 1), transactions={"moving": number})
+    log = Path(tables.root) / "state_records" / "_delta_log"
+    assert list(log.glob("*.checkpoint*.parquet"))
+    for file in log.glob("*.json"):
+        if int(file.stem) < 50:
+            file.unlink()
+    assert tables.transaction_version("state_records", "resting") == 7
+    assert tables.transaction_version("state_records", "moving") == 59
+
+
+def test_files_hold_the_rows(tables: Tables) -> None:
+    """The files of a table, read one by one, hold its rows; their row counts are those rows."""
+    for number in range(3):
+        tables.append("state_records", records(number, number + 10))
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    files = snapshot.files()
+    assert [file.rows for file in files] == [2, 2, 2]
+    rows = tables.read_files("state_records", [file.path for file in files], columns=["offset", "run_id"])
+    assert sorted(rows["offset"].to_pylist()) == [0, 1, 2, 10, 11, 12]
+    assert rows.schema.names == ["offset", "run_id"]
+
+
+def test_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    """A root below a file, or on a file system that takes no folders, is named; nothing is left behind."""
+    (tmp_path / "file").write_text("x")
+    for root in (tmp_path / "file" / "tables", Path("/proc/acktrail")):
+        with pytest.raises(ConfigurationError) as caught:
+            Tables(TablesConfig(uri=str(root))).append("state_records", records(0))
+        assert str(root) in caught.value.message
+        assert "\n" not in caught.value.message
+        assert caught.value.hint
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_folder_without_permission_is_one_clear_error(tmp_path: Path) -> None:
+    """A folder this user may not write is named, with what to do."""
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(ConfigurationError, match="permission"):
+        Tables(TablesConfig(uri=str(tmp_path / "tables"))).append("state_records", records(0))
+
+
+def test_no_secret_in_errors_and_names() -> None:
+    """Neither options nor user information of the URI show in a message, the root or a repr."""
+    config = TablesConfig(
+        uri="s3://user:pa55word@bucket/prefix/",
+        options={"aws_access_key_id": "AKIAHIDDEN", "aws_secret_access_key": "hidden", "max_retries": "0"}
+        | {"aws_endpoint": "http://127.0.0.1:9", "aws_allow_http": "true", "aws_region": "eu-west-1"},
+    )
+    tables = Tables(config)
+    assert tables.root == "s3://bucket/prefix"
+    with pytest.raises(Exception, match="the storage does not answer") as caught:
+        tables.read("findings")
+    for text in (str(caught.value), repr(caught.value.__dict__), repr(tables)):
+        assert "pa55word" not in text
+        assert "AKIAHIDDEN" not in text
+        assert "hidden" not in text

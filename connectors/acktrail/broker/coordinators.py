@@ -17,6 +17,8 @@ __all__ = ["CoordinatorAnswer", "Coordinators"]
 
 _ASK_AGAIN: Final = MOVED_COORDINATOR | {COORDINATOR_LOADING}
 _GROUPS_AT_ONCE: Final = 500
+_TIMEOUTS: Final = 2
+"""How many times the request timeout it keeps trying: as in Kafka's clients (``default.api.timeout.ms``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,10 @@ class Coordinators:
     """Finds the coordinators of groups, and asks them.
 
     While a coordinator is being elected, created or loaded (codes 14, 15, 16; on a fresh cluster until
-    ``__consumer_offsets`` exists) it asks again until `client.request_timeout_s` have passed.
+    ``__consumer_offsets`` exists) it asks again until twice `client.request_timeout_s` have passed. For requests that read:
+    one that got no answer in time is sent once more. A coordinator keeps silent for about half a minute when it looks
+    for the state of a topic that is just being deleted (five tries of its persister, ``PersisterStateManager``), and
+    answers at once when asked again.
     """
 
     def __init__(self, client: BrokerClient) -> None:
@@ -51,7 +56,7 @@ class Coordinators:
         """
         answers: dict[str, CoordinatorAnswer] = {}
         pending = list(dict.fromkeys(group_ids))
-        patience = Patience(self._client.request_timeout_s)
+        patience = Patience(_TIMEOUTS * self._client.request_timeout_s)
         while pending:
             answers |= self._round(pending, request_for, patience)
             pending = [group_id for group_id in pending if answers[group_id].error_code in _ASK_AGAIN]
@@ -102,8 +107,8 @@ class Coordinators:
         return answers
 
     def _lost(self, node: int, part: Sequence[str], lost: NoAnswer, patience: Patience) -> dict[str, CoordinatorAnswer]:
-        """The coordinator went away: look for the next one, as long as there is time."""
-        if not self._client.may_try_again(lost) or patience.left_s <= 0:
+        """The coordinator went away or kept silent: look for it again, as long as there is time."""
+        if patience.left_s <= 0:
             raise self._client.explain(lost)
         for group_id in part:
             self._known.pop(group_id, None)

@@ -41,7 +41,7 @@ class SilentClient:
 
 
 def ask(client: SilentClient) -> dict[str, Any]:
-    return dict(Coordinators(cast(BrokerClient, client)).ask(["a", "b"], list))
+    return dict(Coordinators(cast("BrokerClient", client)).ask(["a", "b"], list))
 
 
 def test_a_request_without_an_answer_is_sent_again() -> None:

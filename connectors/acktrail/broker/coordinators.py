@@ -36,9 +36,9 @@ class Coordinators:
 
     While a coordinator is being elected, created or loaded (codes 14, 15, 16; on a fresh cluster until
     ``__consumer_offsets`` exists) it asks again until twice `client.request_timeout_s` have passed.
-    It is for requests that read: one that got no answer in time is sent once more. A coordinator keeps silent for about half a minute when it looks
-    for the state of a topic that is just being deleted (five tries of its persister, ``PersisterStateManager``), and
-    answers at once when asked again.
+    It is for requests that read: one that got no answer in time is sent once more. A coordinator keeps silent for
+    about half a minute when it looks for the state of a topic that is just being deleted (five tries of its persister,
+    ``PersisterStateManager``), and answers at once when asked again.
     """
 
     def __init__(self, client: BrokerClient) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from acktrail.broker.librdkafka import new_log_consumer
-from acktrail.broker.raw_messages import raw_records
+from acktrail.broker.raw_messages import partition_runs, raw_records
 from acktrail.broker.state_cursor import Lot, Piece, StateCursor
 from acktrail.broker.state_topic import StateTopic
 from acktrail.columnar.decode import decode_records
@@ -129,46 +128,42 @@ class StateLog:
             self._mind_the_silence()
             return False
         self._heard_at = time.monotonic()
-        by_partition: dict[int, list[Any]] = defaultdict(list)
-        events: list[Any] = []
-        for message in messages:
-            if message.error() is None:
-                by_partition[message.partition()].append(message)
-            else:
-                events.append(message)
-        self._take(by_partition)
+        events = [message for message in messages if message.error() is not None]
+        if events:
+            messages = [message for message in messages if message.error() is None]
+        if messages:
+            self._take(raw_records(messages))
         for event in events:
             self._handle(event)
         self._after_reading()
         return True
 
-    def _take(self, by_partition: dict[int, list[Any]]) -> None:
-        wanted = {p: rows for p, messages in by_partition.items() if (rows := self._wanted(p, messages))}
-        if not wanted:
+    def _take(self, rows: pa.Table) -> None:
+        parts = [self._wanted(partition, part) for partition, part in partition_runs(rows, "partition")]
+        wanted = pa.concat_tables(parts)
+        if not wanted.num_rows:
             return
         self._moved_at = time.monotonic()
-        records = self._decoded([message for rows in wanted.values() for message in rows])
+        records = self._decoded(wanted)
         self._topic.check_incarnation()
-        at = 0
-        for partition, rows in wanted.items():
-            piece = Piece(
-                records=records.slice(at, len(rows)), first_offset=rows[0].offset(), last_offset=rows[-1].offset()
+        for partition, part in partition_runs(records, "state_partition"):
+            offsets = part.column("offset")
+            self._cursors[partition].take(
+                Piece(records=part, first_offset=offsets[0].as_py(), last_offset=offsets[-1].as_py())
             )
-            self._cursors[partition].take(piece)
-            at += len(rows)
 
-    def _wanted(self, partition: int, messages: Sequence[Any]) -> Sequence[Any]:
-        """The messages that the partition's cursor still waits for."""
+    def _wanted(self, partition: int, rows: pa.Table) -> pa.Table:
+        """The rows that the partition's cursor still waits for."""
         cursor = self._cursors.get(partition)
         if cursor is None:
-            return ()
+            return rows.slice(0, 0)
+        offsets = rows.column("offset").to_numpy()
         first, end = cursor.next_offset, cursor.end_offset
-        if messages[0].offset() >= first and (end is None or messages[-1].offset() < end):
-            return messages
-        return [m for m in messages if m.offset() >= first and (end is None or m.offset() < end)]
+        expected = (offsets >= first) & (True if end is None else offsets < end)
+        return rows if expected.all() else rows.filter(pa.array(expected))
 
-    def _decoded(self, messages: Sequence[Any]) -> pa.Table:
-        decoded = decode_records(raw_records(messages))
+    def _decoded(self, rows: pa.Table) -> pa.Table:
+        decoded = decode_records(rows)
         count = decoded.num_rows
         origin = [pa.repeat(self._topic.cluster_id, count), pa.repeat(self._run_id, count)]
         return pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)

@@ -52,6 +52,9 @@ def export(
     Example: acktrail export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     from acktrail.cli import operations
+    from acktrail.cli.lean_arrow import forgo_pandas
+
+    forgo_pandas()
     from acktrail.connect.stopping import stop_on_signals
     from acktrail.connect.worker import FlushPolicy
 

@@ -135,7 +135,7 @@ class Tables:
                 conforming,
                 mode="append",
                 schema_mode="merge" if grows else None,
-                writer_properties=WriterProperties(compression="ZSTD"),
+                writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
                 commit_properties=properties,
             )
 

@@ -1,0 +1,33 @@
+"""Keeping pyarrow from importing pandas, for commands that have no use for it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["forgo_pandas"]
+
+
+def forgo_pandas() -> None:
+    """Let pyarrow find that there is no pandas, which saves a process most of its start.
+
+    pyarrow looks for pandas once, at the first array it is given a list for, and remembers the outcome. Afterwards
+    pandas can be imported as ever, and ``to_pandas`` works; only pandas objects given to pyarrow are then taken for
+    plain sequences. So this is for processes of the command line, never for a library.
+    """
+    import pyarrow as pa
+
+    if "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG004  # the import protocol's
+        if name == "pandas":
+            raise ModuleNotFoundError(name)

@@ -1,0 +1,37 @@
+"""pyarrow without pandas: quick to start, and nothing is taken away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run(code: str) -> list[str]:
+    """The lines that `code` prints in a fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split("\n")
+
+
+def test_an_export_does_not_import_pandas() -> None:
+    """Everything an export needs is imported and pyarrow is used, and pandas is not there."""
+    said = run(
+        "import sys\n"
+        "from acktrail.cli.lean_arrow import forgo_pandas\n"
+        "forgo_pandas()\n"
+        "import acktrail.broker.state_source, acktrail.broker.offsets_source, acktrail.tables.sink\n"
+        "import pyarrow as pa\n"
+        "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)"
+    )
+    assert said[0] == "[{'a': 1}] x False"
+
+
+def test_pandas_is_there_for_whoever_wants_it_later() -> None:
+    """An import afterwards works, and so does pyarrow's way to pandas."""
+    said = run(
+        "from acktrail.cli.lean_arrow import forgo_pandas\n"
+        "forgo_pandas()\n"
+        "import pyarrow as pa\n"
+        "print(pa.table({'a': [1, 2]}).to_pandas().a.sum())\n"
+        "import pandas\n"
+        "print(pandas.DataFrame({'b': [3]}).b.sum())"
+    )
+    assert said[:2] == ["3", "3"]

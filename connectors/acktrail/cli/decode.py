@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import typer
 
+from acktrail.cli.json_lines import json_line
+from acktrail.cli.offline_options import DialectName, Files
 from acktrail.cli.progress import file_counter
 
 __all__ = ["app"]
@@ -15,9 +14,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
-def decode(
-    files: list[Path] = typer.Argument(help="Record dumps: .jsonl, .jsonl.gz, .jsonl.zst."),
-) -> None:
+def decode(files: Files, dialect: DialectName = "auto") -> None:
     """Decode records of __share_group_state, one JSON object a record.
 
     A record that cannot be read is printed too, with decode_status and decode_error instead of its content.
@@ -25,12 +22,14 @@ def decode(
 
     Example: acktrail decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
-    from acktrail.offline.dump import read_dumps
+    from acktrail.offline.dialects import choose_dialect
+    from acktrail.offline.files import read_files, sample_of
     from acktrail.offline.json_forms import record_json
-    from acktrail.wire.raw_record import decode_raw
+    from acktrail.wire.raw_record import decode_by
 
+    decoder = choose_dialect(dialect, lambda: sample_of(files)).decode
     with file_counter("decoded") as count:
-        for raw in read_dumps(files):
-            addressed = decode_raw(raw)
+        for raw in read_files(files):
+            addressed = decode_by(decoder, raw)
             count(readable=addressed.record is not None)
-            typer.echo(json.dumps(record_json(addressed), ensure_ascii=False, separators=(",", ":")))
+            typer.echo(json_line(record_json(addressed)))

@@ -1,51 +1,139 @@
-"""``acktrail replay``: the state that a broker would hold after the records of a dump."""
+"""``acktrail replay``: the state that the records of a copied log leave behind."""
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from acktrail.cli.json_lines import json_line
+from acktrail.cli.offline_options import DialectName, Files
 from acktrail.cli.progress import file_counter
+from acktrail.cli.tabular import printable
+from acktrail.model.generations.policies import Policy
+
+if TYPE_CHECKING:
+    from acktrail.model.generations.findings import Finding
+    from acktrail.model.generations.records import Placed
+    from acktrail.offline.moments import Cut, Moment
+    from acktrail.offline.replays import Replayed
+    from acktrail.wire.dialects.registry import Dialect
+    from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-
-class Policy(StrEnum):
-    """Which law of replay."""
-
-    BROKER = "broker"
+_PARTITIONS_SHOWN: Final = 20
 
 
 @app.command()
 def replay(
-    files: list[Path] = typer.Argument(help="Record dumps: .jsonl, .jsonl.gz, .jsonl.zst, in log order per partition."),
-    policy: Policy = typer.Option(Policy.BROKER, help="broker: exactly what a running broker's replay gives."),
+    files: Files,
+    dialect: DialectName = "auto",
+    policy: Annotated[
+        Policy,
+        typer.Option(
+            help="broker: exactly what a running broker's replay gives. strict: what the founding documents say; an "
+            "update counts only on the snapshot whose epoch it names, and each difference is a finding."
+        ),
+    ] = Policy.BROKER,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            help="The state as of then, that moment included: PARTITION:OFFSET,... by state partition (others are left "
+            "out), one OFFSET where there is one state partition, a time with time zone (2026-08-01T12:00:00Z), or "
+            "epoch ms (a lone number from 100,000,000,000 on).",
+        ),
+    ] = None,
+    findings: Annotated[
+        Path | None, typer.Option("--findings", help="File for every finding, one JSON object a line.")
+    ] = None,
 ) -> None:
     """Replay records of __share_group_state, one JSON object a share partition.
 
     Records are applied in the order of their offsets within a state partition, whatever the order in the files; one
     that is there twice is applied once. Records that cannot be read are passed over and counted on stderr.
     state_epoch is -1 where only updates were seen; start_offset is -1 where the share partition is not initialized.
-    """
-    from acktrail.model.replay import replay as fold
-    from acktrail.offline.dump import read_dumps
-    from acktrail.offline.json_forms import state_json
-    from acktrail.offline.log_order import in_log_order
-    from acktrail.wire.raw_record import decode_raw
 
-    del policy  # one policy so far
+    Example: acktrail replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
+    """
+    from acktrail.offline.dialects import choose_dialect
+    from acktrail.offline.files import read_files, sample_of
+    from acktrail.offline.log_order import in_log_order
+    from acktrail.offline.moments import Cut, parse_moment
+    from acktrail.offline.replays import replay_records
+
+    moment, cut = None if at is None else parse_moment(at), Cut()
+    chosen = choose_dialect(dialect, lambda: sample_of(files))
+    records = _belonging(in_log_order(read_files(files)), moment, cut)
+    replayed = replay_records(chosen, _decoded(chosen, records), policy, audited=findings is not None)
+    if moment is not None:
+        typer.echo(_included(cut), err=True)
+    _report(replayed, findings)
+    for state in replayed.states:
+        typer.echo(json_line(state))
+
+
+def _belonging(records: Iterable[RawRecord], moment: Moment | None, cut: Cut) -> Iterable[RawRecord]:
+    from acktrail.offline.moments import up_to
+
+    return records if moment is None else up_to(records, moment, cut)
+
+
+def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord]) -> Iterator[Placed[Any]]:
+    from acktrail.model.generations.records import Placed
+    from acktrail.wire.raw_record import decode_by
+
     with file_counter("replayed") as count:
-        records = []
-        for raw in in_log_order(read_dumps(files)):
-            addressed = decode_raw(raw)
+        for raw in records:
+            addressed = decode_by(dialect.decode, raw)
             count(readable=addressed.record is not None)
             if addressed.record is not None:
-                records.append(addressed.record)
-        states = fold(records)
-    for key in sorted(states):
-        typer.echo(json.dumps(state_json(states[key]), ensure_ascii=False, separators=(",", ":")))
+                yield Placed(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
+
+
+def _included(cut: Cut) -> str:
+    """What belongs to the moment, in one line."""
+    shown = [f"{partition}:{offset}" for partition, offset in sorted(cut.last_offsets.items())]
+    more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
+    up_to = f"included up to and with {', '.join(shown[:_PARTITIONS_SHOWN])}{more}" if shown else "no record included"
+    parts = [up_to, f"{cut.later:,} later records left out"]
+    if cut.unnamed:
+        names = ", ".join(map(str, sorted(cut.unnamed)[:_PARTITIONS_SHOWN]))
+        parts.append(f"{sum(cut.unnamed.values()):,} of state partitions without an offset in --at ({names}) left out")
+    return "; ".join(parts)
+
+
+def _report(replayed: Replayed, file: Path | None) -> None:
+    """Each difference on stderr, the number of the other findings, and all of them in `file`."""
+    if file is not None:
+        _write(replayed.findings, file)
+    for found in replayed.differences:
+        typer.echo(f"finding: {_shown(found)}", err=True)
+    others = len(replayed.findings) - len(replayed.differences)
+    if others:
+        where = "" if file is not None else ": --findings FILE writes them"
+        typer.echo(f"{others:,} findings about records that were applied{where}", err=True)
+
+
+def _write(findings: Iterable[Finding], file: Path) -> None:
+    from acktrail.errors import InputError
+    from acktrail.offline.json_forms import finding_json
+
+    forms = (json_line(finding_json(found)) for found in findings)
+    try:
+        file.write_text("".join(f"{form}\n" for form in forms), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: {(error.strerror or 'cannot be written').lower()}") from error
+
+
+def _shown(found: Finding) -> str:
+    subject = found.subject if isinstance(found.subject, str) else found.subject.coordinator_key
+    return (
+        f"{found.rule.value}: {printable(subject)}, state partition {found.partition}, offset {found.offset}: "
+        f"{printable(found.detail)}"
+    )

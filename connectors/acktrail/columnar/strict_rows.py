@@ -44,7 +44,7 @@ def _raw_records(batch: pa.RecordBatch) -> Iterator[RawRecord]:
         yield RawRecord(state_partition=partition, offset=offset, timestamp_ms=timestamp, key=key, value=value)
 
 
-def _row(decoded: AddressedRecord) -> _Row:
+def _row(decoded: AddressedRecord[StateRecord]) -> _Row:
     outcome = (decoded.status.value, decoded.reason)
     if decoded.record is None:
         return (*_readable_key(decoded.raw.key), *_NO_FIELDS, *outcome)

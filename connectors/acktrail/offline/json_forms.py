@@ -6,18 +6,23 @@ complete count is null instead.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, Final, assert_never
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.generations.findings import DIFFERING_RULES, Finding, Rule, severity_of
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
+from acktrail.offline.draft_forms import draft_content
+from acktrail.offline.parts import batches_form, key_form, number
 from acktrail.wire.raw_record import AddressedRecord
 
-__all__ = ["record_json", "state_json"]
+__all__ = ["PASSED_OVER", "finding_json", "record_json", "state_json"]
+
+PASSED_OVER: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
+"""Rules whose breach keeps a record out of the state, by policy ``strict`` or by the one law of a draft."""
 
 
-def record_json(addressed: AddressedRecord) -> dict[str, object]:
+def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
     """One decoded record with its address; for one that could not be read, its status and the reason."""
     raw = addressed.raw
     form: dict[str, object] = {
@@ -28,64 +33,64 @@ def record_json(addressed: AddressedRecord) -> dict[str, object]:
     }
     if addressed.record is None:
         return {**form, "decode_error": addressed.reason}
-    return {**form, **_content(addressed.record)}
+    drafted = draft_content(addressed.record, raw)
+    return {**form, **(_content(addressed.record) if drafted is None else drafted)}
 
 
 def state_json(state: SharePartitionState) -> dict[str, object]:
     """The replayed state of one share partition; `state_epoch` is -1 where only updates were seen."""
     return {
-        **_key(state.key),
-        "state_epoch": _number(state.state_epoch),
+        **key_form(state.key),
+        "state_epoch": number(state.state_epoch),
         "snapshot_epoch": state.snapshot_epoch,
-        "leader_epoch": _number(state.leader_epoch),
-        "start_offset": _number(state.start_offset),
+        "leader_epoch": number(state.leader_epoch),
+        "start_offset": number(state.start_offset),
         "delivery_complete_count": state.delivery_complete_count,
-        "batches": _batches(state.batches),
+        "batches": batches_form(state.batches),
+    }
+
+
+def finding_json(finding: Finding) -> dict[str, object]:
+    """One rule that one record broke. `changes_state`: for that the record counts by policy ``broker`` alone."""
+    subject = finding.subject
+    of_group: dict[str, object] = {"group": subject, "topic_id": None, "partition": finding.partition}
+    return {
+        "rule": finding.rule.value,
+        "severity": severity_of(finding.rule).value,
+        "changes_state": finding.rule in PASSED_OVER,
+        **(key_form(subject) if isinstance(subject, SharePartition) else of_group),
+        "state_partition": finding.partition,
+        "offset": finding.offset,
+        "detail": finding.detail,
     }
 
 
 def _content(record: StateRecord) -> dict[str, object]:
     match record:
         case Tombstone():
-            return {"type": "tombstone", **_key(record.key)}
+            return {"type": "tombstone", **key_form(record.key)}
         case ShareSnapshot():
             return {
                 "type": "snapshot",
-                **_key(record.key),
+                **key_form(record.key),
                 "snapshot_epoch": record.snapshot_epoch,
                 "state_epoch": record.state_epoch,
                 "leader_epoch": record.leader_epoch,
-                "start_offset": _number(record.start_offset),
+                "start_offset": number(record.start_offset),
                 "delivery_complete_count": record.delivery_complete_count,
                 "create_timestamp": record.create_timestamp_ms,
                 "write_timestamp": record.write_timestamp_ms,
-                "batches": _batches(record.batches),
+                "batches": batches_form(record.batches),
             }
         case ShareUpdate():
             return {
                 "type": "update",
-                **_key(record.key),
+                **key_form(record.key),
                 "snapshot_epoch": record.snapshot_epoch,
-                "leader_epoch": _number(record.leader_epoch),
-                "start_offset": _number(record.start_offset),
+                "leader_epoch": number(record.leader_epoch),
+                "start_offset": number(record.start_offset),
                 "delivery_complete_count": record.delivery_complete_count,
-                "batches": _batches(record.batches),
+                "batches": batches_form(record.batches),
             }
         case _:
             assert_never(record)
-
-
-def _key(share_partition: SharePartition) -> dict[str, object]:
-    return {
-        "group": share_partition.group_id,
-        "topic_id": share_partition.topic_id,
-        "partition": share_partition.partition,
-    }
-
-
-def _batches(batches: tuple[StateBatch, ...]) -> list[list[int]]:
-    return [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in batches]
-
-
-def _number(value: int | None) -> int:
-    return -1 if value is None else value

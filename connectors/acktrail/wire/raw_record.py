@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.model.records import StateRecord
 from acktrail.wire.state_record import decode
 
-__all__ = ["AddressedRecord", "DecodeStatus", "RawRecord", "decode_raw"]
+__all__ = ["AddressedRecord", "DecodeStatus", "RawRecord", "decode_by", "decode_raw"]
+
+RecordT = TypeVar("RecordT")
 
 
 class DecodeStatus(StrEnum):
@@ -37,19 +41,24 @@ class RawRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddressedRecord:
+class AddressedRecord(Generic[RecordT]):
     """A raw record and what it says: `record` is None exactly when `status` is not DECODED, and `reason` says why."""
 
     raw: RawRecord
     status: DecodeStatus
     reason: str | None
-    record: StateRecord | None
+    record: RecordT | None
 
 
-def decode_raw(raw: RawRecord) -> AddressedRecord:
-    """Decode one record; never raises for its content."""
+def decode_raw(raw: RawRecord) -> AddressedRecord[StateRecord]:
+    """Decode one record as Kafka 4.1 and later write it; never raises for its content."""
+    return decode_by(decode, raw)
+
+
+def decode_by(decoder: Callable[[bytes | None, bytes | None], RecordT], raw: RawRecord) -> AddressedRecord[RecordT]:
+    """Decode one record by a dialect's decoder; never raises for its content."""
     try:
-        record = decode(raw.key, raw.value)
+        record = decoder(raw.key, raw.value)
     except UnsupportedRecord as error:
         status = DecodeStatus.UNKNOWN_TYPE if error.part == "key" else DecodeStatus.UNKNOWN_VERSION
         return AddressedRecord(raw=raw, status=status, reason=error.message, record=None)

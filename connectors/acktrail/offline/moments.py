@@ -1,0 +1,174 @@
+"""A moment in a copied log, and the records up to it.
+
+A moment is an offset of each state partition, or a time. A time cuts every state partition before its first record
+with a later timestamp, as Kafka's own lookup of an offset by time does: the records before that are what the log held.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from acktrail.errors import InputError
+from acktrail.wire.raw_record import RawRecord
+
+__all__ = ["AtOffset", "AtOffsets", "AtTime", "Cut", "Moment", "parse_moment", "up_to"]
+
+_EARLIEST_TIME_MS: Final = 100_000_000_000
+"""March 1973: a lone number from here on is a time, a lower one an offset."""
+
+_LATEST_MS: Final = 1 << 63
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
+_HINT: Final = "give PARTITION:OFFSET,..., one offset, a time with time zone (2026-08-01T12:00:00Z) or epoch ms"
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND: Final = dt.timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtOffset:
+    """An offset, inclusive, of the only state partition there is."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtOffsets:
+    """The last offset of each state partition, inclusive; of others nothing belongs to the moment."""
+
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtTime:
+    """ms since the epoch, inclusive."""
+
+    timestamp_ms: int
+
+
+Moment = AtOffset | AtOffsets | AtTime
+
+
+@dataclass(slots=True, kw_only=True)
+class Cut:
+    """What a moment took of the records, filled in while they pass: the last offset of each state partition, and how
+    many came after the moment (`later`) or lie in state partitions that it does not name (`unnamed`).
+    """
+
+    last_offsets: dict[int, int] = field(default_factory=dict)
+    later: int = 0
+    unnamed: dict[int, int] = field(default_factory=dict)
+
+
+def parse_moment(text: str) -> Moment:
+    """The moment that `text` says.
+
+    ``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is epoch
+    ms; everything else must be an RFC 3339 time with its offset from UTC. Fractions below a ms are cut off.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    if _NUMBER.fullmatch(text):
+        number = _fitting(int(text), text)
+        return AtTime(timestamp_ms=number) if number >= _EARLIEST_TIME_MS else AtOffset(offset=number)
+    pairs = [_PAIR.fullmatch(part.strip()) for part in text.split(",")]
+    if all(pairs):
+        return AtOffsets(offsets=MappingProxyType(_offsets([pair for pair in pairs if pair], text)))
+    return AtTime(timestamp_ms=_time_ms(text))
+
+
+def up_to(records: Iterable[RawRecord], moment: Moment, cut: Cut) -> Iterator[RawRecord]:
+    """Those of `records` (in log order per state partition) that belong to `moment`; `cut` is told.
+
+    Raises:
+        InputError: the moment does not fit the records: one offset for several state partitions, a state partition
+            that has no record, or a time for records without timestamp.
+    """
+    match moment:
+        case AtOffset():
+            yield from _single(records, moment.offset, cut)
+        case AtOffsets():
+            yield from _by_offsets(records, moment.offsets, cut)
+        case AtTime():
+            yield from _by_time(records, moment.timestamp_ms, cut)
+
+
+def _single(records: Iterable[RawRecord], last: int, cut: Cut) -> Iterator[RawRecord]:
+    partition: int | None = None
+    for record in records:
+        partition = record.state_partition if partition is None else partition
+        if record.state_partition != partition:
+            raise InputError(
+                f"one offset cannot say a moment of state partitions {partition} and {record.state_partition}",
+                hint=f"give --at {partition}:{last},{record.state_partition}:OFFSET",
+            )
+        if _take(record, cut, included=record.offset <= last):
+            yield record
+
+
+def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: Cut) -> Iterator[RawRecord]:
+    seen: set[int] = set()
+    for record in records:
+        last = offsets.get(record.state_partition)
+        if last is None:
+            cut.unnamed[record.state_partition] = cut.unnamed.get(record.state_partition, 0) + 1
+            continue
+        seen.add(record.state_partition)
+        if _take(record, cut, included=record.offset <= last):
+            yield record
+    missing = sorted(offsets.keys() - seen)
+    if missing:
+        raise InputError(f"--at names state partition {missing[0]}, of which the files have no record")
+
+
+def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: Cut) -> Iterator[RawRecord]:
+    over: set[int] = set()
+    for record in records:
+        if record.timestamp_ms < 0:
+            raise InputError(
+                f"state partition {record.state_partition}, offset {record.offset} has no timestamp: "
+                "nobody can say what the log held at a time",
+                hint="give --at PARTITION:OFFSET,...",
+            )
+        if record.timestamp_ms > latest_ms:
+            over.add(record.state_partition)
+        if _take(record, cut, included=record.state_partition not in over):
+            yield record
+
+
+def _take(record: RawRecord, cut: Cut, *, included: bool) -> bool:
+    if included:
+        cut.last_offsets[record.state_partition] = record.offset
+    else:
+        cut.later += 1
+    return included
+
+
+def _offsets(pairs: list[re.Match[str]], text: str) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for pair in pairs:
+        partition, offset = int(pair[1]), _fitting(int(pair[2]), text)
+        if found.setdefault(partition, offset) != offset:
+            raise InputError(f"--at {text!r} gives state partition {partition} two offsets")
+    return found
+
+
+def _fitting(number: int, text: str) -> int:
+    if number >= _LATEST_MS:
+        raise InputError(f"--at {text!r} is out of range", hint=_HINT)
+    return number
+
+
+def _time_ms(text: str) -> int:
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"--at {text!r} is no moment", hint=_HINT) from error
+    if time.tzinfo is None:
+        raise InputError(f"--at {text!r} has no time zone", hint="add Z or an offset such as +02:00")
+    return (time - _EPOCH) // _MILLISECOND

@@ -1,0 +1,43 @@
+"""The command line inside the test's own process: quick, and its streams are the test's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acktrail.cli.main import _run
+
+__all__ = ["Done", "run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One JSON object a line of stdout."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    def complaint(self, code: int) -> str:
+        """The one line that was said instead of an answer; checks exit code and form."""
+        assert (self.code, self.stdout) == (code, ""), self
+        (line,) = self.stderr.splitlines()
+        assert line.startswith("acktrail: ")
+        return line
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Done:
+    """Run ``acktrail`` with `arguments`."""
+    capsys.readouterr()
+    code = _run([*map(str, arguments)])
+    said = capsys.readouterr()
+    return Done(code=code, stdout=said.out, stderr=said.err)

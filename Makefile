@@ -37,8 +37,8 @@ $(UV):
 demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
 
-test: sync ## The tests
-	@$(BIN)/pytest $(PYTEST_ARGS)
+test: sync ## The tests, two at a time
+	@$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: lint types contracts wheel ## What CI also runs: lint, types, import contracts, wheel
 
@@ -49,6 +49,7 @@ lint: sync
 
 types: sync
 	@$(BIN)/mypy
+	@$(BIN)/mypy dags/acktrail_dags dags/*.py
 
 contracts: sync
 	@$(BIN)/lint-imports --no-logo --no-timing-output 2>/dev/null || $(BIN)/lint-imports

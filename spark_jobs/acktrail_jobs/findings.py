@@ -9,7 +9,7 @@ live_ahead, durable_ahead     error     the verdict of that name
 orphan_state                  warning   the verdict of that name
 unknown                       warning   the verdict of that name
 before_log_start              info      the verdict of that name
-key_partition_matches_hash    error     a key on another state partition than the one a broker looks at
+key_on_its_state_partition    error     a key on another state partition than the one a broker looks at
 one_state_partition_per_key   critical  a key on several state partitions
 archiving_stale               warning   records that wait for the dead letter queue for more than five minutes
 poison_records_archived       info      records that were ever archived
@@ -128,7 +128,7 @@ def _archived(row: _Row) -> tuple[str, int | None] | None:
 
 
 _RULES: Final[tuple[tuple[str, str, _Rule], ...]] = (
-    ("key_partition_matches_hash", "error", _misplaced),
+    ("key_on_its_state_partition", "error", _misplaced),
     ("one_state_partition_per_key", "critical", _scattered),
     ("archiving_stale", "warning", _archiving_stale),
     ("poison_records_archived", "info", _archived),

@@ -257,7 +257,7 @@ def test_what_is_wrong_with_records_is_found(world: World) -> None:
         ("batches_ascending", odd.coordinator_key),
         ("batches_non_overlapping", odd.coordinator_key),
         ("delivery_state_allowed", odd.coordinator_key),
-        ("key_partition_matches_hash", misplaced.coordinator_key),
+        ("key_on_its_state_partition", misplaced.coordinator_key),
         ("one_state_partition_per_key", scattered.coordinator_key),
         ("archiving_stale", stuck.coordinator_key),
         ("poison_records_archived", stuck.coordinator_key),

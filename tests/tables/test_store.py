@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -258,6 +259,34 @@ def test_files_hold_the_rows(tables: Tables) -> None:
     rows = tables.read_files("state_records", [file.path for file in files], columns=["offset", "run_id"])
     assert sorted(rows["offset"].to_pylist()) == [0, 1, 2, 10, 11, 12]
     assert rows.schema.names == ["offset", "run_id"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-20]), "damaged"),
+        (lambda file: file.write_bytes(b""), "damaged"),
+        (lambda file: file.unlink(), "missing"),
+    ],
+    ids=["cut off", "empty", "deleted"],
+)
+def test_a_harmed_file_is_one_clear_error(
+    tables: Tables, tmp_path: Path, harm: Callable[[Path], None], said: str
+) -> None:
+    """Every way to read it says what is wrong with the table, never Arrow's own error."""
+    tables.append("state_records", records(1, 2, 3))
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    (file,) = [tmp_path.joinpath("tables", "state_records", each.path) for each in snapshot.files()]
+    harm(file)
+    readings: list[Callable[[], object]] = [
+        lambda: tables.read("state_records"),
+        lambda: list(snapshot.batches()),
+        lambda: tables.read_files("state_records", [file.name]),
+    ]
+    for reading in readings:
+        with pytest.raises(ConfigurationError, match=said):
+            reading()
 
 
 def test_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

@@ -63,6 +63,16 @@ _CAUSES: Final = (
         hint="use https, or set allow_http=true in the file of options",
     ),
     _Cause(
+        marks=("parquet magic bytes", "parquet file size is", "deserialize thrift", "corrupt", "footer", "requested range"),
+        reason="a file of a table is damaged",
+        hint="restore the file from the storage's own versions or a backup",
+    ),
+    _Cause(
+        marks=("no such file", "filenotfound", "failed to open local file"),
+        reason="a file that a table's log names is missing",
+        hint="restore the file from the storage's own versions or a backup",
+    ),
+    _Cause(
         marks=("error sending request", "connection refused", "dns error", "timed out", "connection reset"),
         reason="the storage does not answer",
         hint="check the endpoint and the network, then run again",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,10 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as fs
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
 from acktrail.columnar.schemas import TABLES
 from acktrail.tables.conform import conform
+from acktrail.tables.failures import storage_failure
 from acktrail.tables.keyed import KEYED
 
 __all__ = ["PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "read_files"]
@@ -44,9 +47,10 @@ class CommitRecord:
 class TableSnapshot:
     """A table as it was at `version`; later commits do not show."""
 
-    def __init__(self, name: str, delta: DeltaTable) -> None:
+    def __init__(self, name: str, delta: DeltaTable, root: str) -> None:
         self.name = name
         self.delta = delta
+        self._root = root
 
     @property
     def version(self) -> int:
@@ -92,22 +96,38 @@ class TableSnapshot:
 
         `where` compares with values (``pc.field("group_id") == group_id``): nothing of it is ever parsed. Keyed tables
         are filtered once they are read: merges write text as views, which Arrow cannot compare inside a file.
+
+        Raises:
+            ConfigurationError, RetryableError: a file cannot be read.
         """
         schema = self._schema(columns)
-        if self.name in KEYED and where is not None:
-            return conform(self.dataset().to_table(), TABLES[self.name]).filter(where).select(schema.names)
-        return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
+        with self._translated():
+            if self.name in KEYED and where is not None:
+                return conform(self.dataset().to_table(), TABLES[self.name]).filter(where).select(schema.names)
+            return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
 
     def batches(
         self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """What ``read`` gives, piece by piece: memory does not grow with the table."""
+        """What ``read`` gives, piece by piece: memory does not grow with the table. Raises as ``read``."""
         schema = self._schema(columns)
         if self.name in KEYED:
             yield from self.read(columns=columns, where=where).to_batches()
             return
-        for batch in self.dataset().scanner(columns=self._stored(schema), filter=where).to_batches():
+        scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
+        for batch in self._read_from(scanner):
             yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
+
+    def _read_from(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
+        with self._translated():
+            yield from scanner.to_batches()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (DeltaError, OSError, pa.ArrowInvalid) as error:
+            raise storage_failure(error, self._root) from None
 
     def _schema(self, columns: Sequence[str] | None) -> pa.Schema:
         schema = TABLES[self.name]

@@ -82,7 +82,7 @@ class Tables:
         _check_name(name)
         with self._translated():
             try:
-                return TableSnapshot(name, DeltaTable(self._root.table(name), storage_options=self._options))
+                return TableSnapshot(name, DeltaTable(self._root.table(name), storage_options=self._options), self.root)
             except TableNotFoundError:
                 return None
 
@@ -98,7 +98,7 @@ class Tables:
         with self._translated():
             ensure_conditional_put(self._root, self._options)
             try:
-                return TableSnapshot(name, self._create(name, properties))
+                return TableSnapshot(name, self._create(name, properties), self.root)
             except DeltaError:
                 found = self.snapshot(name)
                 if found is None:
@@ -168,8 +168,7 @@ class Tables:
         if snapshot is None:
             wanted = TABLES[name].names if columns is None else columns
             return TABLES[name].empty_table().select(list(wanted))
-        with self._translated():
-            return snapshot.read(columns=columns, where=where)
+        return snapshot.read(columns=columns, where=where)
 
     def read_files(self, name: str, paths: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows of some of a table's files (``TableSnapshot.files``), without a look at its log: for other processes."""
@@ -244,7 +243,7 @@ class Tables:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, pa.ArrowInvalid) as error:
             raise storage_failure(error, self.root) from None
 
 

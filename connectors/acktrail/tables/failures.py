@@ -63,7 +63,14 @@ _CAUSES: Final = (
         hint="use https, or set allow_http=true in the file of options",
     ),
     _Cause(
-        marks=("parquet magic bytes", "parquet file size is", "deserialize thrift", "corrupt", "footer", "requested range"),
+        marks=(
+            "parquet magic bytes",
+            "parquet file size is",
+            "deserialize thrift",
+            "corrupt",
+            "footer",
+            "requested range",
+        ),
         reason="a file of a table is damaged",
         hint="restore the file from the storage's own versions or a backup",
     ),

@@ -7,16 +7,21 @@
     │   ├── MalformedRecord     bytes that are no record (position)
     │   ├── UnsupportedRecord   a type or version nobody specified yet
     │   ├── MalformedFile       a dump that cannot be read (file, line)
-    │   └── UnknownName         a group, topic or table that is not there (nearest names)
+    │   ├── UnknownName         a group, topic or table that is not there (nearest names)
+    │   └── ChangeRefused       a rule forbids the change (which); nothing was sent
+    │       └── PlanStale       the cluster is not what the plan was made from
     ├── ConfigurationError      fix the configuration                   exit 3
     │   ├── NotAuthorized       an ACL is missing (which)
     │   ├── ForeignCluster      the tables belong to another cluster or topic incarnation
     │   └── MissingDependency   Java, an extra, a file
     ├── RetryableError          try again later                         exit 4
     │   ├── Unreachable         no broker answered at the address
-    │   └── ConcurrentCommit    another writer committed first
+    │   ├── ConcurrentCommit    another writer committed first
+    │   ├── GroupNotEmpty       the group has members
+    │   └── ChangeInProgress    another change of the group is not finished or not verified
     ├── OutcomeUnknown          verify before anything else             exit 5
-    └── QualityGateFailed       the data broke a critical expectation   exit 6
+    ├── QualityGateFailed       the data broke a critical expectation   exit 6
+    └── PartlyDone              some parts of a change were refused     exit 7
 
 Every error carries its data as attributes; the message is built from them and `hint` says what to do.
 """
@@ -28,15 +33,20 @@ from typing import ClassVar
 
 __all__ = [
     "AcktrailError",
+    "ChangeInProgress",
+    "ChangeRefused",
     "ConcurrentCommit",
     "ConfigurationError",
     "ForeignCluster",
+    "GroupNotEmpty",
     "InputError",
     "MalformedFile",
     "MalformedRecord",
     "MissingDependency",
     "NotAuthorized",
     "OutcomeUnknown",
+    "PartlyDone",
+    "PlanStale",
     "QualityGateFailed",
     "RetryableError",
     "UnknownName",
@@ -119,6 +129,18 @@ class UnknownName(InputError):
         self.nearest = tuple(nearest)
 
 
+class ChangeRefused(InputError):
+    """A rule forbids the change; nothing was sent. `rule` is the rule's name."""
+
+    def __init__(self, rule: str, message: str, *, hint: str = "", data: Mapping[str, object] | None = None) -> None:
+        super().__init__(f"{message} [{rule}]", hint=hint, data={"rule": rule, **(data or {})})
+        self.rule = rule
+
+
+class PlanStale(ChangeRefused):
+    """What the plan was made from is not there any more, or is not the plan that was shown. Make a new plan."""
+
+
 class ConfigurationError(AcktrailError):
     """The configuration is wrong; the operator fixes it."""
 
@@ -166,6 +188,37 @@ class Unreachable(RetryableError):
 
 class ConcurrentCommit(RetryableError):
     """Another writer committed to the table first; this writer's rows are not in it."""
+
+
+class GroupNotEmpty(RetryableError):
+    """The group has members, and only an empty group can be changed. `members` are their client ids, where known."""
+
+    def __init__(self, group_id: str, *, members: Sequence[str] = ()) -> None:
+        who = f": {', '.join(repr(member) for member in members)}" if members else ""
+        super().__init__(
+            f"group {group_id!r} has members{who}",
+            hint="stop its consumers and try again; a killed one counts until its session ends (45 s by default)",
+            data={"group_id": group_id, "members": list(members)},
+        )
+        self.group_id = group_id
+        self.members = tuple(members)
+
+
+class ChangeInProgress(RetryableError):
+    """Another change of the same group is not finished, or its outcome was not verified. `plan_id` names it."""
+
+    def __init__(self, group_id: str, *, plan_id: str, hint: str) -> None:
+        super().__init__(
+            f"group {group_id!r} is being changed by {plan_id}", hint=hint, data={"group_id": group_id, "plan": plan_id}
+        )
+        self.group_id = group_id
+        self.plan_id = plan_id
+
+
+class PartlyDone(AcktrailError):
+    """Some parts of a change were done and others refused: the rows say which."""
+
+    exit_code = 7
 
 
 class OutcomeUnknown(AcktrailError):

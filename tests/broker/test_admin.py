@@ -13,6 +13,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import ConfigsChange, NewStartOffset, Outcome
 from acktrail.broker.descriptions import ShareOffset, TopicPartition
 from acktrail.broker.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
@@ -181,9 +182,62 @@ def test_group_configs_are_those_in_force(admin: ShareGroupAdmin, worked: Worked
     assert "share.delivery.count.limit" in configs.configs
 
 
+def test_the_first_record_at_a_time_is_librdkafkas(admin: ShareGroupAdmin, worked: Worked, kafka: KafkaConfig) -> None:
+    """A time in a log is the offset that librdkafka finds; after the last record there is none, which is no error."""
+    asked = [TopicPartition(topic=worked.topic, partition=index) for index in (0, 1)]
+    (first, empty) = admin.offsets_at(asked, 0)
+    assert (first.offset, empty.offset, empty.error_code) == (0, None, 0)
+    assert first.timestamp_ms is not None
+    consumer = Consumer({**to_librdkafka(kafka), "group.id": "times"})
+    for moment in (first.timestamp_ms, first.timestamp_ms + 1):
+        (found,) = consumer.offsets_for_times([ConfluentPartition(worked.topic, 0, moment)], timeout=10)
+        (said, _) = admin.offsets_at(asked, moment)
+        assert said.offset == (None if found.offset < 0 else found.offset)
+    consumer.close()
+    (late, _) = admin.offsets_at(asked, 2**62)
+    assert (late.offset, late.timestamp_ms, late.error) == (None, None, None)
+
+
+def test_a_group_is_changed_and_deleted(admin: ShareGroupAdmin, workload: Workload) -> None:
+    """Configuration, start offsets, a topic's state and the group itself: each change is what is described next."""
+    group = topic = f"changed-{uuid4().hex[:8]}"
+    workload.create_topic(topic)
+    workload.produce(topic, 9)
+    change = ConfigsChange(group_id=group, configs=(("share.auto.offset.reset", "earliest"),))
+    assert admin.alter_group_configs(change).outcome is Outcome.DONE
+    (configs,) = admin.group_configs([group])
+    assert configs.own == {"share.auto.offset.reset"}
+    (altered,) = admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=0, start_offset=4)])
+    assert (altered.outcome, altered.topic_id) == (Outcome.DONE, admin.topics([topic])[0].topic_id)
+    (offset,) = admin.describe_offsets(group)
+    assert (offset.start_offset, offset.lag) == (4, 5)
+    assert [r.outcome for r in admin.delete_offsets(group, [topic])] == [Outcome.DONE]
+    assert admin.describe_offsets(group) == ()
+    assert [r.outcome for r in admin.delete_offsets(group, [topic])] == [Outcome.REFUSED]
+    assert admin.delete_group(group).outcome is Outcome.DONE
+    (again,) = admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=3, start_offset=4)])
+    assert (again.outcome, again.error_code) == (Outcome.REFUSED, 3)
+    assert admin.delete_group(group).outcome is Outcome.DONE, "the refused change made the group"
+    assert admin.delete_group(group).error_code == 69
+
+
+def test_a_group_with_members_is_not_changed(admin: ShareGroupAdmin, workload: Workload, worked: Worked) -> None:
+    """68 for start offsets, state and group, and nothing is changed."""
+    group = f"busy-{uuid4().hex[:8]}"
+    with workload.share_consumer(group, worked.topic) as consumer:
+        until(lambda: consumer.poll(0.2) and admin.describe_offsets(group), what="the group to work")
+        results = [
+            *admin.alter_offsets(group, [NewStartOffset(topic=worked.topic, partition=0, start_offset=1)]),
+            *admin.delete_offsets(group, [worked.topic]),
+            admin.delete_group(group),
+        ]
+    assert [(r.outcome, r.error_code) for r in results] == [(Outcome.REFUSED, 68)] * 3
+
+
 def test_capabilities_tell_the_release(admin: ShareGroupAdmin, broker: EmbeddedBroker) -> None:
     """The default release serves lag and calls itself by its number."""
     found = admin.capabilities()
     assert found.reports_lag
     assert found.describes_share_groups
+    assert found.resets_share_groups
     assert broker.version.startswith(found.release)

@@ -246,6 +246,22 @@ def test_missing_rights_on_groups_and_topics_are_named(guarded: EmbeddedBroker, 
         assert configs.error == "GROUP_AUTHORIZATION_FAILED" or configs.error_code == 30
 
 
+def test_rights_are_told_without_trying(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """What ACLs allow, by name: all of it for a super user, what was granted to others, none without DESCRIBE."""
+    guarded_workload.create_topic("told")
+    guarded_workload.allow("exporter", "READ", "TOPIC", "told")
+    guarded_workload.allow("exporter", "READ", "GROUP", "g")
+    with ShareGroupAdmin(guarded.config("exporter")) as admin:
+        until(lambda: admin.rights((), ["told"]).topics["told"] == {"READ", "DESCRIBE"}, what="the rights")
+        rights = admin.rights(["g", "absent"], ["told", "orders"])
+    assert rights.groups == {"g": frozenset({"READ", "DESCRIBE"}), "absent": frozenset()}
+    assert rights.topics["orders"] == frozenset()
+    with ShareGroupAdmin(guarded.config("admin")) as admin:
+        rights = admin.rights(["g", "absent"], ["told", "absent"])
+    assert rights.groups["absent"] is rights.topics["absent"] is None
+    assert {"READ", "DELETE", "DESCRIBE"} <= (rights.groups["g"] or frozenset())
+
+
 def test_a_restarted_broker_is_found_again(secured: Secured) -> None:
     """One client lives through a restart of its broker: the next question is answered. A dead one is told soon."""
     broker = secured[0]

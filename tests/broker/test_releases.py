@@ -6,6 +6,7 @@ import pytest
 from broker.workload import Workload
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import NewStartOffset, Outcome
 from acktrail.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -21,6 +22,9 @@ def test_a_broker_that_knows_no_lag_leaves_it_unknown() -> None:
         with ShareGroupAdmin(broker.config()) as admin:
             found = admin.capabilities()
             (offset,) = admin.describe_offsets("g")
+            (lost,) = admin.alter_offsets("g", [NewStartOffset(topic="orders", partition=0, start_offset=3)])
     assert (found.release, found.describes_share_groups, found.reports_lag) == ("4.1", True, False)
     assert offset.start_offset is not None
     assert offset.lag is None
+    assert not found.resets_share_groups
+    assert lost.outcome is Outcome.NOT_ATTEMPTED, "a reset that does nothing is no success"

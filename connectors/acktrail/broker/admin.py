@@ -1,4 +1,21 @@
-"""Questions about share groups, topics and logs to a cluster, and its answers as values."""
+"""Share groups, topics and logs of a cluster: questions, changes, and the answers as values.
+
+::
+
+    with ShareGroupAdmin(KafkaConfig(bootstrap_servers="broker-1:9092")) as admin:
+        admin.describe_group("billing").members
+        admin.describe_offsets("billing", {"orders": [0, 1]})
+        results = admin.alter_offsets("billing", [NewStartOffset(topic="orders", partition=0, start_offset=17)])
+        raise_unless_done(results, operation="READ")
+
+The calls that librdkafka lacks go through kafka-python's connections (TLS, SASL/PLAIN, SCRAM), with message schemas of
+our own: ShareGroupDescribe (77), DescribeShareGroupOffsets (90, with lag from Kafka 4.2 on), AlterShareGroupOffsets
+(91), DeleteShareGroupOffsets (92).
+
+Questions follow a coordinator or leader that moves, and are asked again while it is elected or loads. They raise what a
+caller can act on (`acktrail.errors`), or have the error in the row where one row of many fails. The four changes
+(`alter_offsets`, `delete_offsets`, `delete_group`, `alter_group_configs`) are sent once: see `broker.changes`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +28,7 @@ from kafka.protocol.admin import ListGroupsRequest
 
 from acktrail.broker import group_answers
 from acktrail.broker.capabilities import capabilities_of
+from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.broker.client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoAnswer
 from acktrail.broker.coordinators import Coordinators
 from acktrail.broker.descriptions import (
@@ -20,14 +38,18 @@ from acktrail.broker.descriptions import (
     GroupListing,
     GroupOffsets,
     LogOffsets,
+    OffsetAtTime,
+    Rights,
     ShareOffset,
     TopicDescription,
     TopicPartition,
 )
 from acktrail.broker.failures import GROUP_ID_NOT_FOUND, NONE, error_name, raise_for
 from acktrail.broker.group_configs import read_group_configs
-from acktrail.broker.logs import list_log_offsets
+from acktrail.broker.group_writer import GroupWriter
+from acktrail.broker.logs import list_log_offsets, list_offsets_at
 from acktrail.broker.patience import Patience
+from acktrail.broker.rights import read_rights
 from acktrail.broker.topics import describe_topics
 from acktrail.config import KafkaConfig
 from acktrail.errors import UnknownName
@@ -38,7 +60,8 @@ _NEAREST: Final = 3
 
 
 class ShareGroupAdmin:
-    """Asks a cluster about its share groups; changes nothing. Not thread-safe. Use it as a context manager.
+    """Asks a cluster about its share groups, and changes them where a method says so. Not thread-safe. Use it as a
+    context manager.
 
     Raises:
         Unreachable: no broker answered within `bootstrap_timeout_s`; every address is tried once.
@@ -48,6 +71,7 @@ class ShareGroupAdmin:
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
         self._client = BrokerClient(config, bootstrap_timeout_s=bootstrap_timeout_s)
         self._coordinators = Coordinators(self._client)
+        self._writer = GroupWriter(self._client, self._coordinators)
 
     def __enter__(self) -> Self:
         return self
@@ -171,9 +195,64 @@ class ShareGroupAdmin:
         """
         return list_log_offsets(self._client, partitions)
 
+    def offsets_at(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> tuple[OffsetAtTime, ...]:
+        """The first record at or after `timestamp_ms` (since the epoch) in each log, in the order asked for, with
+        errors as values; an offset of None: the log has no such record.
+
+        Raises:
+            Unreachable, RetryableError: a leader did not answer.
+        """
+        return list_offsets_at(self._client, partitions, timestamp_ms)
+
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""
         return read_group_configs(self._client, group_ids)
+
+    def rights(self, group_ids: Iterable[str], topics: Iterable[str] = ()) -> Rights:
+        """What this principal may do with groups and topics, told by their descriptions; nothing is tried.
+
+        Raises:
+            Unreachable, RetryableError: a broker did not answer.
+        """
+        return read_rights(self._client, self._coordinators, group_ids, topics)
+
+    def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
+        """CHANGES start offsets of a group without members (request 91): one result for each, in the order asked for.
+
+        Kafka starts the share partition anew there: every state batch is dropped, the state epoch is the group epoch.
+        It checks no offset against the log, creates a group that is not there (4.2 to 4.4), and takes topics the group
+        never subscribed to. Sent once: after 14, 15, 16 and 27 on the whole request again, after silence never.
+
+        Raises:
+            InputError: an offset or partition below 0, or a partition given twice: nothing was sent.
+            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
+        """
+        return self._writer.alter_offsets(group_id, offsets)
+
+    def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[ChangeResult, ...]:
+        """DELETES what a group without members has of whole topics (request 92): one result for each topic.
+
+        Raises:
+            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
+        """
+        return self._writer.delete_offsets(group_id, topics)
+
+    def delete_group(self, group_id: str) -> ChangeResult:
+        """DELETES a group without members, with its state (request 42). Kafka deletes a group of any type: make sure
+        first (`describe_group`) that it is a share group.
+
+        Raises:
+            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
+        """
+        return self._writer.delete_group(group_id)
+
+    def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
+        """CHANGES the configuration of one group (request 44), all of it or nothing.
+
+        Raises:
+            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
+        """
+        return self._writer.alter_configs(change)
 
     def _is_listed(self, reply: Any) -> bool:
         """Whether a broker listed its groups. False: ask again."""

@@ -14,6 +14,7 @@ _DESCRIBE_LOG_DIRS: Final = 35
 _DELETE_GROUPS: Final = 42
 _SHARE_GROUP_DESCRIBE: Final = 77
 _DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
+_ALTER_SHARE_GROUP_OFFSETS: Final = 91
 
 # The newest first: a release is the first one whose request is served in this version.
 _SIGNS: Final = (
@@ -38,4 +39,6 @@ def capabilities_of(api_versions: Mapping[int, tuple[int, int]]) -> Capabilities
         release=next((name for name, key, version in _SIGNS if serves(key, version)), _BEFORE_SHARE_GROUPS),
         describes_share_groups=serves(_SHARE_GROUP_DESCRIBE, 1) and _DESCRIBE_SHARE_GROUP_OFFSETS in api_versions,
         reports_lag=serves(_DESCRIBE_SHARE_GROUP_OFFSETS, 1),
+        # 4.1 answers 91 without an error and does nothing; it is the release without a lag in 90.
+        resets_share_groups=serves(_ALTER_SHARE_GROUP_OFFSETS, 0) and serves(_DESCRIBE_SHARE_GROUP_OFFSETS, 1),
     )

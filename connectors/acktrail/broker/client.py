@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 from kafka.errors import (
     IncompatibleBrokerVersion,
     KafkaError,
+    NodeNotReadyError,
     RequestTimedOutError,
     UnknownBrokerIdError,
 )
@@ -59,10 +60,14 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
-    """A request that got no answer: the connection failed before or while it was waiting."""
+    """A request that got no answer: the connection failed before or while it was waiting.
+
+    `may_have_arrived` False: it certainly was not sent.
+    """
 
     node_id: int | None
     error: Exception
+    may_have_arrived: bool = True
 
 
 class BrokerClient:
@@ -130,10 +135,20 @@ class BrokerClient:
             if not self.may_try_again(answer) or not patience.wait():
                 raise self.explain(answer)
 
-    def metadata(self, topics: Sequence[str] | None) -> Any:
-        """Metadata for `topics` (None: all). The client learns brokers from it. It creates no topic."""
+    def send_once(self, request: Any, node_id: int | None = None) -> Any:
+        """Send one request that changes something: once, never again. The connection is made first, so that a
+        `NoAnswer` can tell what was not sent from what may have arrived.
+
+        Raises:
+            ConfigurationError: a broker does not serve such a request, or refused the login.
+        """
+        return self._net.run(self._send_once, request, node_id)
+
+    def metadata(self, topics: Sequence[str] | None, *, with_rights: bool = False) -> Any:
+        """Metadata for `topics` (None: all). The client learns brokers from it. It creates no topic. `with_rights`:
+        the answer says what this principal may do with each topic."""
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        answer = self.send(_metadata_request(wanted))
+        answer = self.send(_metadata_request(wanted, with_rights=with_rights))
         self._cluster.update_metadata(answer)
         return answer
 
@@ -202,6 +217,17 @@ class BrokerClient:
         pending = [(node_id, self._start(request, node_id)) for node_id, request in requests]
         return [await self._outcome(node_id, future) for node_id, future in pending]
 
+    async def _send_once(self, request: Any, node_id: int | None) -> Any:
+        node = self._manager.least_loaded_node() if node_id is None else node_id
+        try:
+            connection = await self._manager.get_connection(node)
+        except KafkaError as error:
+            return self._missing(NoAnswer(node_id=node, error=error, may_have_arrived=False))
+        reply = await self._outcome(node, connection.send_request(request))
+        if isinstance(reply, NoAnswer) and isinstance(reply.error, NodeNotReadyError):
+            return replace(reply, may_have_arrived=False)
+        return reply
+
     def _start(self, request: Any, node_id: int | None) -> Any:
         """A future, or the error that kept the request from being sent."""
         try:
@@ -239,8 +265,13 @@ def _none_answered(addresses: Sequence[str], reasons: Sequence[AcktrailError]) -
     return Unreachable(", ".join(addresses), reason=told, hint=hint)
 
 
-def _metadata_request(topics: Sequence[Any] | None) -> Any:
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+def _metadata_request(topics: Sequence[Any] | None, *, with_rights: bool = False) -> Any:
+    return MetadataRequest(
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=with_rights,
+        min_version=8 if with_rights else 0,
+    )
 
 
 def _connection_options(settings: ClientSettings) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Requests that go to each group's coordinator, and follow it when it moves."""
+"""Requests that go to each group's coordinator, and follow it when it moves.
+
+A question is asked again after anything that a new try can cure. A change is sent again only after the coordinator said
+that it did nothing; after silence it is never sent again.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ from typing import Any, Final
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from acktrail.broker.change_codes import SAFE_TO_SEND_AGAIN
 from acktrail.broker.client import BrokerClient, NoAnswer
 from acktrail.broker.failures import COORDINATOR_LOADING, MOVED_COORDINATOR, NONE
 from acktrail.broker.patience import Patience
 
-__all__ = ["CoordinatorAnswer", "Coordinators"]
+__all__ = ["CoordinatorAnswer", "Coordinators", "Told"]
 
 _ASK_AGAIN: Final = MOVED_COORDINATOR | {COORDINATOR_LOADING}
 _GROUPS_AT_ONCE: Final = 500
@@ -29,6 +34,20 @@ class CoordinatorAnswer:
     error_code: int
     message: str | None
     body: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What became of a change that was to be sent once.
+
+    `reply` is the answer, with `error_code` and `message` of the whole request. Without a reply: an error code says why
+    it was not sent; `lost` says why nobody can tell whether it arrived.
+    """
+
+    error_code: int
+    message: str | None
+    reply: Any
+    lost: str | None = None
 
 
 class Coordinators:
@@ -63,6 +82,44 @@ class Coordinators:
             if pending and not patience.wait():
                 break
         return answers
+
+    def tell(
+        self, group_id: str, make_request: Callable[[], Any], whole_error: Callable[[Any], tuple[int, str | None]]
+    ) -> Told:
+        """Send a change to the group's coordinator. `whole_error` reads the error on the whole request in an answer.
+
+        Raises:
+            Unreachable, RetryableError: it could not be sent: nothing was changed.
+            ConfigurationError: the broker does not serve it, or refused the login: nothing was changed.
+        """
+        patience = Patience(self._client.request_timeout_s)
+        while True:
+            told = self._try_to_tell(group_id, make_request, whole_error, patience)
+            if told is not None and (told.error_code not in SAFE_TO_SEND_AGAIN or not patience.wait()):
+                return told
+            self._known.pop(group_id, None)
+
+    def _try_to_tell(
+        self,
+        group_id: str,
+        make_request: Callable[[], Any],
+        whole_error: Callable[[Any], tuple[int, str | None]],
+        patience: Patience,
+    ) -> Told | None:
+        """One try; None: it was not sent and there is time for another."""
+        missing = self._locate([] if group_id in self._known else [group_id]).get(group_id)
+        if missing is not None:
+            return Told(error_code=missing.error_code, message=missing.message, reply=None)
+        reply = self._client.send_once(make_request(), self._known[group_id])
+        if not isinstance(reply, NoAnswer):
+            code, message = whole_error(reply)
+            return Told(error_code=code, message=message, reply=reply)
+        if reply.may_have_arrived:
+            self._known.pop(group_id, None)
+            return Told(error_code=NONE, message=None, reply=None, lost=self._client.explain(reply).message)
+        if not patience.wait():
+            raise self._client.explain(reply)
+        return None
 
     def _round(
         self, group_ids: Sequence[str], request_for: Callable[[Sequence[str]], Any], patience: Patience

@@ -17,6 +17,8 @@ __all__ = [
     "GroupOffsets",
     "LogOffsets",
     "MemberAssignment",
+    "OffsetAtTime",
+    "Rights",
     "ShareOffset",
     "TopicDescription",
     "TopicPartition",
@@ -42,6 +44,8 @@ class Capabilities:
     """Requests 77 and 90 are there."""
     reports_lag: bool
     """Request 90 is there in version 1."""
+    resets_share_groups: bool = False
+    """Request 91 is served and does something: from 4.2 on. 4.1 answers without an error and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +155,36 @@ class LogOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAtTime:
+    """The first record of one partition at or after a time. `offset` None: there is none (and no error).
+
+    `timestamp_ms` is the record's own, as the broker has it.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    timestamp_ms: int | None
+    error_code: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What this principal may do with groups and topics, ACL operations by name. None: the cluster does not say, or the
+    group or topic is not there."""
+
+    groups: Mapping[str, frozenset[str] | None]
+    topics: Mapping[str, frozenset[str] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfigs:
-    """A group's configuration in force, defaults included. `configs` is None when it could not be read."""
+    """A group's configuration in force, defaults included. `configs` is None when it could not be read; `own` are the
+    names that are set on the group itself."""
 
     group_id: str
     configs: Mapping[str, str] | None
     error_code: int
     error: str | None
+    own: frozenset[str] = frozenset()

@@ -6,7 +6,15 @@ from typing import Final, NoReturn
 
 from kafka.errors import kafka_errors
 
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, NotAuthorized, RetryableError, UnknownName
+from acktrail.errors import (
+    AcktrailError,
+    ConfigurationError,
+    GroupNotEmpty,
+    InputError,
+    NotAuthorized,
+    RetryableError,
+    UnknownName,
+)
 
 __all__ = [
     "COORDINATOR_LOADING",
@@ -15,8 +23,10 @@ __all__ = [
     "LOOK_AGAIN",
     "MOVED_COORDINATOR",
     "NONE",
+    "NON_EMPTY_GROUP",
     "TOPIC_AUTHORIZATION_FAILED",
     "UNKNOWN_TOPIC_OR_PARTITION",
+    "error_for",
     "error_name",
     "error_text",
     "raise_for",
@@ -28,6 +38,7 @@ COORDINATOR_LOADING: Final = 14
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 GROUP_AUTHORIZATION_FAILED: Final = 30
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
+NON_EMPTY_GROUP: Final = 68
 GROUP_ID_NOT_FOUND: Final = 69
 
 MOVED_COORDINATOR: Final = frozenset({15, 16})
@@ -66,24 +77,31 @@ def raise_for(code: int, message: str | None, *, operation: str, kind: str, name
     Raises:
         NotAuthorized, UnknownName, InputError, ConfigurationError, RetryableError, AcktrailError: by the code.
     """
+    raise error_for(code, message, operation=operation, kind=kind, name=name)
+
+
+def error_for(code: int, message: str | None, *, operation: str, kind: str, name: str) -> AcktrailError:
+    """The error that `raise_for` raises."""
     text = error_text(code, message)
     subject = f"{kind} {name!r}" if name else kind
     data = {"error_code": code, "kind": kind, "name": name}
     if code in _AUTHORIZATION:
-        raise NotAuthorized(operation, _resource(code, kind, name))
+        return NotAuthorized(operation, _resource(code, kind, name))
     if code in _UNKNOWN:
-        raise UnknownName(kind, name)
+        return UnknownName(kind, name)
+    if code == NON_EMPTY_GROUP:
+        return GroupNotEmpty(name)
     if code in _REFUSED_INPUT:
-        raise InputError(f"{subject} was refused: {text}", hint="check the name", data=data)
+        return InputError(f"{subject} was refused: {text}", hint="check the name", data=data)
     if code == _UNSUPPORTED:
-        raise ConfigurationError(
+        return ConfigurationError(
             f"this cluster does not serve share groups: {text}",
             hint="Kafka 4.2 or later has them on; on 4.1 set the feature share.version to 1",
             data=data,
         )
     if code in _TRY_LATER:
-        raise RetryableError(f"{subject} cannot be asked right now: {text}", hint="try again", data=data)
-    raise AcktrailError(f"Kafka refused {subject}: {text}", hint="see the broker's log", data=data)
+        return RetryableError(f"{subject} cannot be asked right now: {text}", hint="try again", data=data)
+    return AcktrailError(f"Kafka refused {subject}: {text}", hint="see the broker's log", data=data)
 
 
 def _resource(code: int, kind: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Configurations of groups (DescribeConfigs on GROUP resources)."""
+"""Configurations of groups (DescribeConfigs and IncrementalAlterConfigs on GROUP resources)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from acktrail.broker.changes import ConfigsChange
 from acktrail.broker.client import BrokerClient
 from acktrail.broker.descriptions import GroupConfigs
 from acktrail.broker.failures import NONE, error_text
 
-__all__ = ["read_group_configs"]
+__all__ = ["alter_configs_request", "read_group_configs"]
 
 _GROUP: Final = 32
+_SET: Final = 0
+_DELETE: Final = 1
+_SET_ON_THE_GROUP: Final = 8
+"""Kafka: ``ConfigSource.GROUP_CONFIG``."""
 _GROUPS_AT_ONCE: Final = 500
 
 
@@ -31,6 +36,21 @@ def read_group_configs(client: BrokerClient, group_ids: Iterable[str]) -> tuple[
     return tuple(found[group_id] for group_id in wanted)
 
 
+def alter_configs_request(change: ConfigsChange) -> Any:
+    """Request 44: set, or back to the broker's default."""
+    from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    entries = [
+        resource.AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
+        for name, value in change.configs
+    ]
+    return IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=_GROUP, resource_name=change.group_id, configs=entries)],
+        validate_only=False,
+    )
+
+
 def _request(group_ids: Iterable[str]) -> Any:
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(
@@ -46,6 +66,7 @@ def _configs(result: Any) -> GroupConfigs:
     return GroupConfigs(
         group_id=result.resource_name,
         configs=values if result.error_code == NONE else None,
+        own=frozenset(entry.name for entry in result.configs if entry.config_source == _SET_ON_THE_GROUP),
         error_code=result.error_code,
         error=error_text(result.error_code, result.error_message),
     )

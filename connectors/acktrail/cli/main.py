@@ -37,7 +37,7 @@ On a cluster of yours: `acktrail doctor`, then `acktrail export`, `acktrail reco
 Nothing here changes a cluster unless a command says so.
 
 Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 try again later;
-5 the outcome is unknown, verify first; 6 a critical expectation failed; 130 interrupted.
+5 the outcome is unknown, verify first; 6 a critical expectation failed; 7 done in part; 130 interrupted.
 """
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 from kafka.protocol.api_message import ApiMessage
 
 __all__ = [
+    "AlterShareGroupOffsetsRequest",
+    "AlterShareGroupOffsetsResponse",
+    "DeleteShareGroupOffsetsRequest",
+    "DeleteShareGroupOffsetsResponse",
     "DescribeShareGroupOffsetsRequest",
     "DescribeShareGroupOffsetsResponse",
     "ShareGroupDescribeRequest",
@@ -31,3 +35,19 @@ class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=_HERE):  # type: ig
 
 class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
     """Answer 90: start offset and leader epoch of share partitions; version 1 adds the lag."""
+
+
+class AlterShareGroupOffsetsRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Request 91: new start offsets for share partitions of one group; each topic once."""
+
+
+class AlterShareGroupOffsetsResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Answer 91: one error for all, or one result a partition."""
+
+
+class DeleteShareGroupOffsetsRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Request 92: forget what one group has of whole topics."""
+
+
+class DeleteShareGroupOffsetsResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
+    """Answer 92: one error for all, or one result a topic."""

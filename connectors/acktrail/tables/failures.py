@@ -71,7 +71,7 @@ _CAUSES: Final = (
             "footer",
             "requested range",
         ),
-        reason="a file of a table is damaged",
+        reason="a Parquet file of a table is damaged",
         hint="restore the file from the storage's own versions or a backup",
     ),
     _Cause(

@@ -49,6 +49,7 @@ from acktrail.broker.group_configs import read_group_configs
 from acktrail.broker.group_writer import GroupWriter
 from acktrail.broker.logs import list_log_offsets, list_offsets_at
 from acktrail.broker.patience import Patience
+from acktrail.broker.record_times import BatchTimes, LogPosition, read_batch_times
 from acktrail.broker.rights import read_rights
 from acktrail.broker.topics import describe_topics
 from acktrail.config import KafkaConfig
@@ -203,6 +204,13 @@ class ShareGroupAdmin:
             Unreachable, RetryableError: a leader did not answer.
         """
         return list_offsets_at(self._client, partitions, timestamp_ms)
+
+    def batch_times(self, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
+        """When the record batches that hold these positions were written; what cannot be told is left out.
+
+        One small request a position: ask for some hundred, not for millions. Needs READ on the topics.
+        """
+        return read_batch_times(self._client, positions)
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -61,13 +62,14 @@ class StateTopic:
                 data={"topic_id": self.topic_id, "topic_id_now": now.topic_id if now else None},
             )
 
-    def log_offsets(self) -> dict[int, LogOffsets]:
-        """Where the logs begin and end, by partition.
+    def log_offsets(self, partitions: Collection[int] | None = None) -> dict[int, LogOffsets]:
+        """Where the logs begin and end, by partition; None: all of them.
 
         Raises:
             NotAuthorized, RetryableError: one of them cannot be asked.
         """
-        wanted = [TopicPartition(topic=self.name, partition=index) for index in range(self.partition_count)]
+        chosen = range(self.partition_count) if partitions is None else sorted(partitions)
+        wanted = [TopicPartition(topic=self.name, partition=index) for index in chosen]
         rows = self._admin.list_offsets(wanted)
         for row in rows:
             if row.error_code != NONE:

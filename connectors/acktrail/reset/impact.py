@@ -1,0 +1,119 @@
+"""What a new start offset does to the records of a share partition. Pure.
+
+Kafka starts the share partition anew at the target: every state batch is dropped, delivery counts start at one.
+Records are counted as offsets that the log still holds; compacted and control records count too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.reset.facts import PartitionFacts
+
+__all__ = ["Impact", "impact_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """Numbers of records; None: not known, and `reason` says why.
+
+    `delivered_again` = `passed_again` + `acknowledgements_forgotten` + `archived_forgotten`: at or above the target the
+    group was done with them. `passed_again` lie below the present start offset: acknowledged, archived or skipped by an
+    earlier reset, Kafka does not keep which. `skipped` lie below the target and were not finished: this group never
+    gets them again. `in_flight_discarded` were delivered and not finished: their delivery counts are dropped (those
+    below the target are among the skipped). `to_deliver` are all from the target to the log's end.
+    """
+
+    to_deliver: int
+    delivered_again: int | None
+    passed_again: int | None
+    acknowledgements_forgotten: int | None
+    archived_forgotten: int | None
+    skipped: int | None
+    in_flight_discarded: int | None
+    reason: str | None = None
+
+
+def impact_of(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> Impact:
+    """The impact of starting at `target`, which is within [log_start, log_end].
+
+    Without a start offset nothing was delivered before; whether records are skipped nobody knows: the group's
+    configuration would have decided where to begin. Cost: that of one pass over the batches.
+    """
+    to_deliver = max(0, log_end - max(target, log_start))
+    if facts.state_reason is not None:
+        return _blind(facts, target, log_start, log_end)
+    start = facts.state.start_offset if facts.state is not None else facts.start_offset
+    if start is None:
+        skipped = 0 if target <= log_start else None
+        reason = None if skipped == 0 else "not initialized: share.auto.offset.reset would decide where it begins"
+        return _nothing_delivered(to_deliver, skipped, reason)
+    batches = _batches(facts, max(start, log_start), log_end)
+    kept_from = max(target, log_start)
+    passed = max(0, min(start, log_end) - kept_from)
+    acknowledged = _count(batches, DeliveryState.ACKNOWLEDGED, kept_from, log_end)
+    archived = _count(batches, DeliveryState.ARCHIVED, kept_from, log_end)
+    below = min(target, log_end)
+    finished_below = sum(_overlap(b, log_start, below) for b in batches if b.is_terminal)
+    return Impact(
+        to_deliver=to_deliver,
+        delivered_again=passed + acknowledged + archived,
+        passed_again=passed,
+        acknowledgements_forgotten=acknowledged,
+        archived_forgotten=archived,
+        skipped=max(0, below - max(start, log_start)) - finished_below,
+        in_flight_discarded=sum(_overlap(b, log_start, log_end) for b in batches if not b.is_terminal),
+    )
+
+
+def _batches(facts: PartitionFacts, first: int, log_end: int) -> tuple[StateBatch, ...]:
+    """The state's batches without overlaps, from `first` to the log's end."""
+    if facts.state is None:
+        return ()
+    rows = [
+        StateBatch(
+            first_offset=first_offset, last_offset=min(last, log_end - 1), delivery_state=state, delivery_count=count
+        )
+        for first_offset, last, state, count in facts.state.batches
+        if first_offset < log_end
+    ]
+    return combine_state_batches(rows, (), first)
+
+
+def _count(batches: tuple[StateBatch, ...], state: DeliveryState, first: int, end: int) -> int:
+    return sum(_overlap(batch, first, end) for batch in batches if batch.delivery_state == state)
+
+
+def _overlap(batch: StateBatch, first: int, end: int) -> int:
+    return max(0, min(batch.last_offset + 1, end) - max(batch.first_offset, first))
+
+
+def _blind(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> Impact:
+    """What can be said without the state: what lies below the start offset, and that nothing before it is skipped."""
+    start = facts.start_offset
+    first = log_start if start is None else max(start, log_start)
+    return Impact(
+        to_deliver=max(0, log_end - max(target, log_start)),
+        delivered_again=None,
+        passed_again=None if start is None else max(0, min(start, log_end) - max(target, log_start)),
+        acknowledgements_forgotten=None,
+        archived_forgotten=None,
+        skipped=0 if target <= first else None,
+        in_flight_discarded=None,
+        reason=facts.state_reason,
+    )
+
+
+def _nothing_delivered(to_deliver: int, skipped: int | None, reason: str | None) -> Impact:
+    return Impact(
+        to_deliver=to_deliver,
+        delivered_again=0,
+        passed_again=0,
+        acknowledgements_forgotten=0,
+        archived_forgotten=0,
+        skipped=skipped,
+        in_flight_discarded=0,
+        reason=reason,
+    )

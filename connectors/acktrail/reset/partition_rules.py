@@ -1,0 +1,149 @@
+"""What is said about share partitions of a plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail.reset.facts import PartitionFacts, Snapshot, TopicFacts
+from acktrail.reset.impact import Impact
+from acktrail.reset.notices import Notice, Severity
+from acktrail.reset.request import ResetRequest, StrategyKind
+from acktrail.reset.strategies import Clamp, Resolution
+
+__all__ = ["Row", "notices_on_partitions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A share partition, the target that was found for it, and what that does."""
+
+    facts: PartitionFacts
+    resolution: Resolution
+    impact: Impact | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    request: ResetRequest
+    topics: Mapping[str, TopicFacts]
+    new_groups: frozenset[str]
+    """Groups that the reset makes."""
+
+    def exists(self, facts: PartitionFacts) -> bool:
+        topic = self.topics[facts.topic]
+        return not topic.error_code and facts.partition < topic.partition_count
+
+
+_Rule = Callable[[_Context, Row], Iterator[Notice]]
+
+
+def notices_on_partitions(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Row]) -> Iterator[Notice]:
+    """Every notice about one share partition."""
+    context = _Context(
+        request=request,
+        topics={topic.topic: topic for topic in snapshot.topics},
+        new_groups=frozenset(group.group_id for group in snapshot.groups if group.is_missing),
+    )
+    for row in rows:
+        rules = _RULES if context.exists(row.facts) else _RULES_WITHOUT_PARTITION
+        for rule in rules:
+            yield from rule(context, row)
+
+
+def _on(row: Row, severity: Severity, rule: str, text: str) -> Notice:
+    facts = row.facts
+    return Notice(
+        severity=severity, rule=rule, text=text, group_id=facts.group_id, topic=facts.topic, partition=facts.partition
+    )
+
+
+def _partition_missing(context: _Context, row: Row) -> Iterator[Notice]:
+    topic = context.topics[row.facts.topic]
+    if not topic.error_code:
+        text = f"there is no partition {row.facts.partition}: the topic has {topic.partition_count}"
+        yield _on(row, Severity.REFUSAL, "unknown_partition", text)
+
+
+def _same_topic(context: _Context, row: Row) -> Iterator[Notice]:
+    before, now = row.facts.given_topic_id, context.topics[row.facts.topic].topic_id
+    if before is not None and before != now:
+        text = f"the topic was deleted and made anew: its id was {before} and is {now}"
+        yield _on(row, Severity.REFUSAL, "topic_recreated", text)
+
+
+def _target(context: _Context, row: Row) -> Iterator[Notice]:
+    del context
+    resolution = row.resolution
+    if resolution.refusal is not None:
+        yield _on(row, Severity.REFUSAL, *resolution.refusal)
+    if resolution.clamp is not None and resolution.target is not None:
+        text = f"offset {resolution.wanted} is {_WHERE[resolution.clamp]}: {resolution.target} is taken"
+        yield _on(row, Severity.WARNING, "clamped", text)
+    if resolution.note is not None:
+        yield _on(row, Severity.WARNING, *resolution.note)
+
+
+_WHERE: Final = {
+    Clamp.BELOW_LOG_START: "below the start of the log",
+    Clamp.ABOVE_LOG_END: "beyond the end of the log",
+}
+
+
+def _state(context: _Context, row: Row) -> Iterator[Notice]:
+    facts = row.facts
+    if facts.state_reason is not None:
+        if not context.request.without_state:
+            yield _on(row, Severity.REFUSAL, "state_unreadable", f"its state is not known: {facts.state_reason}")
+        return
+    recorded = None if facts.state is None else facts.state.start_offset
+    if recorded != facts.start_offset:
+        text = (
+            f"the state topic has start offset {_said(recorded)}, the broker says {_said(facts.start_offset)}: "
+            "something is at work; plan again"
+        )
+        yield _on(row, Severity.REFUSAL, "state_disagrees", text)
+
+
+def _said(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)
+
+
+def _skips(context: _Context, row: Row) -> Iterator[Notice]:
+    impact = row.impact
+    if impact is None or impact.skipped == 0 or row.facts.group_id in context.new_groups:
+        return
+    if impact.skipped is None:
+        text = f"records before {row.resolution.target} may be skipped for good, how many is not known: {impact.reason}"
+    else:
+        text = f"{impact.skipped} records that are not finished are skipped for good"
+    if context.request.allow_skip:
+        yield _on(row, Severity.SERIOUS, "skips", text)
+    else:
+        yield _on(row, Severity.REFUSAL, "would_skip", f"{text} (--allow-skip allows it)")
+
+
+def _delivers_again(context: _Context, row: Row) -> Iterator[Notice]:
+    del context
+    impact = row.impact
+    if impact is None:
+        return
+    if impact.archived_forgotten:
+        text = f"{impact.archived_forgotten} archived records (given up on: poison, maybe) are delivered again"
+        yield _on(row, Severity.WARNING, "archived_again", text)
+    if impact.delivered_again:
+        text = f"{impact.delivered_again} records that the group was done with are delivered again"
+        yield _on(row, Severity.WARNING, "delivered_again", text)
+
+
+def _new_to_group(context: _Context, row: Row) -> Iterator[Notice]:
+    facts, request = row.facts, context.request
+    if facts.is_described or facts.group_id in context.new_groups or request.strategy.kind is StrategyKind.TO_SNAPSHOT:
+        return
+    text = "the group has no state there: the reset gives it some, whether it is subscribed or not"
+    yield _on(row, Severity.WARNING, "new_to_group", text)
+
+
+_RULES: Final[tuple[_Rule, ...]] = (_same_topic, _target, _state, _skips, _delivers_again, _new_to_group)
+_RULES_WITHOUT_PARTITION: Final[tuple[_Rule, ...]] = (_partition_missing,)

@@ -1,0 +1,115 @@
+"""Frozen dataclasses to plain data (what JSON can hold) and strictly back.
+
+Dataclasses become objects, tuples lists, enumerations their text. Back, every field must be there with the right type,
+and no other: a hand-edited file is found out by its shape first, then by its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from acktrail.errors import InputError
+
+__all__ = ["canonical_json", "fingerprint", "from_plain", "to_plain"]
+
+T = TypeVar("T")
+_ALGORITHM: Final = "sha256"
+
+
+def to_plain(value: Any) -> Any:
+    """`value` as objects, lists, text, whole numbers, booleans and null."""
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: to_plain(getattr(value, name)) for name in _hints(type(value))}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_plain(part) for part in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+def from_plain(kind: type[T], data: Any, where: str = "$") -> T:
+    """A value of the dataclass `kind` from plain data.
+
+    Raises:
+        InputError: a field is missing, unknown, or of another type; it names the field.
+    """
+    return _read(kind, data, where)  # type: ignore[no-any-return]
+
+
+def canonical_json(data: Any) -> str:
+    """The one text of plain data: keys sorted, no spaces, ASCII."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def fingerprint(data: Any) -> str:
+    """``sha256:`` and the digest of the canonical text: equal for equal data, whatever its order or layout was."""
+    return f"{_ALGORITHM}:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _read(kind: Any, data: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _read_optional(kind, data, where)
+    if origin is tuple:
+        return _read_tuple(get_args(kind), data, where)
+    if is_dataclass(kind):
+        return _read_dataclass(kind, data, where)  # type: ignore[arg-type]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _read_enum(kind, data, where)
+    if type(data) is not kind:
+        raise _wrong(where, kind.__name__, data)
+    return data
+
+
+def _read_optional(kind: Any, data: Any, where: str) -> Any:
+    (inner,) = (part for part in get_args(kind) if part is not type(None))
+    return None if data is None else _read(inner, data, where)
+
+
+def _read_tuple(parts: tuple[Any, ...], data: Any, where: str) -> Any:
+    if not isinstance(data, list):
+        raise _wrong(where, "list", data)
+    kinds = [parts[0]] * len(data) if parts[-1] is Ellipsis else list(parts)
+    if len(kinds) != len(data):
+        raise InputError(f"{where}: {len(kinds)} values wanted, {len(data)} found")
+    return tuple(
+        _read(kind, part, f"{where}[{index}]") for index, (kind, part) in enumerate(zip(kinds, data, strict=True))
+    )
+
+
+def _read_dataclass(kind: type, data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise _wrong(where, "object", data)
+    hints = _hints(kind)
+    odd = sorted(hints.keys() ^ data.keys())
+    if odd:
+        raise InputError(f"{where}: field {odd[0]!r} is {'missing' if odd[0] in hints else 'not known'}")
+    return kind(**{name: _read(hint, data[name], f"{where}.{name}") for name, hint in hints.items()})
+
+
+def _read_enum(kind: type[Enum], data: Any, where: str) -> Any:
+    try:
+        return kind(data)
+    except ValueError:
+        raise InputError(f"{where}: {data!r} is none of {', '.join(str(member.value) for member in kind)}") from None
+
+
+def _wrong(where: str, wanted: str, found: Any) -> InputError:
+    return InputError(f"{where}: {wanted} wanted, {type(found).__name__} found")

@@ -1,0 +1,244 @@
+"""The plan of a reset: a value that says for every share partition what would happen, with a hash over all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from acktrail.reset.facts import ClusterFacts, GroupFacts, PartitionFacts, PartitionState, Snapshot, TopicFacts
+from acktrail.reset.impact import Impact, impact_of
+from acktrail.reset.moments import instant_text
+from acktrail.reset.notices import Notice, RefusedParts, Severity
+from acktrail.reset.partition_rules import Row
+from acktrail.reset.plain import fingerprint, to_plain
+from acktrail.reset.request import ResetRequest
+from acktrail.reset.rules import notices_on
+from acktrail.reset.strategies import Clamp, Resolution, resolve
+
+__all__ = [
+    "PLAN_FORMAT",
+    "PLAN_VERSION",
+    "ChangeKind",
+    "PartitionPlan",
+    "ResetPlan",
+    "Totals",
+    "build_plan",
+    "plan_hash",
+    "sealed",
+]
+
+PLAN_FORMAT = "acktrail-reset-plan"
+PLAN_VERSION = 1
+
+
+class ChangeKind(StrEnum):
+    """Why a plan was made."""
+
+    RESET = "reset"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """One share partition: what is there now, where it is to start, and what that does.
+
+    `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
+    and a notice says why. Numbers of records as in `Impact`. `first_record_ms` and `last_record_ms` span what is
+    delivered again, as the record batches have it; None: nothing is, or it was not looked up (`times_reason`).
+    """
+
+    group_id: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    partition_count: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    start_offset: int | None
+    state: PartitionState | None
+    state_reason: str | None
+    wanted_offset: int | None
+    target_offset: int | None
+    clamp: Clamp | None
+    impact: Impact | None
+    first_record_ms: int | None = None
+    last_record_ms: int | None = None
+    times_reason: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.group_id, self.topic, self.partition
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over the share partitions that are not refused. None: at least one of them is not known."""
+
+    groups: int
+    partitions: int
+    refused_partitions: int
+    to_deliver: int
+    delivered_again: int | None
+    skipped: int | None
+    acknowledgements_forgotten: int | None
+    archived_forgotten: int | None
+    in_flight_discarded: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPlan:
+    """`plan_hash` covers every other field. `undoes` is the plan that this one takes back."""
+
+    format: str
+    version: int
+    plan_id: str
+    kind: ChangeKind
+    created_at_ms: int
+    created_by: str
+    acktrail_version: str
+    undoes: str | None
+    cluster: ClusterFacts
+    request: ResetRequest
+    groups: tuple[GroupFacts, ...]
+    partitions: tuple[PartitionPlan, ...]
+    notices: tuple[Notice, ...]
+    totals: Totals
+    plan_hash: str
+
+    @property
+    def refusals(self) -> tuple[Notice, ...]:
+        return tuple(notice for notice in self.notices if notice.severity is Severity.REFUSAL)
+
+    @property
+    def created_at(self) -> str:
+        return instant_text(self.created_at_ms)
+
+    def is_refused(self, row: PartitionPlan) -> bool:
+        """Whether a refusal is about that share partition: its own, its topic's, its group's, or the whole plan's."""
+        return row.key in RefusedParts(self.refusals)
+
+    def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
+        """What may be sent: everything, or (`partial`) what no refusal is about."""
+        if self.refusals and not partial:
+            return ()
+        refused = RefusedParts(self.refusals)
+        return tuple(row for row in self.partitions if row.key not in refused and row.target_offset is not None)
+
+
+def build_plan(
+    request: ResetRequest,
+    snapshot: Snapshot,
+    *,
+    plan_id: str,
+    created_by: str,
+    acktrail_version: str,
+    undoes: str | None = None,
+) -> ResetPlan:
+    """The plan for what was found. Pure: the same arguments give the same plan and hash.
+
+    Refusals are part of it: a plan that may not be carried out still says what it would do where that is known.
+    """
+    topics = {topic.topic: topic for topic in snapshot.topics}
+    rows = [_row(request, facts) for facts in snapshot.partitions]
+    plan = ResetPlan(
+        format=PLAN_FORMAT,
+        version=PLAN_VERSION,
+        plan_id=plan_id,
+        kind=ChangeKind.UNDO if undoes else ChangeKind.RESET,
+        created_at_ms=snapshot.taken_at_ms,
+        created_by=created_by,
+        acktrail_version=acktrail_version,
+        undoes=undoes,
+        cluster=snapshot.cluster,
+        request=request,
+        groups=snapshot.groups,
+        partitions=tuple(_partition_plan(row, topics[row.facts.topic]) for row in rows),
+        notices=notices_on(request, snapshot, rows),
+        totals=_NO_TOTALS,
+        plan_hash="",
+    )
+    return sealed(replace(plan, totals=totals_of(plan)))
+
+
+def sealed(plan: ResetPlan) -> ResetPlan:
+    """`plan` with the hash over what it says."""
+    return replace(plan, plan_hash=plan_hash(plan))
+
+
+def plan_hash(plan: ResetPlan) -> str:
+    """The hash that `plan` should have."""
+    data = to_plain(plan)
+    del data["plan_hash"]
+    return fingerprint(data)
+
+
+def totals_of(plan: ResetPlan) -> Totals:
+    """The sums over a plan's share partitions."""
+    refused = RefusedParts(plan.refusals)
+    impacts = [row.impact for row in plan.partitions if row.key not in refused and row.impact is not None]
+    return Totals(
+        groups=len({row.group_id for row in plan.partitions}),
+        partitions=len(plan.partitions),
+        refused_partitions=sum(row.key in refused for row in plan.partitions),
+        to_deliver=sum(impact.to_deliver for impact in impacts),
+        delivered_again=_sum(impact.delivered_again for impact in impacts),
+        skipped=_sum(impact.skipped for impact in impacts),
+        acknowledgements_forgotten=_sum(impact.acknowledgements_forgotten for impact in impacts),
+        archived_forgotten=_sum(impact.archived_forgotten for impact in impacts),
+        in_flight_discarded=_sum(impact.in_flight_discarded for impact in impacts),
+    )
+
+
+_NO_TOTALS = Totals(
+    groups=0,
+    partitions=0,
+    refused_partitions=0,
+    to_deliver=0,
+    delivered_again=0,
+    skipped=0,
+    acknowledgements_forgotten=0,
+    archived_forgotten=0,
+    in_flight_discarded=0,
+)
+
+
+def _row(request: ResetRequest, facts: PartitionFacts) -> Row:
+    resolution = resolve(request.strategy, facts, request.out_of_range)
+    return Row(facts=facts, resolution=resolution, impact=_impact(facts, resolution))
+
+
+def _impact(facts: PartitionFacts, resolution: Resolution) -> Impact | None:
+    if resolution.target is None or facts.log_start_offset is None or facts.log_end_offset is None:
+        return None
+    return impact_of(facts, resolution.target, facts.log_start_offset, facts.log_end_offset)
+
+
+def _partition_plan(row: Row, topic: TopicFacts) -> PartitionPlan:
+    facts, resolution = row.facts, row.resolution
+    return PartitionPlan(
+        group_id=facts.group_id,
+        topic=facts.topic,
+        topic_id=topic.topic_id,
+        partition=facts.partition,
+        partition_count=topic.partition_count,
+        log_start_offset=facts.log_start_offset,
+        log_end_offset=facts.log_end_offset,
+        start_offset=facts.start_offset,
+        state=facts.state,
+        state_reason=facts.state_reason,
+        wanted_offset=resolution.wanted,
+        target_offset=resolution.target,
+        clamp=resolution.clamp,
+        impact=row.impact,
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found: Sequence[int | None] = tuple(numbers)
+    known = [number for number in found if number is not None]
+    return sum(known) if len(known) == len(found) else None

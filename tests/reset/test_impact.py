@@ -1,0 +1,159 @@
+"""Targets and what they do, against a count offset by offset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reset.scenes import logs, partition_facts
+
+from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
+from acktrail.reset.facts import PartitionFacts
+from acktrail.reset.impact import Impact, impact_of
+from acktrail.reset.request import OutOfRange, Strategy, StrategyKind
+from acktrail.reset.strategies import Clamp, Resolution, resolve
+
+
+def impact(facts: PartitionFacts, target: int) -> Impact:
+    assert facts.log_start_offset is not None
+    assert facts.log_end_offset is not None
+    return impact_of(facts, target, facts.log_start_offset, facts.log_end_offset)
+
+
+def states(facts: PartitionFacts) -> dict[int, int | None]:
+    """The delivery state of each offset that the log holds at or above the start offset; None: no trace."""
+    assert facts.state is not None
+    found: dict[int, int | None] = dict.fromkeys(range(facts.log_start_offset or 0, facts.log_end_offset or 0))
+    for first, last, state, _ in facts.state.batches:
+        for offset in range(first, last + 1):
+            if offset in found:
+                found[offset] = state
+    return {o: s for o, s in found.items() if facts.start_offset is not None and o >= facts.start_offset}
+
+
+@given(logs(), st.data())
+def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.DataObject) -> None:
+    """Delivered again, forgotten, skipped, in flight: for any state, log and target, as counted offset by offset."""
+    low, high = facts.log_start_offset or 0, facts.log_end_offset or 0
+    target = data.draw(st.integers(low, high))
+    found = impact(facts, target)
+    if facts.start_offset is None:
+        assert found.delivered_again == found.in_flight_discarded == 0
+        assert found.skipped == (0 if target == low else None)
+        return
+    state = states(facts)
+    passed = [o for o in range(low, high) if o < facts.start_offset]
+    done = {o for o, s in state.items() if s in TERMINAL_STATES}
+
+    assert found.passed_again == len([o for o in passed if o >= target])
+    assert found.acknowledgements_forgotten == len(
+        [o for o in done if o >= target and state[o] == DeliveryState.ACKNOWLEDGED]
+    )
+    assert found.archived_forgotten == len([o for o in done if o >= target and state[o] == DeliveryState.ARCHIVED])
+    assert found.skipped == len([o for o in state if o < target and o not in done])
+    assert found.in_flight_discarded == len([o for o, s in state.items() if s is not None and o not in done])
+    assert found.to_deliver == high - target
+    parts = (found.passed_again, found.acknowledgements_forgotten, found.archived_forgotten)
+    assert found.delivered_again == sum(part or 0 for part in parts)
+
+
+@given(logs(), st.data())
+def test_every_record_is_accounted_for(facts: PartitionFacts, data: st.DataObject) -> None:
+    """Each record of the log is delivered, or was done with, or is skipped: the sums meet."""
+    if facts.start_offset is None:
+        return
+    low, high = facts.log_start_offset or 0, facts.log_end_offset or 0
+    target = data.draw(st.integers(low, high))
+    found = impact(facts, target)
+    done_and_left = len(
+        [o for o in range(low, target) if o < facts.start_offset or states(facts)[o] in TERMINAL_STATES]
+    )
+
+    assert found.to_deliver + done_and_left + (found.skipped or 0) == high - low
+
+
+def test_an_unknown_state_counts_nothing() -> None:
+    """Without the state topic no number is guessed."""
+    facts = partition_facts(state=None, state_reason="READ is missing")
+    found = impact(facts, 20)
+
+    assert found.to_deliver == 80
+    assert (found.delivered_again, found.passed_again, found.in_flight_discarded) == (None, 20, None)
+    assert found.skipped == 0, "the target lies below the start offset"
+    assert impact(facts, 41).skipped is None
+    assert found.reason == "READ is missing"
+
+
+def target(kind: StrategyKind, facts: PartitionFacts | None = None, **named: object) -> Resolution:
+    out = OutOfRange(named.pop("out_of_range", OutOfRange.CLAMP))
+    return resolve(Strategy(kind=kind, **named), facts or partition_facts(40, (10, 100)), out)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("resolution", "wanted", "found", "clamp", "note"),
+    [
+        (target(StrategyKind.TO_EARLIEST), 10, 10, None, None),
+        (target(StrategyKind.TO_LATEST), 100, 100, None, None),
+        (target(StrategyKind.TO_CURRENT), 40, 40, None, None),
+        (target(StrategyKind.TO_OFFSET, number=55), 55, 55, None, None),
+        (target(StrategyKind.TO_OFFSET, number=5), 5, 10, Clamp.BELOW_LOG_START, None),
+        (target(StrategyKind.TO_OFFSET, number=2**63 - 1), 2**63 - 1, 100, Clamp.ABOVE_LOG_END, None),
+        (target(StrategyKind.SHIFT_BY, number=-15), 25, 25, None, None),
+        (target(StrategyKind.SHIFT_BY, number=-50), -10, 10, Clamp.BELOW_LOG_START, None),
+        (target(StrategyKind.SHIFT_BY, number=70), 110, 100, Clamp.ABOVE_LOG_END, None),
+        (
+            target(StrategyKind.TO_DATETIME, partition_facts(40, (10, 100), offset_at=33), moment_ms=1),
+            33,
+            33,
+            None,
+            None,
+        ),
+        (target(StrategyKind.TO_DATETIME, moment_ms=1), 100, 100, None, "fallback_latest"),
+        (target(StrategyKind.BY_DURATION, moment_ms=1), 100, 100, None, "fallback_latest"),
+        (target(StrategyKind.TO_CURRENT, partition_facts(None, (10, 100))), 100, 100, None, "fallback_latest"),
+        (target(StrategyKind.FROM_FILE, partition_facts(40, (10, 100), given=7)), 7, 10, Clamp.BELOW_LOG_START, None),
+    ],
+)
+def test_targets(resolution: Resolution, wanted: int, found: int, clamp: Clamp | None, note: str | None) -> None:
+    """R004-01, R004-02, R004-08: each strategy's start offset, clamped to the log, with why."""
+    assert (resolution.wanted, resolution.target, resolution.clamp) == (wanted, found, clamp)
+    assert (resolution.note and resolution.note[0]) == note
+    assert resolution.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("resolution", "rule"),
+    [
+        (target(StrategyKind.SHIFT_BY, partition_facts(None), number=1), "no_start_offset"),
+        (target(StrategyKind.TO_OFFSET, number=5, out_of_range="reject"), "out_of_range"),
+        (target(StrategyKind.TO_OFFSET, number=101, out_of_range="reject"), "out_of_range"),
+        (target(StrategyKind.TO_EARLIEST, partition_facts(log_start_offset=None)), "log_unknown"),
+        (target(StrategyKind.TO_HISTORY, partition_facts(given_reason="a gap")), "no_offset_given"),
+    ],
+)
+def test_what_has_no_target_is_refused(resolution: Resolution, rule: str) -> None:
+    """R004-30: nothing to count from, out of range where that is refused, a log that cannot be asked."""
+    assert resolution.target is None
+    assert resolution.refusal is not None
+    assert resolution.refusal[0] == rule
+
+
+@given(logs(), st.integers(-60, 60))
+def test_a_target_is_always_in_the_log(facts: PartitionFacts, number: int) -> None:
+    """Whatever is asked for, what is sent lies in the log: Kafka would not check."""
+    for kind in StrategyKind:
+        strategy = Strategy(kind=kind, number=number, moment_ms=0)
+        found = resolve(strategy, replace(facts, given=abs(number), offset_at=facts.log_start_offset)).target
+        assert found is None or (facts.log_start_offset or 0) <= found <= (facts.log_end_offset or 0)
+
+
+def test_overlapping_batches_count_once() -> None:
+    """A lone snapshot may hold overlaps: the highest count wins, each offset once."""
+    found = (
+        StateBatch(first_offset=40, last_offset=49, delivery_state=2, delivery_count=1),
+        StateBatch(first_offset=45, last_offset=54, delivery_state=0, delivery_count=2),
+    )
+    seen = impact(partition_facts(40, (0, 100), found), 40)
+    assert (seen.acknowledgements_forgotten, seen.in_flight_discarded) == (5, 10)

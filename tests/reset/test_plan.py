@@ -1,0 +1,238 @@
+"""A plan is a value: the same facts, the same hash; its notices say what forbids it; a changed file is found out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reset.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_facts, logs, partition_facts, state
+
+from acktrail.errors import InputError, MalformedFile, PlanStale
+from acktrail.model.delivery import StateBatch
+from acktrail.reset.facts import PartitionFacts, Snapshot
+from acktrail.reset.notices import Severity
+from acktrail.reset.plain import fingerprint, from_plain, to_plain
+from acktrail.reset.plan import ResetPlan, plan_hash
+from acktrail.reset.plan_file import check_age, parse_plan, plan_text, read_plan
+from acktrail.reset.request import OutOfRange, StrategyKind
+
+ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
+
+
+def rules(plan: ResetPlan, severity: Severity) -> set[str]:
+    return {notice.rule for notice in plan.notices if notice.severity is severity}
+
+
+@given(logs(), st.sampled_from([StrategyKind.TO_EARLIEST, StrategyKind.TO_LATEST, StrategyKind.TO_CURRENT]))
+@settings(max_examples=30)
+def test_a_plan_survives_its_file(facts: PartitionFacts, kind: StrategyKind) -> None:
+    """Written and read it is the same value, and making it again from the same facts gives the same hash."""
+    plan = a_plan(a_request(kind), a_snapshot(facts))
+    assert parse_plan(plan_text(plan), "f") == plan
+    assert a_plan(a_request(kind), a_snapshot(facts)).plan_hash == plan.plan_hash
+
+
+def test_layout_does_not_matter_to_the_hash() -> None:
+    """Keys in another order and other spaces are the same plan."""
+    plan = a_plan()
+    turned = json.dumps(dict(reversed(json.loads(plan_text(plan)).items())), indent=7)
+    assert parse_plan(turned, "f") == plan
+
+
+def _leaves(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(data, dict | list):
+        parts = data.items() if isinstance(data, dict) else enumerate(data)
+        return [leaf for key, part in parts for leaf in _leaves(part, (*path, key))]
+    return [path]
+
+
+def _changed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else (value or "") + "x"
+
+
+def test_no_number_or_word_can_be_changed_by_hand() -> None:
+    """Every single leaf of the file, changed: the file is refused."""
+    text = plan_text(a_plan(a_request(), a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,)))))
+    leaves = _leaves(json.loads(text))
+    assert len(leaves) > 60
+    for path in leaves:
+        data = json.loads(text)
+        part = data
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = _changed(part[path[-1]])
+        with pytest.raises((PlanStale, InputError)):
+            parse_plan(json.dumps(data), "f")
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda d: d | {"version": 2}, "[other_version]"),
+        (lambda d: d | {"format": "x"}, "is no reset plan"),
+        (lambda d: d | {"more": 1}, "field 'more' is not known"),
+        (lambda d: {k: v for k, v in d.items() if k != "totals"}, "field 'totals' is missing"),
+        (lambda d: d | {"created_at_ms": "1"}, "int wanted, str found"),
+        (lambda d: d | {"created_at_ms": True}, "int wanted, bool found"),
+        (lambda d: d | {"plan_hash": "sha256:0"}, "[edited_plan]"),
+        (lambda d: [d], "is no reset plan"),
+    ],
+)
+def test_other_files_are_told_apart(tmp_path: Path, edit: Any, says: str) -> None:
+    """R004-30: another version, another file, another shape, another hash: each is said as such."""
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(edit(json.loads(plan_text(a_plan())))))
+    with pytest.raises((PlanStale, MalformedFile, InputError)) as caught:
+        read_plan(file)
+    assert says in caught.value.message
+
+
+def test_files_that_are_no_plan(tmp_path: Path) -> None:
+    """Nothing, a folder, a picture, half a plan, brackets without end."""
+    file = tmp_path / "plan.json"
+    for content in (b"", b"\x89PNG\xff", plan_text(a_plan()).encode()[:500], b"[" * 100_000):
+        file.write_bytes(content)
+        with pytest.raises(MalformedFile):
+            read_plan(file)
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(MalformedFile):
+            read_plan(path)
+
+
+def test_a_plan_has_an_age() -> None:
+    """From the future and too old are refused; clocks may differ by minutes."""
+    plan = a_plan()
+    check_age(plan, now_ms=plan.created_at_ms - 60_000)
+    check_age(plan, now_ms=plan.created_at_ms + 3_600_000)
+    for now_ms, rule in ((plan.created_at_ms - 600_000, "from_the_future"), (plan.created_at_ms + 10**9, "too_old")):
+        with pytest.raises(PlanStale) as caught:
+            check_age(plan, now_ms=now_ms)
+        assert caught.value.rule == rule
+
+
+MISSING = group_facts(error_code=69, error="GROUP_ID_NOT_FOUND", state=None, rights=None)
+
+
+@pytest.mark.parametrize(
+    ("rule", "request_changes", "snapshot"),
+    [
+        ("unsupported_release", {}, a_snapshot(cluster=replace(CLUSTER, resets_share_groups=False))),
+        ("unknown_group", {}, a_snapshot(groups=(MISSING,))),
+        ("not_a_share_group", {"allow_create": True}, a_snapshot(groups=(replace(MISSING, is_other_type=True),))),
+        ("group_not_empty", {}, a_snapshot(groups=(group_facts(members=("app-1", "app-2")),))),
+        ("group_refused", {}, a_snapshot(groups=(group_facts(error_code=30, error="X"),))),
+        ("unauthorized_group", {}, a_snapshot(groups=(group_facts(rights=("DESCRIBE",)),))),
+        ("unknown_topic", {}, a_snapshot(topics=(replace(TOPIC, error_code=3, error="X", nearest=("order",)),))),
+        ("topic_refused", {}, a_snapshot(topics=(replace(TOPIC, error_code=29, error="X"),))),
+        ("unauthorized_topic", {}, a_snapshot(topics=(replace(TOPIC, rights=("DESCRIBE",)),))),
+        ("internal_topic", {}, a_snapshot(topics=(replace(TOPIC, is_internal=True),))),
+        ("unknown_partition", {}, a_snapshot(partition_facts(partition=4))),
+        ("no_such_group", {}, a_snapshot(unmatched=("orders-*",))),
+        ("nothing_to_reset", {}, a_snapshot(partitions=())),
+        ("state_unreadable", {}, a_snapshot(cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ"))),
+        ("state_unreadable", {}, a_snapshot(partition_facts(state=None, state_reason="odd record"))),
+        ("state_disagrees", {}, a_snapshot(partition_facts(41, state=state(40)))),
+        ("state_disagrees", {}, a_snapshot(partition_facts(41, state=None))),
+        ("topic_recreated", {}, a_snapshot(partition_facts(given_topic_id="other"))),
+        ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot()),
+        ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot(partition_facts(None))),
+        (
+            "out_of_range",
+            {"kind": StrategyKind.TO_OFFSET, "number": 3, "out_of_range": OutOfRange.REJECT},
+            a_snapshot(),
+        ),
+        ("log_unknown", {}, a_snapshot(partition_facts(log_end_offset=None, log_error="LEADER_NOT_AVAILABLE"))),
+    ],
+)
+def test_each_rule_forbids(rule: str, request_changes: dict[str, Any], snapshot: Snapshot) -> None:
+    """R004-26, R004-30: the refusal has the rule's name, and nothing may be sent."""
+    plan = a_plan(a_request(**request_changes), snapshot)
+
+    assert rules(plan, Severity.REFUSAL) == {rule}
+    assert plan.executable(partial=False) == ()
+    assert plan.totals.delivered_again == 0 or rule == "would_skip" or plan.totals.refused_partitions == 0
+
+
+def test_a_plan_without_refusals_may_be_sent_whole() -> None:
+    """Two share partitions, both with numbers; the totals are their sums."""
+    snapshot = a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,)), partition_facts(20, (10, 50), partition=1))
+    plan = a_plan(a_request(), snapshot)
+
+    assert len(plan.executable(partial=False)) == 2
+    assert (plan.totals.delivered_again, plan.totals.archived_forgotten, plan.totals.skipped) == (30 + 3 + 10, 3, 0)
+    assert rules(plan, Severity.WARNING) == {"delivered_again", "archived_again"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowance", "snapshot"),
+    [
+        ("skips", {"kind": StrategyKind.TO_LATEST, "allow_skip": True}, a_snapshot()),
+        (
+            "group_is_made",
+            {"allow_create": True},
+            a_snapshot(partition_facts(None, state=None, is_described=False), groups=(MISSING,)),
+        ),
+        (
+            "without_state",
+            {"without_state": True},
+            a_snapshot(
+                partition_facts(state=None, state_reason="READ"),
+                cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ"),
+            ),
+        ),
+    ],
+)
+def test_an_allowance_turns_a_refusal_into_a_serious_warning(
+    rule: str, allowance: dict[str, Any], snapshot: Snapshot
+) -> None:
+    """Skipping, making a group, going blind: only where it was said."""
+    allowed = a_plan(a_request(**allowance), snapshot)
+    refused = a_plan(a_request(**{k: v for k, v in allowance.items() if not isinstance(v, bool)}), snapshot)
+
+    assert rule in rules(allowed, Severity.SERIOUS)
+    assert allowed.refusals == ()
+    assert refused.refusals != ()
+
+
+def test_partial_leaves_out_what_is_refused_and_nothing_else() -> None:
+    """A refused partition, topic or group takes its own share partitions out."""
+    other = replace(TOPIC, topic="gone", error_code=3, error="X", topic_id=None, partition_count=0)
+    plan = a_plan(
+        a_request(),
+        a_snapshot(
+            partition_facts(),
+            partition_facts(partition=9),
+            partition_facts(topic="gone"),
+            partition_facts(group_id="busy"),
+            topics=(TOPIC, other),
+            groups=(group_facts(), group_facts("busy", members=("m",))),
+        ),
+    )
+
+    assert [row.key for row in plan.executable(partial=True)] == [("g", "orders", 0)]
+    assert plan.totals.refused_partitions == 3
+    assert [plan.is_refused(row) for row in plan.partitions] == [False, True, True, True]
+
+
+def test_an_unknown_number_makes_an_unknown_total() -> None:
+    """None is not zero."""
+    blind = partition_facts(partition=1, state=None, state_reason="READ")
+    plan = a_plan(a_request(without_state=True), a_snapshot(partition_facts(), blind))
+
+    assert plan.totals.delivered_again is None
+    assert plan.totals.to_deliver == 180
+
+
+def test_the_hash_is_over_everything_else() -> None:
+    """It is the canonical text's digest, with one field left out."""
+    plan = a_plan()
+    data = to_plain(plan)
+    assert data.pop("plan_hash") == fingerprint(data) == plan_hash(plan)
+    assert from_plain(ResetPlan, {**data, "plan_hash": plan.plan_hash}) == plan

@@ -91,10 +91,13 @@ class InputError(AcktrailError):
 
 
 class MalformedRecord(InputError):
-    """Bytes that are no record of the dialect. `part` is ``key`` or ``value``, `position` the byte index in it."""
+    """Bytes that are no record. `part` is ``key`` or ``value`` of a record, or ``batch``; `position` the byte index in
+    it, `fault` what is wrong there.
+    """
 
     def __init__(self, message: str, *, part: str, position: int) -> None:
         super().__init__(f"{message} ({part}, byte {position})", data={"part": part, "position": position})
+        self.fault = message
         self.part = part
         self.position = position
 

@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli.json_lines import json_line
-from acktrail.cli.offline_options import DialectName, Files
-from acktrail.cli.progress import file_counter
+from acktrail.cli.offline_options import (
+    DialectName,
+    Files,
+    StatePartition,
+    chosen_dialect,
+    say_damage,
+    say_left_out,
+)
+from acktrail.cli.progress import Counter, file_counter
 from acktrail.cli.tabular import printable
 from acktrail.model.generations.policies import Policy
 
 if TYPE_CHECKING:
     from acktrail.model.generations.findings import Finding
     from acktrail.model.generations.records import Placed
+    from acktrail.offline.damage import Damage
     from acktrail.offline.moments import Cut, Moment
     from acktrail.offline.replays import Replayed
     from acktrail.wire.dialects.registry import Dialect
@@ -52,25 +60,35 @@ def replay(
     findings: Annotated[
         Path | None, typer.Option("--findings", help="File for every finding, one JSON object a line.")
     ] = None,
+    state_partition: StatePartition = None,
 ) -> None:
     """Replay records of __share_group_state, one JSON object a share partition.
 
     Records are applied in the order of their offsets within a state partition, whatever the order in the files; one
-    that is there twice is applied once. Records that cannot be read are passed over and counted on stderr.
+    that is there twice is applied once. Records that cannot be read are passed over and counted on stderr, where each
+    damaged piece of a log segment is a line.
     state_epoch is -1 where only updates were seen; start_offset is -1 where the share partition is not initialized.
 
     Example: acktrail replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
-    from acktrail.offline.dialects import choose_dialect
-    from acktrail.offline.files import read_files, sample_of
+    from acktrail.offline.damage import Reading
+    from acktrail.offline.files import read_files
     from acktrail.offline.log_order import in_log_order
     from acktrail.offline.moments import Cut, parse_moment
     from acktrail.offline.replays import replay_records
 
     moment, cut = None if at is None else parse_moment(at), Cut()
-    chosen = choose_dialect(dialect, lambda: sample_of(files))
-    records = _belonging(in_log_order(read_files(files)), moment, cut)
-    replayed = replay_records(chosen, _decoded(chosen, records), policy, audited=findings is not None)
+    with file_counter("replayed") as count:
+
+        def note_damage(damage: Damage) -> None:
+            count(readable=False)
+            say_damage(damage)
+
+        reading = Reading(state_partition=state_partition, on_damage=note_damage)
+        chosen = chosen_dialect(dialect, files, reading)
+        records = _belonging(in_log_order(read_files(files, reading)), moment, cut)
+        replayed = replay_records(chosen, _decoded(chosen, records, count), policy, audited=findings is not None)
+    say_left_out(reading)
     if moment is not None:
         typer.echo(_included(cut), err=True)
     _report(replayed, findings)
@@ -84,16 +102,15 @@ def _belonging(records: Iterable[RawRecord], moment: Moment | None, cut: Cut) ->
     return records if moment is None else up_to(records, moment, cut)
 
 
-def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord]) -> Iterator[Placed[Any]]:
+def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: Counter) -> Iterator[Placed[Any]]:
     from acktrail.model.generations.records import Placed
     from acktrail.wire.raw_record import decode_by
 
-    with file_counter("replayed") as count:
-        for raw in records:
-            addressed = decode_by(dialect.decode, raw)
-            count(readable=addressed.record is not None)
-            if addressed.record is not None:
-                yield Placed(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
+    for raw in records:
+        addressed = decode_by(dialect.decode, raw)
+        count(readable=addressed.record is not None)
+        if addressed.record is not None:
+            yield Placed(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
 
 
 def _included(cut: Cut) -> str:

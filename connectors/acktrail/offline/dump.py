@@ -12,7 +12,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,30 +20,20 @@ from typing import Final
 from acktrail.errors import MalformedFile, MissingDependency, UnknownName
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["DUMP_SUFFIXES", "dump_line", "read_dump", "read_dumps"]
+__all__ = ["DUMP_SUFFIX", "dump_line", "read_dump"]
 
-DUMP_SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+DUMP_SUFFIX: Final = ".jsonl"
 
 _INTEGER_RANGES: Final = {"partition": 31, "offset": 63, "timestamp": 63}
 
 
-def read_dumps(files: Iterable[Path]) -> Iterator[RawRecord]:
-    """Every record of `files`, file by file in their own order.
+def read_dump(file: Path) -> Iterator[RawRecord]:
+    """Every record of one dump, in its own order.
 
     Raises:
-        UnknownName: a file does not exist.
-        MalformedFile: a file is no dump, is cut off, or a line is no record; it names file and line.
+        UnknownName: the file does not exist.
+        MalformedFile: the file is no dump, is cut off, or a line is no record; it names file and line.
     """
-    for file in files:
-        yield from read_dump(file)
-
-
-def read_dump(file: Path) -> Iterator[RawRecord]:
-    """Every record of one dump; see `read_dumps` for what it raises."""
-    if not str(file).endswith(DUMP_SUFFIXES):
-        raise MalformedFile(
-            "not a format that is read", file=str(file), hint=f"record dumps end in {', '.join(DUMP_SUFFIXES)}"
-        )
     number = 0
     try:
         with _opened(file) as lines:

@@ -7,27 +7,51 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from acktrail.offline.dump import read_dump
+from acktrail.errors import MalformedFile
+from acktrail.offline.columns import COLUMN_SUFFIXES, read_columns
+from acktrail.offline.damage import Reading
+from acktrail.offline.dump import DUMP_SUFFIX, read_dump
+from acktrail.offline.opened import bare_suffix
+from acktrail.offline.segment import SEGMENT_SUFFIX, read_segment
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["read_files", "sample_of"]
+__all__ = ["SUFFIXES", "read_file", "read_files", "sample_of"]
+
+SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX)
+"""Each also with ``.gz`` or ``.zst`` behind it."""
 
 _SAMPLE: Final = 1_000
 """Records of each file that are looked at to find the dialect."""
 
 
-def read_files(files: Iterable[Path]) -> Iterator[RawRecord]:
-    """Every record of `files`, file by file in their own order.
+def read_files(files: Iterable[Path], reading: Reading) -> Iterator[RawRecord]:
+    """Every record of `files`, file by file in their own order; `reading` is for log segments.
 
     Raises:
         UnknownName: a file does not exist.
         MalformedFile: a file is none of the formats, is cut off, or has something that is no record; it says where.
+            A damaged log segment is no error: `reading` is told.
+        MissingDependency: pyarrow is not installed and a file needs it.
     """
     for file in files:
-        yield from read_dump(file)
+        yield from read_file(file, reading)
 
 
-def sample_of(files: Sequence[Path]) -> Iterator[RawRecord]:
-    """The first records of each file; raises as `read_files`."""
+def read_file(file: Path, reading: Reading) -> Iterator[RawRecord]:
+    """Every record of one file; as `read_files`."""
+    suffix = bare_suffix(file)
+    if suffix == DUMP_SUFFIX:
+        return read_dump(file)
+    if suffix in COLUMN_SUFFIXES:
+        return read_columns(file)
+    if suffix == SEGMENT_SUFFIX:
+        return read_segment(file, reading)
+    hint = f"files end in {', '.join(SUFFIXES)}, or these with .gz or .zst behind"
+    raise MalformedFile("not a format that is read", file=str(file), hint=hint)
+
+
+def sample_of(files: Sequence[Path], reading: Reading) -> Iterator[RawRecord]:
+    """The first records of each file; raises as `read_files`, and tells nobody of damage."""
+    quiet = Reading(state_partition=reading.state_partition, control=reading.control)
     for file in files:
-        yield from islice(read_files([file]), _SAMPLE)
+        yield from islice(read_file(file, quiet), _SAMPLE)

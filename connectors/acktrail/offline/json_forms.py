@@ -12,11 +12,12 @@ from acktrail.model.generations.findings import DIFFERING_RULES, Finding, Rule, 
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
+from acktrail.offline.damage import Damage
 from acktrail.offline.draft_forms import draft_content
 from acktrail.offline.parts import batches_form, key_form, number
 from acktrail.wire.raw_record import AddressedRecord
 
-__all__ = ["PASSED_OVER", "finding_json", "record_json", "state_json"]
+__all__ = ["PASSED_OVER", "damage_json", "finding_json", "record_json", "state_json"]
 
 PASSED_OVER: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
 """Rules whose breach keeps a record out of the state, by policy ``strict`` or by the one law of a draft."""
@@ -35,6 +36,21 @@ def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
         return {**form, "decode_error": addressed.reason}
     drafted = draft_content(addressed.record, raw)
     return {**form, **(_content(addressed.record) if drafted is None else drafted)}
+
+
+def damage_json(damage: Damage) -> dict[str, object]:
+    """A piece of a log segment whose records are not known; `offset` and `last_offset` null where it does not say."""
+    return {
+        "state_partition": damage.state_partition,
+        "offset": damage.first_offset,
+        "timestamp": None,
+        "decode_status": damage.status.value,
+        "decode_error": damage.reason,
+        "last_offset": damage.last_offset,
+        "file": damage.file,
+        "position": damage.position,
+        "size_bytes": damage.size_bytes,
+    }
 
 
 def state_json(state: SharePartitionState) -> dict[str, object]:

@@ -1,0 +1,59 @@
+"""What could not be read of a log segment, and what was left out of it on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = ["Damage", "DamageStatus", "Reading"]
+
+
+class DamageStatus(StrEnum):
+    """Why the records of a piece of a log are not known."""
+
+    CORRUPT_BATCH = "corrupt_batch"
+    """Its checksum is wrong, or what it holds is no records."""
+    TORN_TAIL = "torn_tail"
+    """The file ends inside it: a crash, or a copy of a log that is being written."""
+    UNDECIDED_TRANSACTION = "undecided_transaction"
+    """Records of a transaction whose end is not in the file: nobody can say whether it was committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A piece of a segment: `size_bytes` from byte `position` on (in the unpacked file).
+
+    `first_offset` and `last_offset` are what its header says, None where there is none that can be read. Readable
+    records before the damage within a batch are given; then `first_offset` is the one after them.
+    """
+
+    state_partition: int | None
+    file: str
+    position: int
+    size_bytes: int
+    first_offset: int | None
+    last_offset: int | None
+    status: DamageStatus
+    reason: str
+
+
+def _nobody(_damage: Damage) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """How segments are read, and what was left out on the way.
+
+    `state_partition` is for segments whose folder does not name it. `control` asks for the control records (drafts
+    i and ii) instead of the others. `on_damage` is told of each damage when it is met. Counted: control records
+    (`control_records`), those of aborted transactions (`aborted_records`), segments whose state partition nobody named.
+    """
+
+    state_partition: int | None = None
+    control: bool = False
+    on_damage: Callable[[Damage], None] = _nobody
+    control_records: int = 0
+    aborted_records: int = 0
+    nameless: list[str] = field(default_factory=list)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from acktrail.broker.librdkafka import new_log_consumer
-from acktrail.broker.raw_messages import partition_runs, raw_records
+from acktrail.broker.raw_feed import RawFeed
+from acktrail.broker.raw_messages import partition_runs
 from acktrail.broker.state_cursor import Lot, Piece, StateCursor
 from acktrail.broker.state_topic import StateTopic
 from acktrail.columnar.decode import decode_records
@@ -21,11 +22,8 @@ from acktrail.errors import ConfigurationError, ForeignCluster, NotAuthorized, R
 __all__ = ["StateLog"]
 
 _GROUP_ID: Final = "acktrail-export"
-_MESSAGES_AT_ONCE: Final = 10_000
-_SLICE_S: Final = 0.05
-_SHORTEST_SLICE_S: Final = 0.005
-"""`consume` returns early only when it is full: the wait for the last few records is cut into slices. A caller in a
-hurry still waits a little, or it would get few records at a time and pay for each time."""
+_SHORTEST_WAIT_S: Final = 0.005
+"""A caller in a hurry still waits a little, or it would go round in circles while the next records are on their way."""
 _WAITING_BYTES: Final = 64 * 1024 * 1024
 _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
@@ -47,7 +45,8 @@ class StateLog:
     """Reads the state topic for many cursors. `bounded`: up to the ends seen when a partition is opened.
 
     Every record that is handed out was read from the topic incarnation of `topic`: that is checked after reading.
-    Memory: librdkafka's queue of 16 MB, and about 64 MB of decoded records that wait for their partition's turn.
+    Memory: librdkafka's queue of 16 MB, two deliveries of the feed, and about 64 MB of decoded records that wait for
+    their partition's turn.
     """
 
     def __init__(self, config: KafkaConfig, topic: StateTopic, *, run_id: str, bounded: bool) -> None:
@@ -58,7 +57,7 @@ class StateLog:
         self._cursors: dict[int, StateCursor] = {}
         self._reading: set[int] = set()
         self._paused: set[int] = set()
-        self._consumer: Consumer | None = None
+        self._feed: RawFeed | None = None
         self._failure: Any = None
         self._heard_at = self._moved_at = time.monotonic()
         self._ends = topic.log_offsets()
@@ -94,12 +93,12 @@ class StateLog:
         deadline = time.monotonic() + timeout_s
         while not (cursor.has_news or cursor.is_read):
             left = deadline - time.monotonic()
-            if self._pump(min(max(left, _SHORTEST_SLICE_S), _SLICE_S)) or left <= 0:
+            if self._pump(max(left, _SHORTEST_WAIT_S)) or left <= 0:
                 break
         lot = cursor.hand_out()
         if partition in self._paused:
             self._paused.discard(partition)
-            self._assigned().resume([TopicPartition(self._topic.name, partition)])
+            self._have(Consumer.resume, [TopicPartition(self._topic.name, partition)])
         return lot
 
     def is_finished(self, partition: int) -> bool:
@@ -115,25 +114,22 @@ class StateLog:
 
     def close(self) -> None:
         """Close the consumer. May be called twice."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.close()
 
     def _pump(self, timeout_s: float) -> bool:
         """Read once for everybody. Whether that brought anything."""
-        messages = self._assigned().consume(_MESSAGES_AT_ONCE, timeout_s)
+        delivery = self._source().take(timeout_s)
         if self._failure is not None:
             raise _as_error(self._topic.name, self._failure)
-        if not messages:
+        if delivery is None:
             self._mind_the_silence()
             return False
         self._heard_at = time.monotonic()
-        events = [message for message in messages if message.error() is not None]
-        if events:
-            messages = [message for message in messages if message.error() is None]
-        if messages:
-            self._take(raw_records(messages))
-        for event in events:
+        if delivery.records is not None:
+            self._take(delivery.records)
+        for event in delivery.events:
             self._handle(event)
         self._after_reading()
         return True
@@ -199,7 +195,7 @@ class StateLog:
 
     def _pause(self, partitions: Sequence[int]) -> None:
         new = [p for p in partitions if p in self._reading and p not in self._paused]
-        self._assigned().pause([TopicPartition(self._topic.name, partition) for partition in new])
+        self._have(Consumer.pause, [TopicPartition(self._topic.name, partition) for partition in new])
         self._paused.update(new)
 
     def _mind_the_silence(self) -> None:
@@ -216,10 +212,15 @@ class StateLog:
                 hint="do these partitions have a leader?",
             )
 
-    def _assigned(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = new_log_consumer(self._config, _GROUP_ID, self._note)
-        return self._consumer
+    def _source(self) -> RawFeed:
+        if self._feed is None:
+            self._feed = RawFeed(new_log_consumer(self._config, _GROUP_ID, self._note))
+        return self._feed
+
+    def _have(self, done: Callable[[Consumer, list[TopicPartition]], object], places: list[TopicPartition]) -> None:
+        """Have the feed do something with partitions before its next read."""
+        if places:
+            self._source().ask(lambda consumer: done(consumer, places))
 
     def _note(self, error: Any) -> None:
         """librdkafka's errors about no partition: it keeps trying, except where that cannot help."""
@@ -228,15 +229,14 @@ class StateLog:
 
     def _assign(self, cursor: StateCursor) -> None:
         if not cursor.is_read:
-            self._assigned().incremental_assign(
-                [TopicPartition(self._topic.name, cursor.partition, cursor.next_offset)]
-            )
+            place = TopicPartition(self._topic.name, cursor.partition, cursor.next_offset)
+            self._have(Consumer.incremental_assign, [place])
             self._reading.add(cursor.partition)
             self._heard_at = self._moved_at = time.monotonic()
 
     def _unassign(self, partition: int) -> None:
         if partition in self._reading:
-            self._assigned().incremental_unassign([TopicPartition(self._topic.name, partition)])
+            self._have(Consumer.incremental_unassign, [TopicPartition(self._topic.name, partition)])
             self._reading.discard(partition)
             self._paused.discard(partition)
 

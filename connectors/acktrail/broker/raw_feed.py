@@ -1,0 +1,103 @@
+"""Reading from librdkafka on a thread of its own: messages become Arrow columns while the ones before are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, Full, Queue, SimpleQueue
+from threading import Event, Thread
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+from confluent_kafka import Consumer
+
+from acktrail.broker.raw_messages import raw_records
+
+__all__ = ["Delivery", "RawFeed"]
+
+_MESSAGES_AT_ONCE: Final = 10_000
+_SLICE_S: Final = 0.05
+"""`consume` returns early only when it is full: the wait for the last few records is cut into slices."""
+_AHEAD: Final = 2
+_LOOK_UP_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What one read brought: records (columns of ``RAW_RECORDS``, grouped by partition), and what is to be said about
+    partitions: messages with an error."""
+
+    records: pa.Table | None
+    events: Sequence[Any]
+
+
+class RawFeed:
+    """Consumes everything that is assigned to `consumer`, at most two deliveries before they are taken.
+
+    From the first call on the consumer belongs to the feed's thread: what others want of it (assign, pause, unassign)
+    they `ask` for, and it is done before the next read. What was read before is delivered all the same.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._wishes: SimpleQueue[Callable[[Consumer], object]] = SimpleQueue()
+        self._queue: Queue[Callable[[], Delivery]] = Queue(_AHEAD)
+        self._closed = Event()
+        self._thread = Thread(target=self._read, name="acktrail-feed", daemon=True)
+        self._thread.start()
+
+    def ask(self, wish: Callable[[Consumer], object]) -> None:
+        """Have `wish` called with the consumer before the next read; wishes are met in their order."""
+        self._wishes.put(wish)
+
+    def take(self, timeout_s: float) -> Delivery | None:
+        """The next delivery; None when none came within `timeout_s`. Raises whatever reading raised."""
+        try:
+            return self._queue.get(timeout=timeout_s)()
+        except Empty:
+            return None
+
+    def close(self) -> None:
+        """End the reading and close the consumer."""
+        self._closed.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _read(self) -> None:
+        try:
+            while not self._closed.is_set():
+                delivery = self._next()
+                if delivery is not None:
+                    self._hand_over(partial(_given, delivery))
+        except Exception as error:  # noqa: BLE001  # raised again by whoever takes
+            self._hand_over(partial(_raise, error))
+
+    def _next(self) -> Delivery | None:
+        while not self._wishes.empty():
+            self._wishes.get()(self._consumer)
+        messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
+        return _sorted_out(messages) if messages else None
+
+    def _hand_over(self, given: Callable[[], Delivery]) -> None:
+        while not self._closed.is_set():
+            try:
+                self._queue.put(given, timeout=_LOOK_UP_S)
+            except Full:
+                continue
+            return
+
+
+def _sorted_out(messages: Sequence[Any]) -> Delivery:
+    events = [message for message in messages if message.error() is not None]
+    if events:
+        messages = [message for message in messages if message.error() is None]
+    return Delivery(records=raw_records(messages) if messages else None, events=events)
+
+
+def _given(delivery: Delivery) -> Delivery:
+    return delivery
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

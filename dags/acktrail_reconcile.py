@@ -1,8 +1,9 @@
 """### Reconcile what is durable with what the cluster says
 
-Follows every export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark
-and compares (`reconcile`); checks the tables with Great Expectations and stops here when a critical expectation fails
-(`validate`); writes the HTML report (`publish`). All of it under one run id. Skips while there is no share group.
+Follows every export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
+compares, and brings the history of every record up to date (`reconcile`); checks the tables with Great Expectations and
+stops here when a critical expectation fails (`validate`); writes the HTML report (`publish`). All of it under one run
+id. Skips while there is no share group.
 
 **Needs** what `acktrail_export` needs, Java 17 or later for PySpark, and a folder for the report (parameter
 `report_folder` or `ACKTRAIL_REPORTS`). Empty parameters mean: what the export worked on.
@@ -53,7 +54,7 @@ def acktrail_reconcile() -> None:
 
     @task(execution_timeout=timedelta(hours=1))
     def reconcile(target: ReconcileTarget) -> None:
-        """Replay and compare."""
+        """Replay, compare, keep the history."""
         from acktrail_dags import steps
 
         steps.reconcile(target)

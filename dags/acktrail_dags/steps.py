@@ -44,11 +44,11 @@ def observe(context: Context) -> ReconcileTarget:
 
 
 def reconcile(target: ReconcileTarget) -> None:
-    """Replay with PySpark and compare with the observation."""
+    """Replay with PySpark and compare with the observation; bring the history of every record up to date."""
     from acktrail_jobs.command import reconcile as run_reconciliation
 
     with advised():
-        run_reconciliation(tables_of(target), target["run_id"], target["spark_master"])
+        run_reconciliation(tables_of(target), target["run_id"], target["spark_master"], with_history=True)
 
 
 def validate(target: ReconcileTarget) -> None:

@@ -10,7 +10,6 @@ import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail_jobs.summary import ReconcileSummary
 
 __all__ = ["app", "reconcile"]
@@ -32,41 +31,29 @@ def _command(
 ) -> None:
     """Replay the exported state with PySpark and compare it with what the cluster said.
 
-    Writes share_partition_states, reconciliations (a verdict a share partition) and findings. Needs an observation:
-    `acktrail export --observe`. The same run again changes nothing. Reads no cluster.
+    Writes share_partition_states, reconciliations (a verdict a share partition) and findings, and brings
+    delivery_history up to date (see `acktrail history`). Needs an observation: `acktrail export --observe`. The same
+    run again changes nothing. Reads no cluster.
 
     Example: acktrail reconcile --tables /data/acktrail
     """
-    summary = reconcile(TablesConfig.from_environment(tables, tables_options), run_id, master)
+    summary = reconcile(TablesConfig.from_environment(tables, tables_options), run_id, master, with_history=True)
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 
 
-def reconcile(tables: TablesConfig, run_id: str | None = None, master: str | None = None) -> ReconcileSummary:
+def reconcile(
+    tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
+) -> ReconcileSummary:
     """Reconcile an observation: see ``acktrail_jobs.reconcile.reconcile``.
 
     Raises:
         AcktrailError: as said there; also where the Spark job fails, with the failure's last line.
     """
-    from pyarrow import ArrowException
-    from pyspark.errors import PySparkException
-
+    from acktrail_jobs.failures import translated
     from acktrail_jobs.reconcile import reconcile as run
 
-    try:
-        return run(tables, run_id, master)
-    except PySparkException as error:
-        raise AcktrailError(
-            f"the Spark job failed: {_last_line(error)}", hint="Spark's own messages on stderr say more"
-        ) from error
-    except ArrowException as error:
-        raise ConfigurationError(f"the tables cannot be read: {_last_line(error)}", hint="check the files") from error
-
-
-def _last_line(error: Exception) -> str:
-    """The line that names the cause: the end of a worker's traceback, before the JVM's own."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) or ".errors." in line]
-    return (causes or lines or [type(error).__name__])[-1]
+    with translated():
+        return run(tables, run_id, master, with_history=with_history)
 
 
 def _text(summary: ReconcileSummary) -> str:

@@ -18,6 +18,7 @@ from acktrail_jobs import schemas
 from acktrail_jobs.coverage import Coverage, read_coverage
 from acktrail_jobs.evidence import chosen_states, joined_evidence, with_topics
 from acktrail_jobs.findings import share_partition_findings, state_partition_findings
+from acktrail_jobs.history import build_history
 from acktrail_jobs.observation import Observation, newest_run, read_observation
 from acktrail_jobs.session import spark_session
 from acktrail_jobs.sources import group_samples, offset_samples, replayed_states, topic_statuses
@@ -30,9 +31,11 @@ _ROWS_AT_ONCE: Final = 50_000
 """Rows that the driver holds at a time; each such piece is one commit."""
 
 
-def reconcile(tables: TablesConfig, run_id: str | None = None, master: str | None = None) -> ReconcileSummary:
+def reconcile(
+    tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
+) -> ReconcileSummary:
     """Reconcile observation `run_id` (None: the newest complete one) and write ``share_partition_states``,
-    ``reconciliations`` and ``findings``.
+    ``reconciliations`` and ``findings``; `with_history`, bring ``delivery_history`` up to date in the same session.
 
     The same run again changes nothing: a run that was stopped half-way is completed. `master` None: what
     ``spark-submit`` says, else two local threads.
@@ -47,6 +50,8 @@ def reconcile(tables: TablesConfig, run_id: str | None = None, master: str | Non
     coverages = read_coverage(stored, observation)
     with spark_session(master) as spark:
         _reconcile(spark, stored, observation, coverages)
+        if with_history and stored.exists("state_records"):
+            build_history(tables, master)
     return _summary(stored, observation.run_id)
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     ByteType,
     DataType,
@@ -23,6 +24,7 @@ __all__ = [
     "GROUP_SAMPLES",
     "JUDGED",
     "OFFSET_SAMPLES",
+    "PARCELS",
     "RECONCILIATIONS",
     "REPLAYED",
     "SHARE_PARTITION_STATES",
@@ -36,6 +38,7 @@ _INT32: Final = IntegerType()
 _INT64: Final = LongType()
 _FLAG: Final = BooleanType()
 _INSTANT: Final = TimestampType()
+_BYTES: Final = BinaryType()
 
 
 def _struct(**columns: DataType) -> StructType:
@@ -149,3 +152,6 @@ JUDGED: Final = _plus(
     broken_rules=ArrayType(_TEXT),
 )
 """A reconciliation with what its findings need."""
+
+PARCELS: Final = _struct(state_partition=_INT32, kind=_TEXT, number=_INT64, payload=_BYTES)
+"""What a worker of the history job hands back, as bytes that Spark does not look into."""

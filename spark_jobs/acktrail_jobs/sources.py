@@ -49,7 +49,7 @@ def replayed_states(
     exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: -(c.end_offset or 0))
     workers = min(len(exported), spark.sparkContext.defaultParallelism)
     shares = [tuple(exported[worker::workers]) for worker in range(workers)]
-    return _frame(spark, schemas.REPLAYED, shares, partial(_replay_share, config, observation))
+    return shares_frame(spark, schemas.REPLAYED, shares, partial(_replay_share, config, observation))
 
 
 def offset_samples(spark: SparkSession, config: TablesConfig, run_id: str) -> DataFrame:
@@ -65,7 +65,7 @@ def group_samples(spark: SparkSession, config: TablesConfig, run_id: str) -> Dat
 def topic_statuses(spark: SparkSession, config: TablesConfig) -> DataFrame:
     """Rows of ``TOPIC_STATUSES``: every topic id ever seen."""
     read = partial(_read_rows, config, "topics", tuple(schemas.TOPIC_STATUSES.names))
-    return _frame(spark, schemas.TOPIC_STATUSES, [None], read)
+    return shares_frame(spark, schemas.TOPIC_STATUSES, [None], read)
 
 
 def row_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ def row_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterato
 
 def _sides(spark: SparkSession, config: TablesConfig, table: str, schema: StructType, run_id: str) -> DataFrame:
     sides = [(pc.field("run_id") == run_id) & (pc.field("phase") == phase) for phase in ("before", "after")]
-    return _frame(spark, schema, sides, partial(_read_rows, config, table, tuple(schema.names)))
+    return shares_frame(spark, schema, sides, partial(_read_rows, config, table, tuple(schema.names)))
 
 
 def _replay_share(
@@ -101,7 +101,7 @@ def _read_rows(
         yield from snapshot.batches(columns=columns, where=where)
 
 
-def _frame(
+def shares_frame(
     spark: SparkSession, schema: StructType, shares: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
     """A DataFrame of one Spark partition a share, which a worker gets by calling `read` with it."""

@@ -1,10 +1,10 @@
-"""What a reconcile run came to."""
+"""What a job came to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["ReconcileSummary"]
+__all__ = ["HistorySummary", "ReconcileSummary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +20,13 @@ class ReconcileSummary:
     verdicts: dict[str, int] = field(default_factory=dict)
     findings: dict[str, int] = field(default_factory=dict)
     severities: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySummary:
+    """New records, on how many state partitions, the changes they made, and the commits that these came in."""
+
+    records: int
+    changes: int
+    state_partitions: int
+    steps: int

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 from observed import RUN_ID, Observed, dump_of
 
+from acktrail.columnar.changes import changes_of
 from acktrail.embedded.workload_report import Fate
+from acktrail.model.history import Change, Condition, Standing, tiling
+from acktrail.model.intervals import Interval, intervals
 from acktrail.tables.store import Tables
+from acktrail_jobs.state_columns import state_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -21,10 +25,10 @@ Key = tuple[str, str, int]
 
 @pytest.fixture(scope="module")
 def reconciled(observed: Observed) -> list[dict[str, Any]]:
-    """The reconciliation's rows."""
+    """The reconciliation's rows; the history is built too."""
     from acktrail_jobs.command import reconcile
 
-    reconcile(observed.tables, RUN_ID, "local[2]")
+    reconcile(observed.tables, RUN_ID, "local[2]", with_history=True)
     return [row for row in Tables(observed.tables).read("reconciliations").to_pylist() if row["run_id"] == RUN_ID]
 
 
@@ -84,6 +88,37 @@ def test_deleted_groups_and_topics_left_nothing(observed: Observed, reconciled: 
 
     assert deleted
     assert not there & deleted
+
+
+def test_the_history_ends_with_the_states(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
+    """Laid over each other, the changes give every share partition's state; of those deleted, that they are absent. All
+    of them happened with the record that shows them: a broker's log was read from its beginning."""
+    del reconciled  # it built the history
+    rows = Tables(observed.tables).read("delivery_history")
+    of_key: dict[Any, list[Change]] = {}
+    for change in sorted(changes_of(rows), key=lambda change: (change.at.offset, change.first_offset)):
+        of_key.setdefault(change.key, []).append(change)
+    states = {
+        state.key: state for state in map(state_of, Tables(observed.tables).read("share_partition_states").to_pylist())
+    }
+    assert states.keys() <= of_key.keys()
+    for key, changes in of_key.items():
+        lasting = [found for found in intervals(changes) if found.until is None]
+        expected = tiling(states.get(key, Standing.ABSENT))
+        assert _as_tiles(lasting) == [(t.first_offset, t.last_offset, t.condition) for t in expected]
+    assert {run.key for run in observed.workload.share_partitions if run.deleted} <= of_key.keys() - states.keys()
+    assert set(rows["is_dated"].to_pylist()) == {True}
+
+
+def _as_tiles(lasting: list[Interval]) -> list[tuple[int, int, Condition]]:
+    """Ascending, neighbours in the same condition as one."""
+    tiles: list[tuple[int, int, Condition]] = []
+    for found in sorted(lasting, key=lambda found: found.first_offset):
+        if tiles and tiles[-1][2] == found.condition:
+            tiles[-1] = (tiles[-1][0], found.last_offset, found.condition)
+        else:
+            tiles.append((found.first_offset, found.last_offset, found.condition))
+    return tiles
 
 
 def test_every_record_was_exported(observed: Observed) -> None:

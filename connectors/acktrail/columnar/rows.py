@@ -12,7 +12,7 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["RECORD_COLUMNS", "records_of"]
+__all__ = ["RECORD_COLUMNS", "record_of", "records_of"]
 
 RECORD_COLUMNS: Final = (
     "offset",
@@ -41,7 +41,12 @@ def records_of(table: pa.Table) -> Iterator[tuple[int, StateRecord]]:
     decoded = table.select(list(RECORD_COLUMNS)).filter(pc.field("decode_status") == "decoded")
     for batch in decoded.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for row in batch.to_pylist():
-            yield row["offset"], _BUILDERS[row["record_type"]](_key(row), row)
+            yield row["offset"], record_of(row)
+
+
+def record_of(row: _Row) -> StateRecord:
+    """The record of one decoded row."""
+    return _BUILDERS[row["record_type"]](_key(row), row)
 
 
 def _key(row: _Row) -> SharePartition:

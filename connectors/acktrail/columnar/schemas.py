@@ -14,9 +14,11 @@ import pyarrow as pa
 
 __all__ = [
     "BATCHES",
+    "DELIVERY_HISTORY",
     "EXPORT_RANGES",
     "FINDINGS",
     "GROUP_OBSERVATIONS",
+    "HELD_STATES",
     "OFFSET_OBSERVATIONS",
     "QUALITY_RESULTS",
     "RAW_RECORDS",
@@ -198,6 +200,52 @@ SHARE_PARTITION_STATES: Final = pa.schema(
 )
 """The replayed state of one share partition at one reconciliation."""
 
+DELIVERY_HISTORY: Final = pa.schema(
+    _fields(
+        ("cluster_id", pa.string()),
+        ("chunk", pa.int64()),  # rows of one chunk lie together, in the order below
+        ("group_id", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("before_standing", pa.string()),
+        ("before_state", pa.int8()),
+        ("before_count", pa.int16()),
+        ("standing", pa.string()),  # recorded | unrecorded | below_start | uninitialized | absent | unknown
+        ("delivery_state", pa.int8()),  # recorded only
+        ("delivery_count", pa.int16()),
+        ("cause", pa.string()),  # update | snapshot | initialize | reset | tombstone | gap | unreadable
+        ("is_dated", pa.bool_()),  # it happened with this record; else the record only shows it
+        ("state_partition", pa.int32()),
+        ("record_offset", pa.int64()),
+        ("record_timestamp_ms", pa.int64()),
+    )
+)
+"""One change of a range of offsets, never changed but for its chunk. An interval lasts from one to the next."""
+
+HELD_STATES: Final = pa.schema(
+    _fields(
+        ("cluster_id", pa.string()),
+        ("state_partition", pa.int32()),
+        ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
+        ("group_id", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("held", pa.string()),  # state | absent | unknown
+        ("snapshot_epoch", pa.int32()),
+        ("state_epoch", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("start_offset", pa.int64()),
+        ("delivery_complete_count", pa.int32()),
+        ("create_timestamp_ms", pa.int64()),
+        ("write_timestamp_ms", pa.int64()),
+        ("batches", BATCHES),
+    )
+)
+"""What the history goes on from: the fold's state of every share partition ever heard of, and one row for each state
+partition. Replaced by every run."""
+
 RECONCILIATIONS: Final = pa.schema(
     _fields(
         ("cluster_id", pa.string()),
@@ -274,6 +322,8 @@ TABLES: Final = MappingProxyType(
         "group_observations": GROUP_OBSERVATIONS,
         "offset_observations": OFFSET_OBSERVATIONS,
         "share_partition_states": SHARE_PARTITION_STATES,
+        "delivery_history": DELIVERY_HISTORY,
+        "held_states": HELD_STATES,
         "reconciliations": RECONCILIATIONS,
         "findings": FINDINGS,
         "quality_results": QUALITY_RESULTS,

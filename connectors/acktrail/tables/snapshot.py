@@ -145,12 +145,13 @@ def read_files(
     schema: pa.Schema,
     paths: Sequence[str],
     columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of the files at `paths` of the table at `uri`; columns that a file lacks are null."""
+    """Rows of the files at `paths` of the table at `uri` that satisfy `where`; columns that a file lacks are null."""
     storage = fs.PyFileSystem(DeltaStorageHandler(uri, None if options is None else dict(options)))
     dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=storage)
     wanted = schema.names if columns is None else list(columns)
-    return dataset.to_table(columns=wanted)
+    return dataset.to_table(columns=wanted, filter=where)
 
 
 def _metadata(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from acktrail.columnar.schemas import TABLES
@@ -24,24 +24,15 @@ from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown, Unk
 from acktrail.tables.conform import conform
 from acktrail.tables.failures import storage_failure
 from acktrail.tables.keyed import KEYED, merge_rows
+from acktrail.tables.layout import CHUNK, creation, writer_properties
 from acktrail.tables.probe import ensure_conditional_put
 from acktrail.tables.root import table_root
-from acktrail.tables.snapshot import PROPERTY_PREFIX, TableSnapshot, read_files
+from acktrail.tables.snapshot import PROPERTY_PREFIX, DataFile, TableSnapshot, read_files
 
 __all__ = ["Tables"]
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
-
-_APPEND_ONLY: Final = frozenset({"state_records", "export_ranges", "group_observations", "offset_observations"})
-
-_LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
-"""A reader lists at most this many commits after a checkpoint."""
-
-_STATISTICS: Final = {
-    "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id"
-}
-"""Columns whose least and greatest values are kept for every file; the others would only fill the log."""
 
 _PATIENCE: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
 """For object storage, unless the options say otherwise."""
@@ -126,19 +117,31 @@ class Tables:
         """
         snapshot = self.create(name)
         self._check_expected(snapshot, expected or {})
-        conforming = conform(rows, TABLES[name])
-        grows = len(snapshot.delta.schema().fields) != len(conforming.column_names)
+        write = self._writing(snapshot, conform(rows, TABLES[name]), mode="append")
+        return self._commit(snapshot, write, transactions, metadata)
 
-        def write(properties: CommitProperties) -> None:
-            write_deltalake(
-                snapshot.delta,
-                conforming,
-                mode="append",
-                schema_mode="merge" if grows else None,
-                writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
-                commit_properties=properties,
-            )
+    def replace(
+        self,
+        name: str,
+        rows: pa.Table,
+        *,
+        first_chunk: int | None = None,
+        transactions: Mapping[str, int] = _NOTHING,
+        expected: Mapping[str, int | None] | None = None,
+        metadata: Mapping[str, str] = _NO_TEXT,
+    ) -> int:
+        """Let `rows` stand for all rows of a table, or of a chunked one for those of `first_chunk` and later chunks.
 
+        One commit, with `transactions`, `expected` and `metadata` as in ``append``; gives its version. Rows lie in a
+        chunk's files as they come.
+
+        Raises:
+            ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``append``.
+        """
+        snapshot = self.create(name)
+        self._check_expected(snapshot, expected or {})
+        predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"
+        write = self._writing(snapshot, conform(rows, TABLES[name]), mode="overwrite", predicate=predicate)
         return self._commit(snapshot, write, transactions, metadata)
 
     def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
@@ -170,10 +173,34 @@ class Tables:
             return TABLES[name].empty_table().select(list(wanted))
         return snapshot.read(columns=columns, where=where)
 
-    def read_files(self, name: str, paths: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
+    def read_files(
+        self,
+        name: str,
+        paths: Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+    ) -> pa.Table:
         """Rows of some of a table's files (``TableSnapshot.files``), without a look at its log: for other processes."""
         with self._translated():
-            return read_files(self._root.table(name), self._options, TABLES[name], paths, columns)
+            return read_files(self._root.table(name), self._options, TABLES[name], paths, columns, where)
+
+    def files_since(self, snapshot: TableSnapshot, version: int | None) -> tuple[DataFile, ...]:
+        """The files of `snapshot` that were not there at `version`; all of them for None, or where the log no longer
+        has that version."""
+        if version == snapshot.version:
+            return ()
+        if version is None:
+            return snapshot.files()
+        try:
+            uri = self._root.table(snapshot.name)
+            before = TableSnapshot(
+                snapshot.name, DeltaTable(uri, version=version, storage_options=self._options), self.root
+            )
+            known = {file.path for file in before.files()}
+        except (DeltaError, OSError):
+            return snapshot.files()
+        return tuple(file for file in snapshot.files() if file.path not in known)
 
     def transaction_version(self, name: str, app_id: str) -> int | None:
         """The number committed last to a table under `app_id`; None when there is none."""
@@ -182,13 +209,13 @@ class Tables:
 
     def _create(self, name: str, properties: Mapping[str, str]) -> DeltaTable:
         own = {PROPERTY_PREFIX + key: value for key, value in properties.items()}
-        only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
-        statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
+        layout = creation(name)
         return DeltaTable.create(
             self._root.table(name),
             TABLES[name],
             mode="error",
-            configuration={**_LOG_PROPERTIES, **only, **statistics, **own},
+            partition_by=layout["partition_by"],
+            configuration={**layout["configuration"], **own},
             storage_options=self._options,
             raise_if_key_not_exists=False,
         )
@@ -198,6 +225,29 @@ class Tables:
             found = snapshot.transaction_version(app_id)
             if found != number:
                 raise _moved(snapshot.name, {"app_id": app_id, "expected": number, "found": found})
+
+    @staticmethod
+    def _writing(
+        snapshot: TableSnapshot,
+        rows: pa.Table,
+        *,
+        mode: Literal["append", "overwrite"],
+        predicate: str | None = None,
+    ) -> Callable[[CommitProperties], None]:
+        grows = len(snapshot.delta.schema().fields) != len(rows.column_names)
+
+        def write(properties: CommitProperties) -> None:
+            write_deltalake(
+                snapshot.delta,
+                rows,
+                mode=mode,
+                schema_mode="merge" if grows else None,
+                predicate=predicate,
+                writer_properties=writer_properties(snapshot.name),
+                commit_properties=properties,
+            )
+
+        return write
 
     def _commit(
         self,

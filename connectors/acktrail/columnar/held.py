@@ -1,0 +1,69 @@
+"""What is held of share partitions as columns of ``HELD_STATES``, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+import pyarrow as pa
+
+from acktrail.columnar.schemas import HELD_STATES
+from acktrail.model.delivery import StateBatch
+from acktrail.model.history import Held, Standing
+from acktrail.model.replay import SharePartitionState
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+
+__all__ = ["HELD_COLUMNS", "held_of", "held_table"]
+
+HELD_COLUMNS: Final = pa.schema([field for field in HELD_STATES if field.name not in ("cluster_id", "next_offset")])
+"""The columns of ``HELD_STATES`` that a share partition and its state decide."""
+
+_STATE: Final = "state"
+_PLAIN: Final = (
+    "snapshot_epoch",
+    "state_epoch",
+    "leader_epoch",
+    "start_offset",
+    "delivery_complete_count",
+    "create_timestamp_ms",
+    "write_timestamp_ms",
+)
+
+
+def held_table(state_partition: int, held: Mapping[SharePartition, Held]) -> pa.Table:
+    """Rows of ``HELD_COLUMNS``, one a share partition."""
+    rows = [{"state_partition": state_partition, **_key(key), **_row(value)} for key, value in held.items()]
+    return pa.Table.from_pylist(rows, schema=HELD_COLUMNS)
+
+
+def held_of(rows: pa.Table) -> Iterator[tuple[SharePartition, Held]]:
+    """What rows of ``HELD_STATES`` tell; the state partition is left out."""
+    for row in rows.to_pylist():
+        key = SharePartition(
+            group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
+        )
+        yield key, _state(key, row) if row["held"] == _STATE else _without_state(row["held"])
+
+
+def _key(key: SharePartition) -> dict[str, Any]:
+    return {"group_id": key.group_id, "topic_id": key.topic_id, "partition": key.partition}
+
+
+def _row(held: Held) -> dict[str, Any]:
+    if not isinstance(held, SharePartitionState):
+        return {"held": held.value}
+    plain = {name: getattr(held, name) for name in _PLAIN}
+    return {"held": _STATE, **plain, "batches": [asdict(batch) for batch in held.batches]}
+
+
+def _state(key: SharePartition, row: Mapping[str, Any]) -> SharePartitionState:
+    return SharePartitionState(
+        key=key,
+        batches=tuple(StateBatch(**batch) for batch in row["batches"]),
+        **{name: row[name] for name in _PLAIN},
+    )
+
+
+def _without_state(text: str) -> Held:
+    return Standing.ABSENT if text == Standing.ABSENT.value else Standing.UNKNOWN

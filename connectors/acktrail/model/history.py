@@ -1,0 +1,300 @@
+"""History: what became of every offset of a share partition, from one state record to the next.
+
+At any record every offset from 0 to 2^63-1 has exactly one *condition*: a delivery state with its count, or the reason
+why there is none. A *change* says which offsets a record took from one condition to another. Changes are the difference
+between successive states of the fold (``acktrail.model.replay``), so the changes up to a record, laid over each other,
+give the fold's state at that record; and the *intervals* between changes tile offsets and time without an overlap.
+
+Nothing is known of a share partition from a gap in the export, or from a record of it that nobody can read, until its
+next snapshot says all of it again; until then only what updates say is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, apply
+from acktrail.model.share_partition import SharePartition
+
+__all__ = [
+    "ABSENT",
+    "LAST_OFFSET",
+    "UNKNOWN",
+    "Cause",
+    "Change",
+    "Condition",
+    "Held",
+    "History",
+    "Moment",
+    "Standing",
+    "Tile",
+    "differences",
+    "tiling",
+]
+
+LAST_OFFSET: Final = 2**63 - 1
+"""Offsets of a topic partition are 0 to this. What a record says of others is no history of any record."""
+
+
+class Standing(StrEnum):
+    """What is known of an offset within a share partition."""
+
+    RECORDED = "recorded"
+    """It has a delivery state and a delivery count."""
+    UNRECORDED = "unrecorded"
+    """At or above the start offset, without a delivery state: not delivered yet, or a delivery has not ended."""
+    BELOW_START = "below_start"
+    """The start offset lies above it: it is not delivered any more."""
+    UNINITIALIZED = "uninitialized"
+    """The share partition has no start offset yet."""
+    ABSENT = "absent"
+    """The share partition does not exist."""
+    UNKNOWN = "unknown"
+    """The records that would tell were not exported, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """Standing of an offset; delivery state (Kafka's number) and count only where it is recorded."""
+
+    standing: Standing
+    delivery_state: int | None = None
+    delivery_count: int | None = None
+
+
+ABSENT: Final = Condition(standing=Standing.ABSENT)
+UNKNOWN: Final = Condition(standing=Standing.UNKNOWN)
+_UNRECORDED: Final = Condition(standing=Standing.UNRECORDED)
+_BELOW_START: Final = Condition(standing=Standing.BELOW_START)
+_UNINITIALIZED: Final = Condition(standing=Standing.UNINITIALIZED)
+
+
+class Cause(StrEnum):
+    """What took offsets from one condition to another."""
+
+    UPDATE = "update"
+    SNAPSHOT = "snapshot"
+    """Written after so many updates, or because the share partition was idle: mostly it changes nothing."""
+    INITIALIZE = "initialize"
+    """The share partition's first snapshot."""
+    RESET = "reset"
+    """A snapshot that starts the state anew: a new state epoch, or an initialization on top of a state."""
+    TOMBSTONE = "tombstone"
+    GAP = "gap"
+    """Records that were not exported, from here on."""
+    UNREADABLE = "unreadable"
+    """A record of the share partition that cannot be read."""
+
+
+_DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
+"""They make anew what they show, whatever was before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The state record that shows something, and the broker's time of it in ms; None where there is no record."""
+
+    state_partition: int
+    offset: int
+    timestamp_ms: int | None
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Offsets `first_offset` to `last_offset`, both inclusive, in one condition."""
+
+    first_offset: int
+    last_offset: int
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Offsets `first_offset` to `last_offset`, both inclusive, went from one condition to another."""
+
+    key: SharePartition
+    first_offset: int
+    last_offset: int
+    before: Condition
+    after: Condition
+    at: Moment
+
+    def covers(self, offset: int) -> bool:
+        """Whether `offset` is one of its offsets."""
+        return self.first_offset <= offset <= self.last_offset
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether it happened with the record at `at`; if not, this record only shows what may have been so before."""
+        if self.before.standing is not Standing.UNKNOWN or self.at.cause in _DATING:
+            return True
+        return self.at.cause is Cause.UPDATE and self.after.standing is Standing.RECORDED
+
+
+_ABSENT: Final[Literal[Standing.ABSENT]] = Standing.ABSENT
+_UNKNOWN: Final[Literal[Standing.UNKNOWN]] = Standing.UNKNOWN
+
+Held = SharePartitionState | Literal[Standing.ABSENT, Standing.UNKNOWN]
+"""What is held of a share partition: its state, or that it does not exist, or that its state is not known."""
+
+_ALIKE: Final = {
+    _ABSENT: (Tile(first_offset=0, last_offset=LAST_OFFSET, condition=ABSENT),),
+    _UNKNOWN: (Tile(first_offset=0, last_offset=LAST_OFFSET, condition=UNKNOWN),),
+}
+
+
+def tiling(state: Held) -> tuple[Tile, ...]:
+    """Every offset's condition in `state`: ascending tiles from 0 to 2^63-1, neighbours of different condition.
+
+    Where only updates were seen (`state_epoch` None) an offset that none of them names is unknown, not unrecorded.
+    """
+    if not isinstance(state, SharePartitionState):
+        return _ALIKE[state]
+    start = state.start_offset
+    is_whole = state.state_epoch is not None
+    tiles: list[Tile] = []
+    if start is not None and start > 0:
+        tiles.append(Tile(first_offset=0, last_offset=start - 1, condition=_BELOW_START))
+    rest = UNKNOWN if not is_whole else _UNINITIALIZED if start is None else _UNRECORDED
+    for batch in combine_state_batches(state.batches, (), start):
+        first, last = max(batch.first_offset, 0), batch.last_offset
+        if first <= last:
+            _fill(tiles, first, rest)
+            recorded = Condition(
+                standing=Standing.RECORDED, delivery_state=batch.delivery_state, delivery_count=batch.delivery_count
+            )
+            tiles.append(Tile(first_offset=first, last_offset=last, condition=recorded))
+    _fill(tiles, LAST_OFFSET + 1, rest)
+    return tuple(tiles)
+
+
+def differences(before: Sequence[Tile], after: Sequence[Tile]) -> Iterator[tuple[int, int, Condition, Condition]]:
+    """First and last offset and both conditions of every longest range whose condition is not the same in two tilings.
+
+    Cost: O(n) for n tiles of both.
+    """
+    begun: tuple[int, int, Condition, Condition] | None = None
+    for first, last, old, new in _aligned(before, after):
+        if begun is not None and begun[2:] == (old, new) and begun[1] + 1 == first:
+            begun = (begun[0], last, old, new)
+            continue
+        if begun is not None and begun[2] != begun[3]:
+            yield begun
+        begun = (first, last, old, new)
+    if begun is not None and begun[2] != begun[3]:
+        yield begun
+
+
+class History:
+    """The changes of all share partitions of one state partition, record by record in log order.
+
+    `held` is what it goes on from, changed in place: the fold's state of each share partition ever heard of, or that it
+    is absent or not known. The first record of another one tells, being an initialization or not, whether it did not
+    exist before or is not known.
+
+    The changes of a log do not depend on where it is cut: going on from `held` gives what one pass gives.
+    """
+
+    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, Held]) -> None:
+        self._state_partition = state_partition
+        self.held = held
+
+    def record(self, record: StateRecord, *, offset: int, timestamp_ms: int | None) -> Iterator[Change]:
+        """Apply a record; the changes it makes, ascending. The first record of a share partition speaks of all offsets,
+        also of those that are not known before and after it.
+        """
+        held = self.held.get(record.key)
+        state = held if isinstance(held, SharePartitionState) else None
+        new = apply(state, record) or _ABSENT
+        self.held[record.key] = new
+        at = self._moment(offset, timestamp_ms, _cause(state, record))
+        if held is None:
+            return _first_changes(record.key, new, at)
+        return _changes(record.key, held, new, at)
+
+    def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[Change]:
+        """A record of `key` that cannot be read: from here on its state is not known."""
+        return self._forget(key, self._moment(offset, timestamp_ms, Cause.UNREADABLE))
+
+    def gap(self, first_offset: int) -> Iterator[Change]:
+        """The records from `first_offset` on were not exported: from there on no state is known."""
+        at = self._moment(first_offset, None, Cause.GAP)
+        for key in sorted(self.held):
+            yield from self._forget(key, at)
+
+    def _forget(self, key: SharePartition, at: Moment) -> Iterator[Change]:
+        held = self.held.get(key)
+        self.held[key] = _UNKNOWN
+        return iter(()) if held is None else _changes(key, held, _UNKNOWN, at)
+
+    def _moment(self, offset: int, timestamp_ms: int | None, cause: Cause) -> Moment:
+        return Moment(state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause)
+
+
+def _changes(key: SharePartition, old: Held, new: Held, at: Moment) -> Iterator[Change]:
+    return (_change(key, *difference, at) for difference in differences(tiling(old), tiling(new)))
+
+
+def _first_changes(key: SharePartition, new: Held, at: Moment) -> Iterator[Change]:
+    before = ABSENT if at.cause is Cause.INITIALIZE else UNKNOWN
+    return (_change(key, tile.first_offset, tile.last_offset, before, tile.condition, at) for tile in tiling(new))
+
+
+def _change(key: SharePartition, first: int, last: int, before: Condition, after: Condition, at: Moment) -> Change:
+    return Change(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
+
+
+def _fill(tiles: list[Tile], end: int, condition: Condition) -> None:
+    """Put what lies between the last tile and `end` in `condition`."""
+    reached = tiles[-1].last_offset + 1 if tiles else 0
+    if reached < end:
+        tiles.append(Tile(first_offset=reached, last_offset=end - 1, condition=condition))
+
+
+def _aligned(before: Iterable[Tile], after: Iterable[Tile]) -> Iterator[tuple[int, int, Condition, Condition]]:
+    """Both tilings cut at each other's edges."""
+    olds, news = iter(before), iter(after)
+    old, new = next(olds), next(news)
+    first = 0
+    while True:
+        last = min(old.last_offset, new.last_offset)
+        yield first, last, old.condition, new.condition
+        if last == LAST_OFFSET:
+            return
+        first = last + 1
+        if old.last_offset == last:
+            old = next(olds)
+        if new.last_offset == last:
+            new = next(news)
+
+
+def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
+    match record:
+        case Tombstone():
+            return Cause.TOMBSTONE
+        case ShareUpdate():
+            return Cause.UPDATE
+        case ShareSnapshot():
+            return _cause_of_snapshot(state, record)
+
+
+def _cause_of_snapshot(state: SharePartitionState | None, record: ShareSnapshot) -> Cause:
+    if state is None:
+        return Cause.INITIALIZE if record.snapshot_epoch == 0 and not record.batches else Cause.SNAPSHOT
+    is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
+    return Cause.RESET if is_new_epoch or _is_initialization(record) else Cause.SNAPSHOT
+
+
+def _is_initialization(record: ShareSnapshot) -> bool:
+    """As an initialization or a reset writes it: no batches, leader epoch 0, both timestamps equal.
+
+    Up to Kafka 4.4 two resets in a row share a state epoch.
+    """
+    is_new = record.create_timestamp_ms is not None and record.create_timestamp_ms == record.write_timestamp_ms
+    return is_new and record.leader_epoch == 0 and not record.batches

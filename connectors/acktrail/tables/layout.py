@@ -1,0 +1,46 @@
+"""How each table lies in its storage: what is kept in its log, and which rows lie together."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from deltalake import WriterProperties
+
+__all__ = ["CHUNK", "creation", "writer_properties"]
+
+CHUNK: Final = "chunk"
+"""Rows of a chunked table lie together, a chunk in files of its own, in the order in which they were written."""
+
+_CHUNKED: Final = frozenset({"delivery_history"})
+
+_APPEND_ONLY: Final = frozenset({"state_records", "export_ranges", "group_observations", "offset_observations"})
+
+_LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
+"""A reader lists at most this many commits after a checkpoint."""
+
+_STATISTICS: Final = {
+    "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id",
+    "delivery_history": "group_id,topic_id,partition,first_offset,last_offset,standing,delivery_state,state_partition,"
+    "record_offset,record_timestamp_ms",
+}
+"""Columns whose least and greatest values are kept for every file; the others would only fill the log."""
+
+_CHUNKED_ROW_GROUP: Final = 32_768
+"""Rows that have least and greatest values of their own: a lookup reads that many at least."""
+
+
+def creation(name: str) -> dict[str, Any]:
+    """What a new table `name` is created with: its configuration and partitioning."""
+    only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
+    statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
+    return {
+        "configuration": {**_LOG_PROPERTIES, **only, **statistics},
+        "partition_by": [CHUNK] if name in _CHUNKED else None,
+    }
+
+
+def writer_properties(name: str) -> WriterProperties:
+    """How the files of a table are written."""
+    if name in _CHUNKED:
+        return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=_CHUNKED_ROW_GROUP)
+    return WriterProperties(compression="ZSTD", compression_level=1)

@@ -1,0 +1,38 @@
+"""What Spark and Arrow say of a failed job, in acktrail's own errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from acktrail.errors import AcktrailError, ConfigurationError
+
+__all__ = ["translated"]
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Around a job: a failure of Spark or Arrow becomes one line that names the cause.
+
+    Raises:
+        AcktrailError: where the Spark job failed.
+        ConfigurationError: where a table's files cannot be read.
+    """
+    from pyarrow import ArrowException
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise AcktrailError(
+            f"the Spark job failed: {_last_line(error)}", hint="Spark's own messages on stderr say more"
+        ) from error
+    except ArrowException as error:
+        raise ConfigurationError(f"the tables cannot be read: {_last_line(error)}", hint="check the files") from error
+
+
+def _last_line(error: Exception) -> str:
+    """The line that names the cause: the end of a worker's traceback, before the JVM's own."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) or ".errors." in line]
+    return (causes or lines or [type(error).__name__])[-1]

@@ -1,0 +1,161 @@
+"""The history job: the changes of every share partition, out of the records that came since the last time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from acktrail.columnar.held import HELD_COLUMNS
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError
+from acktrail.tables.history import HistoryTables, held_rows, without
+from acktrail.tables.snapshot import TableSnapshot
+from acktrail.tables.store import Tables
+from acktrail_jobs import schemas
+from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, grow
+from acktrail_jobs.parcels import Collected, packed, unpacked
+from acktrail_jobs.session import spark_session
+from acktrail_jobs.sources import shares_frame
+from acktrail_jobs.summary import HistorySummary
+
+__all__ = ["build_history"]
+
+RECORDS_AT_ONCE: Final = 1_000_000
+"""Records of one step, each of which is one commit: what driver and workers hold at a time."""
+
+
+def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
+    """Bring ``delivery_history`` up to the end of ``state_records``, reading only what is new.
+
+    Stopped at any moment it goes on where its tables end. Spark is not started where nothing is new. `master` None:
+    what ``spark-submit`` says, else two local threads.
+
+    Raises:
+        ConfigurationError: nothing was exported, or the tables cannot be read or written.
+        ForeignCluster: the history is another cluster's.
+        ConcurrentCommit: the history is being built elsewhere.
+    """
+    stored = Tables(tables)
+    records = stored.snapshot("state_records")
+    if records is None:
+        raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")
+    run = _Run(stored, records)
+    if not run.is_done:
+        with spark_session(master) as spark:
+            while not run.is_done:
+                run.step(spark)
+    return HistorySummary(
+        records=run.records, changes=run.changes, state_partitions=run.state_partitions, steps=run.steps
+    )
+
+
+class _Run:
+    """One run, step by step."""
+
+    def __init__(self, stored: Tables, snapshot: TableSnapshot) -> None:
+        self._stored = stored
+        self._version = snapshot.version
+        self._history = HistoryTables(stored, _cluster_id(snapshot))
+        self._holding = self._history.holding()
+        self._paths = tuple(file.path for file in stored.files_since(snapshot, self._holding.records_version))
+        self._ends = _ends(stored, self._paths, self._holding.positions)
+        self._told = self._history.positions(self._ends)
+        self._bounds = {number: self._holding.positions.get(number, 0) for number in self._ends}
+        self.state_partitions = len(self._ends)
+        self.records = self.changes = self.steps = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Every record is applied."""
+        return all(self._bounds[number] >= end for number, end in self._ends.items())
+
+    def step(self, spark: SparkSession) -> None:
+        """Apply a limited number of records: workers grow them to changes, then two commits follow."""
+        stretches = self._stretches()
+        workers = min(len(stretches), spark.sparkContext.defaultParallelism)
+        shares = [tuple(stretches[worker::workers]) for worker in range(workers)]
+        work = _Work(config=self._stored.config, paths=self._paths, goes_on=bool(self._holding.positions))
+        done = unpacked(shares_frame(spark, schemas.PARCELS, shares, work).toArrow().to_batches())
+        self._bounds |= {stretch.state_partition: stretch.end for stretch in stretches}
+        self._commit(done)
+        self.records += done.records
+        self.changes += done.changes.num_rows
+        self.steps += 1
+
+    def _stretches(self) -> list[Stretch]:
+        """As many records of each state partition that has some as share the limit, the longest stretch first."""
+        left = {number: end for number, end in self._ends.items() if self._bounds[number] < end}
+        quota = max(1, RECORDS_AT_ONCE // len(left))
+        stretches = [
+            Stretch(
+                state_partition=number,
+                begin=self._holding.positions.get(number, 0),
+                told=self._told[number],
+                end=min(end, self._bounds[number] + quota),
+            )
+            for number, end in left.items()
+        ]
+        return sorted(stretches, key=lambda stretch: stretch.begin - stretch.end)
+
+    def _commit(self, done: Collected) -> None:
+        self._history.add(done.changes, self._told, done.ends)
+        self._told |= {number: max(end, self._told[number]) for number, end in done.ends.items()}
+        self._holding = self._history.hold(
+            replace(
+                self._holding,
+                rows=pa.concat_tables([without(self._holding.rows, done.held), done.held]),
+                positions={**self._holding.positions, **done.ends},
+                records_version=self._version if self.is_done else self._holding.records_version,
+            )
+        )
+
+
+def _cluster_id(records: TableSnapshot) -> str:
+    return records.properties.get("cluster_id") or records.read(columns=["cluster_id"])["cluster_id"][0].as_py()
+
+
+def _ends(stored: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> dict[int, int]:
+    """The offset after the last record of each state partition that has records at or after its position."""
+    ends: dict[int, int] = {}
+    for path in paths:
+        rows = stored.read_files("state_records", [path], columns=["state_partition", "offset"])
+        for row in rows.group_by("state_partition", use_threads=False).aggregate([("offset", "max")]).to_pylist():
+            ends[row["state_partition"]] = max(row["offset_max"] + 1, ends.get(row["state_partition"], 0))
+    return {number: end for number, end in sorted(ends.items()) if end > positions.get(number, 0)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What a worker does with its stretches. `goes_on`: from what is held; else from nothing."""
+
+    config: TablesConfig
+    paths: Sequence[str]
+    goes_on: bool
+
+    def __call__(self, stretches: Sequence[Stretch]) -> Iterator[pa.RecordBatch]:
+        """The parcels of `stretches`."""
+        stored = Tables(self.config)
+        held = self._held(stored, stretches)
+        for stretch in stretches:
+            is_own, offset = pc.field("state_partition") == stretch.state_partition, pc.field("offset")
+            where = is_own & (offset >= stretch.begin) & (offset < stretch.end)
+            records = stored.read_files("state_records", self.paths, columns=GROWTH_COLUMNS, where=where)
+            grown = grow(stretch, records, held.filter(is_own), partial(_ranges, stored))
+            yield from packed(stretch.state_partition, grown)
+
+    def _held(self, stored: Tables, stretches: Sequence[Stretch]) -> pa.Table:
+        if not self.goes_on:
+            return HELD_COLUMNS.empty_table()
+        return held_rows(stored, pc.field("state_partition").isin([stretch.state_partition for stretch in stretches]))
+
+
+def _ranges(stored: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:
+    where = (pc.field("state_partition") == state_partition) & (pc.field("last_offset") >= begin)
+    rows = stored.read("export_ranges", columns=["first_offset", "last_offset"], where=where).to_pylist()
+    return [(row["first_offset"], row["last_offset"]) for row in rows]

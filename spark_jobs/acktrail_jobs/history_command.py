@@ -1,0 +1,59 @@
+"""``acktrail history``, and the call behind it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
+from acktrail.config import TablesConfig
+from acktrail_jobs.summary import HistorySummary
+
+__all__ = ["app", "build_history"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command("history")
+def _command(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    master: Annotated[
+        str | None, typer.Option("--master", help="Spark master. Default: what spark-submit says, else local[2].")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the history of every record up to the end of the export, with PySpark.
+
+    Reads the state records that came since the last time, and writes delivery_history: what `acktrail record`,
+    `acktrail archived` and `acktrail rates` answer from. `acktrail reconcile` does it too. Reads no cluster.
+
+    Example: acktrail history --tables /data/acktrail
+    """
+    summary = build_history(TablesConfig.from_environment(tables, tables_options), master)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
+
+
+def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
+    """Build the history: see ``acktrail_jobs.history.build_history``.
+
+    Raises:
+        AcktrailError: as said there; also where the Spark job fails, with the failure's last line.
+    """
+    from acktrail_jobs.failures import translated
+    from acktrail_jobs.history import build_history as run
+
+    with translated():
+        return run(tables, master)
+
+
+def _text(summary: HistorySummary) -> str:
+    if not summary.records:
+        return "no new records"
+    return (
+        f"{summary.records:,} new records on {summary.state_partitions} state partitions made "
+        f"{summary.changes:,} changes in {summary.steps} commit(s)"
+    )

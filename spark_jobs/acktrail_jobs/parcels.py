@@ -1,0 +1,79 @@
+"""Arrow tables through Spark as opaque bytes: the JVM carries them and looks at no row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from acktrail.columnar.changes import CHANGE_COLUMNS
+from acktrail.columnar.held import HELD_COLUMNS
+from acktrail_jobs.growth import Grown
+
+__all__ = ["PARCELS_ARROW", "packed", "unpacked"]
+
+PARCELS_ARROW: Final = pa.schema(
+    [
+        pa.field("state_partition", pa.int32()),
+        pa.field("kind", pa.string()),
+        pa.field("number", pa.int64()),
+        pa.field("payload", pa.binary()),
+    ]
+)
+"""`kind` and what comes with it: ``changes`` or ``held``, rows as an Arrow stream; ``records``, how many were applied;
+``end``, the offset after the last one."""
+
+_SCHEMAS: Final = {"changes": CHANGE_COLUMNS, "held": HELD_COLUMNS}
+_ROWS_AT_ONCE: Final = 65_536
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What the workers did, put together; `ends` by state partition."""
+
+    changes: pa.Table
+    held: pa.Table
+    records: int
+    ends: dict[int, int]
+
+
+def packed(state_partition: int, grown: Grown) -> Iterator[pa.RecordBatch]:
+    """The parcels of one stretch."""
+    for kind, number in (("records", grown.records), ("end", grown.end)):
+        yield _parcel(state_partition, kind, number, None)
+    for kind, rows in (("changes", grown.changes), ("held", grown.held)):
+        for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
+            yield _parcel(state_partition, kind, None, _bytes(rows.slice(first, _ROWS_AT_ONCE)))
+
+
+def unpacked(parcels: Iterable[pa.RecordBatch]) -> Collected:
+    """What all `parcels` say."""
+    tables: dict[str, list[pa.Table]] = {kind: [schema.empty_table()] for kind, schema in _SCHEMAS.items()}
+    numbers: dict[str, dict[int, int]] = {"records": {}, "end": {}}
+    for batch in parcels:
+        for row in batch.to_pylist():
+            if row["kind"] in tables:
+                tables[row["kind"]].append(pa.ipc.open_stream(row["payload"]).read_all())
+            else:
+                numbers[row["kind"]][row["state_partition"]] = row["number"]
+    return Collected(
+        changes=pa.concat_tables(tables["changes"]),
+        held=pa.concat_tables(tables["held"]),
+        records=sum(numbers["records"].values()),
+        ends=numbers["end"],
+    )
+
+
+def _parcel(state_partition: int, kind: str, number: int | None, payload: bytes | None) -> pa.RecordBatch:
+    row = {"state_partition": state_partition, "kind": kind, "number": number, "payload": payload}
+    return pa.RecordBatch.from_pylist([row], schema=PARCELS_ARROW)
+
+
+def _bytes(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,182 @@
+"""Records out of a table to changes, without Spark: rows in, rows out, equal to the history of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs.world import key_of
+from strategies import batches, records
+
+from acktrail.columnar.changes import change_table, changes_of
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.held import HELD_COLUMNS, held_of, held_table
+from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.model.history import Change, Held, History
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
+from acktrail.model.share_partition import SharePartition
+from acktrail.wire.state_record import encode, encode_key
+from acktrail_jobs.growth import Grown, Stretch, grow
+from acktrail_jobs.parcels import packed, unpacked
+
+KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
+PLACE = 3
+Log = list[StateRecord | SharePartition]
+"""A share partition stands for a record of it that nobody can read."""
+
+small_updates = st.builds(
+    ShareUpdate,
+    key=st.sampled_from(KEYS),
+    snapshot_epoch=st.just(0),
+    leader_epoch=st.none(),
+    start_offset=st.one_of(st.none(), st.integers(0, 9)),
+    delivery_complete_count=st.none(),
+    batches=batches(high=9, most=3),
+)
+logs: st.SearchStrategy[Log] = st.lists(
+    st.one_of(small_updates, records(st.sampled_from(KEYS)), st.sampled_from(KEYS)), max_size=16
+)
+
+
+def rows_of(log: Log) -> pa.Table:
+    """The log as the exporter writes it, decoded."""
+    pairs = [(encode_key(1, r), b"\x00") if isinstance(r, SharePartition) else encode(r) for r in log]
+    raw = [
+        {"partition": PLACE, "offset": offset, "timestamp": 1_000 + offset, "key": key, "value": value}
+        for offset, (key, value) in enumerate(pairs)
+    ]
+    return decode_records(pa.Table.from_pylist(raw, schema=RAW_RECORDS))
+
+
+def expected(log: Log, missing: range = range(0)) -> tuple[list[Change], dict[SharePartition, Held]]:
+    """By the model alone."""
+    history, changes = History(PLACE, {}), []
+    for offset, record in enumerate(log):
+        if offset in missing:
+            changes += history.gap(offset) if offset == missing[0] else ()
+        elif isinstance(record, SharePartition):
+            changes += history.unreadable(record, offset=offset, timestamp_ms=1_000 + offset)
+        else:
+            changes += history.record(record, offset=offset, timestamp_ms=1_000 + offset)
+    return changes, dict(history.held)
+
+
+def no_ranges(state_partition: int, begin: int) -> list[tuple[int, int]]:
+    assert state_partition == PLACE
+    return []
+
+
+def grown(rows: pa.Table, begin: int, end: int, held: pa.Table, told: int = 0) -> Grown:
+    """One stretch, its rows in no order, through the bytes that Spark would carry."""
+    own = rows.filter((pc.field("offset") >= begin) & (pc.field("offset") < end))
+    stretch = Stretch(state_partition=PLACE, begin=begin, told=told, end=end)
+    found = grow(stretch, own.take(pa.array(reversed(range(own.num_rows)), pa.int64())), held, no_ranges)
+    carried = unpacked(packed(PLACE, found))
+    assert carried.ends == {PLACE: found.end}
+    assert carried.records == own.num_rows
+    return Grown(changes=carried.changes, held=carried.held, records=carried.records, end=carried.ends[PLACE])
+
+
+def merged(old: pa.Table, new: pa.Table) -> pa.Table:
+    return held_table(PLACE, {**dict(held_of(old)), **dict(held_of(new))})
+
+
+@given(logs, st.lists(st.integers(0, 16), max_size=3))
+def test_any_stretches_give_the_models_changes(log: Log, cuts: list[int]) -> None:
+    """However the log is cut into stretches, each going on from the rows that the one before left."""
+    changes, states = expected(log)
+    rows, held, found, begin = rows_of(log), HELD_COLUMNS.empty_table(), [], 0
+    for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
+        part = grown(rows, begin, end, held)
+        found += changes_of(part.changes)
+        held, begin = merged(held, part.held), part.end
+    assert found == changes
+    assert dict(held_of(held)) == states
+
+
+@given(logs, st.integers(0, 16), st.integers(0, 16))
+def test_records_gone_over_again_make_no_change(log: Log, held_to: int, told: int) -> None:
+    """What is held may lie behind what was told: then the changes are those from where it was told on, once each."""
+    changes, states = expected(log)
+    rows = rows_of(log)
+    early = grown(rows, 0, min(held_to, told, len(log)), HELD_COLUMNS.empty_table())
+    late = grown(rows, early.end, len(log), early.held, told=told)
+    assert list(changes_of(late.changes)) == [change for change in changes if change.at.offset >= told]
+    assert dict(held_of(merged(early.held, late.held))) == states
+
+
+@given(logs, st.integers(1, 16), st.integers(1, 4), st.booleans())
+def test_missing_offsets_are_a_gap(log: Log, first: int, length: int, cut_there: bool) -> None:
+    """Records that are not in the table make everything unknown, also where a stretch ended before them."""
+    missing = range(first, first + length)
+    if first + length >= len(log):
+        return
+    changes, states = expected(log, missing)
+    rows = rows_of(log).filter((pc.field("offset") < first) | (pc.field("offset") >= first + length))
+    early = grown(rows, 0, first if cut_there else 0, HELD_COLUMNS.empty_table())
+    late = grown(rows, early.end, len(log), early.held)
+    assert [*changes_of(early.changes), *changes_of(late.changes)] == changes
+    assert dict(held_of(merged(early.held, late.held))) == states
+
+
+def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
+    """Where one commit of the exporter spans a hole, there was no record; a hole between two commits is a gap."""
+    key = KEYS[0]
+    base = ShareSnapshot(
+        key=key,
+        snapshot_epoch=0,
+        state_epoch=1,
+        leader_epoch=0,
+        start_offset=0,
+        delivery_complete_count=0,
+        create_timestamp_ms=1,
+        write_timestamp_ms=1,
+        batches=(),
+    )
+    rows = rows_of([base] * 10).filter(pc.is_in(pc.field("offset"), pa.array([0, 1, 5, 6, 9])))
+    stretch = Stretch(state_partition=PLACE, begin=0, told=0, end=10)
+    asked: list[int] = []
+
+    def ranges(state_partition: int, begin: int) -> list[tuple[int, int]]:
+        asked.append(begin)
+        return [(0, 6), (9, 9)]
+
+    found = list(changes_of(grow(stretch, rows, HELD_COLUMNS.empty_table(), ranges).changes))
+    assert [(c.at.offset, c.at.cause.value) for c in found if c.at.timestamp_ms is None] == [(7, "gap")]
+    assert asked == [0]
+
+
+def test_dense_offsets_need_no_ranges() -> None:
+    """The account of the export is only asked where offsets are missing, and not for those before its beginning."""
+
+    def ranges(state_partition: int, begin: int) -> list[tuple[int, int]]:
+        raise AssertionError("asked")
+
+    rows = rows_of([KEYS[0]] * 9).slice(4)
+    found = grow(Stretch(state_partition=PLACE, begin=0, told=0, end=9), rows, HELD_COLUMNS.empty_table(), ranges)
+    assert found.records == 5
+
+
+def _hostile() -> Iterator[Change]:
+    key = key_of("g\x00' \x1b[2J\u202e💥")
+    yield from History(0, {}).record(
+        ShareUpdate(
+            key=key,
+            snapshot_epoch=0,
+            leader_epoch=None,
+            start_offset=2**63 - 1,
+            delivery_complete_count=None,
+            batches=(),
+        ),
+        offset=2**63 - 1,
+        timestamp_ms=None,
+    )
+
+
+def test_changes_come_back_from_their_rows() -> None:
+    """Names of any kind and offsets to the last one."""
+    changes = list(_hostile())
+    assert list(changes_of(change_table(changes))) == changes != []

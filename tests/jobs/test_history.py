@@ -1,0 +1,219 @@
+"""The history job on real Delta tables."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+
+from acktrail.columnar.changes import changes_of
+from acktrail.columnar.held import held_of
+from acktrail.errors import ConcurrentCommit, ConfigurationError
+from acktrail.model.history import Cause, Change, Held, History
+from acktrail.model.records import StateRecord, Tombstone
+from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.tables.history import HistoryTables, held_rows
+from acktrail.tables.snapshot import DataFile
+from acktrail.tables.store import Tables
+from acktrail_jobs import history as job
+from acktrail_jobs.history_command import build_history
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+Written = dict[tuple[int, int], StateRecord | SharePartition]
+"""What was written, by state partition and offset; a share partition stands for a record that nobody can read."""
+
+
+def live(world: World, written: Written, seed: int, records: int = 50) -> None:
+    """Groups at work: initialized, updated, snapshotted, deleted, sometimes unreadable."""
+    dice = random.Random(seed)
+    for _ in range(records):
+        key = key_of(f"group-{dice.randrange(5)}", partition=dice.randrange(2))
+        if dice.random() < 0.04:
+            written[world.damage(key)] = key
+        else:
+            record = _next(world, key, dice)
+            written[world.write(record)] = record
+
+
+def _next(world: World, key: SharePartition, dice: random.Random) -> StateRecord:
+    state = world.states.get(key)
+    if state is None:
+        return snapshot(key, 0, snapshot_epoch=0)
+    if dice.random() < 0.1:
+        return Tombstone(key=key)
+    first = (state.effective_start_offset or 0) + dice.randrange(3)
+    own = (batch(first, first + dice.randrange(4), dice.choice((0, 2, 4)), dice.randint(1, 5)),)
+    if dice.random() < 0.2:
+        return snapshot(key, state.start_offset, own, snapshot_epoch=state.snapshot_epoch + 1)
+    return update(key, state.effective_start_offset or 0, 0, own)
+
+
+def expected(written: Written, lost: dict[int, range] | None = None) -> tuple[list[Change], dict[int, dict[Any, Held]]]:
+    """What the model makes of it: all changes, and what is held by state partition."""
+    histories: dict[int, History] = {}
+    changes: list[Change] = []
+    for (number, offset), record in sorted(written.items()):
+        history, missing = histories.setdefault(number, History(number, {})), (lost or {}).get(number, range(0))
+        at: dict[str, int] = {"offset": offset, "timestamp_ms": WRITTEN_MS + offset}
+        if offset in missing:
+            changes += history.gap(offset) if offset == missing[0] else ()
+        elif isinstance(record, SharePartition):
+            changes += history.unreadable(record, **at)
+        else:
+            changes += history.record(record, **at)
+    return sorted(changes, key=place), {number: dict(history.held) for number, history in histories.items()}
+
+
+def place(change: Change) -> tuple[Any, ...]:
+    return (change.at.state_partition, change.at.offset, change.key, change.first_offset)
+
+
+def found(world: World) -> tuple[list[Change], dict[int, dict[Any, Held]]]:
+    """What the tables say: the same two things."""
+    rows = held_rows(world.tables, pc.scalar(True))
+    numbers = rows["state_partition"].unique().to_pylist()
+    held = {number: dict(held_of(rows.filter(pc.field("state_partition") == number))) for number in numbers}
+    return sorted(changes_of(world.tables.read("delivery_history")), key=place), held
+
+
+def versions(world: World) -> list[int]:
+    snapshots = [world.tables.snapshot(name) for name in ("delivery_history", "held_states")]
+    return [-1 if snapshot is None else snapshot.version for snapshot in snapshots]
+
+
+def test_many_runs_make_what_one_pass_over_all_makes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Export after export, each read once: the model's changes and states, and a run without news commits nothing."""
+    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 40)
+    written: Written = {}
+    total = 0
+    for seed in range(4):
+        live(world, written, seed)
+        world.export(f"r{seed}")
+        summary = build_history(world.config)
+        total += summary.changes
+        assert (summary.records, summary.steps > 1) == (50, True)
+        assert found(world) == expected(written)
+        before = versions(world)
+        assert build_history(world.config).records == 0
+        assert versions(world) == before
+    assert total == len(found(world)[0]) > 200
+
+
+def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work of a run is that of its new records, however many there were before."""
+    read: list[str] = []
+    plain = Tables.read_files
+
+    def spying(self: Tables, name: str, paths: Any, **options: Any) -> pa.Table:
+        read.extend(paths)
+        return plain(self, name, paths, **options)
+
+    monkeypatch.setattr(Tables, "read_files", spying)
+    for number in range(3):
+        world.write(snapshot(key_of(f"g{number}"), snapshot_epoch=0))
+        world.export(f"r{number}")
+        read.clear()
+        build_history(world.config)
+        assert len(set(read)) == 1
+
+
+@pytest.mark.parametrize("table", ["add", "hold"])
+def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    """Before either of a step's two commits: the next run, with more records, loses and doubles nothing."""
+    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 20)
+    written: Written = {}
+    live(world, written, 1)
+    world.export("r1")
+    calls: list[int] = []
+    plain = getattr(HistoryTables, table)
+
+    def killed(self: HistoryTables, *arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return plain(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HistoryTables, table, killed)
+        with pytest.raises(KeyboardInterrupt):
+            build_history(world.config)
+    assert found(world) != expected(written)
+    live(world, written, 2)
+    world.export("r2")
+    build_history(world.config)
+    assert found(world) == expected(written)
+
+
+@pytest.mark.parametrize("lost", ["delivery_history", "held_states"])
+def test_a_lost_table_is_made_anew(world: World, lost: str) -> None:
+    """Either table can be thrown away: the records are all it takes."""
+    written: Written = {}
+    live(world, written, 3)
+    world.export("r1")
+    build_history(world.config)
+    shutil.rmtree(Path(world.config.uri) / lost)
+    world.write(snapshot(key_of("new"), snapshot_epoch=0))
+    written[state_partition_of(key_of("new"), 4), world.exported[state_partition_of(key_of("new"), 4)]] = snapshot(
+        key_of("new"), snapshot_epoch=0
+    )
+    world.export("r2")
+    build_history(world.config)
+    assert found(world) == expected(written)
+
+
+def test_what_was_pruned_unread_is_not_known(world: World) -> None:
+    """Nothing is said of the time from the first lost record to the next that tells; the rest goes on."""
+    written: Written = {}
+    live(world, written, 4)
+    world.export("r1")
+    build_history(world.config)
+    live(world, written, 5, records=120)
+    begun = world.exported[1]
+    world.export("r2", lost={1: begun + 6})
+    build_history(world.config)
+    changes, held = expected(written, lost={1: range(begun, begun + 6)})
+    assert found(world) == (changes, held)
+    assert any(change.at.cause is Cause.GAP for change in changes)
+
+
+def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was overtaken, even by one that saw fewer records, is refused; the next run goes on from the other's."""
+    written: Written = {}
+    live(world, written, 6)
+    world.export("r1", at_most=5)
+    live(world, written, 7)
+    world.export("r2")
+    plain, files = HistoryTables.add, Tables.files_since
+
+    def overtaken(self: HistoryTables, *arguments: Any) -> None:
+        monkeypatch.setattr(HistoryTables, "add", plain)
+        with monkeypatch.context() as earlier:
+            earlier.setattr(Tables, "files_since", lambda *a: sorted(files(*a), key=_written_at)[:1])
+            build_history(world.config)
+        plain(self, *arguments)
+
+    def _written_at(file: DataFile) -> float:
+        return (Path(world.config.uri) / "state_records" / file.path).stat().st_mtime_ns
+
+    monkeypatch.setattr(HistoryTables, "add", overtaken)
+    with pytest.raises(ConcurrentCommit):
+        build_history(world.config)
+    assert 0 < len(found(world)[0]) < len(expected(written)[0])
+    shutil.rmtree(Path(world.config.uri) / "held_states")
+    build_history(world.config)
+    assert found(world) == expected(written)
+
+
+def test_nothing_was_exported(world: World) -> None:
+    """No records: what to do, and no table made."""
+    with pytest.raises(ConfigurationError, match="no records"):
+        build_history(world.config)
+    assert not world.tables.exists("delivery_history")

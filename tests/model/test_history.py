@@ -1,0 +1,298 @@
+"""The laws of history: changes, laid over each other, are the fold's states; what is not known is never made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+
+from coordinator_log import Coordinator, batch, share_partition
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import batches, records
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.history import (
+    ABSENT,
+    LAST_OFFSET,
+    UNKNOWN,
+    Cause,
+    Change,
+    Condition,
+    Held,
+    History,
+    Standing,
+    tiling,
+)
+from acktrail.model.intervals import Ending, Interval, intervals
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, apply, replay
+from acktrail.model.share_partition import SharePartition
+
+KEYS = [share_partition(partition=number) for number in range(2)]
+PLACES = (*range(16), LAST_OFFSET - 1, LAST_OFFSET)
+"""Offsets to look at: records below speak of the first few, some of the whole range."""
+
+few_batches = batches(high=9, most=3)
+starts = st.one_of(st.none(), st.integers(0, 12))
+small_snapshots = st.builds(
+    ShareSnapshot,
+    key=st.sampled_from(KEYS),
+    snapshot_epoch=st.integers(0, 2),
+    state_epoch=st.integers(0, 2),
+    leader_epoch=st.integers(0, 1),
+    start_offset=starts,
+    delivery_complete_count=st.none(),
+    create_timestamp_ms=st.integers(1, 2),
+    write_timestamp_ms=st.integers(1, 2),
+    batches=few_batches,
+)
+small_updates = st.builds(
+    ShareUpdate,
+    key=st.sampled_from(KEYS),
+    snapshot_epoch=st.integers(0, 2),
+    leader_epoch=st.none(),
+    start_offset=starts,
+    delivery_complete_count=st.none(),
+    batches=few_batches,
+)
+tombstones = st.builds(Tombstone, key=st.sampled_from(KEYS))
+any_records = st.one_of(small_updates, small_updates, small_snapshots, tombstones, records(st.sampled_from(KEYS)))
+logs = st.lists(any_records, max_size=9)
+
+
+def changes_of(log: Iterable[StateRecord], history: History | None = None, first: int = 0) -> Iterator[list[Change]]:
+    """The changes of each record."""
+    history = history or History(0, {})
+    for offset, record in enumerate(log, start=first):
+        yield list(history.record(record, offset=offset, timestamp_ms=1_000 + offset))
+
+
+def pointwise(state: SharePartitionState | None, offset: int) -> Condition:
+    """The condition of one offset in a state, from its batches one by one: the naive version."""
+    if state is None:
+        return ABSENT
+    if state.start_offset is not None and offset < state.start_offset:
+        return Condition(standing=Standing.BELOW_START)
+    said = [(b.delivery_count, b.delivery_state) for b in state.batches if b.first_offset <= offset <= b.last_offset]
+    if said:
+        count, number = max(said)
+        return Condition(standing=Standing.RECORDED, delivery_state=number, delivery_count=count)
+    if state.state_epoch is None:
+        return UNKNOWN
+    return Condition(standing=Standing.UNINITIALIZED if state.start_offset is None else Standing.UNRECORDED)
+
+
+class Laid:
+    """Changes laid over each other at some offsets: what the history says as of the last one."""
+
+    def __init__(self) -> None:
+        self.at: dict[SharePartition, dict[int, Condition]] = {}
+
+    def lay(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            own = self.at.setdefault(change.key, dict.fromkeys(PLACES, change.before))
+            for place in PLACES:
+                if change.covers(place):
+                    own[place] = change.after
+
+
+@given(logs)
+def test_as_of_any_record_the_history_is_the_folds_state(log: list[StateRecord]) -> None:
+    """After every record every offset is in the condition that the fold's state gives it, whatever was written."""
+    laid, states = Laid(), dict.fromkeys(KEYS, None)
+    for record, changes in zip(log, changes_of(log), strict=True):
+        laid.lay(changes)
+        states[record.key] = apply(states[record.key], record)
+        for place, condition in laid.at.get(record.key, {}).items():
+            assert condition == pointwise(states[record.key], place)
+
+
+@given(logs)
+def test_changes_are_the_longest_ranges_that_changed(log: list[StateRecord]) -> None:
+    """A record's changes ascend without touching where they are alike; none is without a difference, but for the first
+    record of a share partition, which speaks of every offset."""
+    for record, changes in zip(log, changes_of(log), strict=True):
+        assert all(change.before != change.after or change.before == UNKNOWN for change in changes)
+        assert all(0 <= change.first_offset <= change.last_offset <= LAST_OFFSET for change in changes)
+        assert {change.key for change in changes} <= {record.key}
+        for one, next_one in pairwise(changes):
+            assert one.last_offset < next_one.first_offset
+            is_alike = (one.before, one.after) == (next_one.before, next_one.after)
+            assert not (is_alike and one.last_offset + 1 == next_one.first_offset)
+
+
+@given(logs)
+def test_every_change_goes_on_from_the_last_one(log: list[StateRecord]) -> None:
+    """`before` is what the change before it left, offset by offset; the first change of a share partition is of all."""
+    laid = Laid()
+    for changes in changes_of(log):
+        for change in changes:
+            own = laid.at.get(change.key, {})
+            assert {own.get(p, change.before) for p in PLACES if change.covers(p)} <= {change.before}
+        laid.lay(changes)
+
+
+@given(logs, st.integers(0, 9))
+def test_where_the_log_is_cut_changes_nothing(log: list[StateRecord], cut: int) -> None:
+    """Going on from the states that a first part left gives the changes of one pass over all."""
+    held: dict[SharePartition, Held] = {}
+    early = list(changes_of(log[:cut], History(0, held)))
+    late = list(changes_of(log[cut:], History(0, dict(held)), first=min(cut, len(log))))
+
+    assert [*early, *late] == list(changes_of(log))
+
+
+@given(logs)
+def test_intervals_tile_offsets_and_time(log: list[StateRecord]) -> None:
+    """At every record every offset lies in exactly one interval of its share partition, with the fold's condition."""
+    of_key: dict[SharePartition, list[Change]] = {}
+    states: list[Mapping[SharePartition, SharePartitionState]] = []
+    for end, changes in enumerate(changes_of(log), start=1):
+        states.append(replay(log[:end]))
+        for change in changes:
+            of_key.setdefault(change.key, []).append(change)
+    for key, changes in of_key.items():
+        made = intervals(changes)
+        for at in range(changes[0].at.offset, len(log)):
+            for place in PLACES:
+                (found,) = (i for i in made if i.first_offset <= place <= i.last_offset and _holds(i, at))
+                assert found.condition == pointwise(states[at].get(key), place)
+
+
+def _holds(interval: Interval, at: int) -> bool:
+    begun = interval.since is None or interval.since.offset <= at
+    return begun and (interval.until is None or at < interval.until.offset)
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[StateRecord]:
+    """The log of a share coordinator with a few share partitions at work: nothing but what a broker writes."""
+    life = Coordinator(limit=draw(st.integers(1, 4)))
+    reached = dict.fromkeys(KEYS, 0)
+    for _ in range(draw(st.integers(1, 12))):
+        key = draw(st.sampled_from(KEYS))
+        deed = draw(st.integers(0, 9))
+        if key not in life.states:
+            life.initialize(key, start_offset=draw(st.one_of(st.none(), st.integers(0, 5))))
+        elif deed == 0:
+            life.delete(key)
+            reached[key] = 0
+        elif deed == 1:
+            life.cool()
+        elif deed == 2:
+            life.initialize(key, state_epoch=draw(st.integers(1, 3)), start_offset=draw(st.integers(0, 12)))
+        else:
+            state = life.states[key]
+            first = max(reached[key] - draw(st.integers(0, 6)), state.effective_start_offset or 0, 0)
+            last = first + draw(st.integers(0, 4))
+            known = {b.delivery_count for b in state.batches if b.first_offset <= last and first <= b.last_offset}
+            terminal = any(b.is_terminal and b.first_offset <= last and first <= b.last_offset for b in state.batches)
+            if terminal:
+                continue
+            done = batch(first, last, draw(st.sampled_from((0, 2, 4))), max(known, default=0) + 1)
+            life.write(key, draw(st.sampled_from((state.start_offset or 0, state.effective_start_offset or 0))), done)
+            reached[key] = max(reached[key], last + 1)
+    return life.log
+
+
+@given(lives(), st.integers(0, 12), st.integers(0, 5), st.booleans())
+def test_what_is_known_beside_a_gap_is_true(log: list[StateRecord], first: int, length: int, unreadable: bool) -> None:
+    """Records of a broker are lost, or cannot be read. Before and after it, whatever the history does not call unknown
+    is what the whole log says; at the lost records nothing is known; and a next snapshot makes everything known."""
+    history, laid = History(0, {}), Laid()
+    states: dict[SharePartition, SharePartitionState] = {}
+    known_again: set[SharePartition] = set(KEYS)
+    for offset, record in enumerate(log):
+        states = replay(log[: offset + 1])
+        if first <= offset < first + length:
+            if unreadable:
+                laid.lay(history.unreadable(record.key, offset=offset, timestamp_ms=None))
+                known_again.discard(record.key)
+            elif offset == first:
+                laid.lay(history.gap(offset))
+                known_again.clear()
+            continue
+        laid.lay(history.record(record, offset=offset, timestamp_ms=offset))
+        if not isinstance(record, ShareUpdate):
+            known_again.add(record.key)
+        for key, own in laid.at.items():
+            for place, condition in own.items():
+                assert condition in (UNKNOWN, pointwise(states.get(key), place))
+                assert condition != UNKNOWN or key not in known_again
+
+
+@given(lives())
+def test_what_a_broker_writes_is_dated(log: list[StateRecord]) -> None:
+    """Exported from its beginning, every change of a log happened with the record that shows it."""
+    assert all(change.is_dated for changes in changes_of(log) for change in changes)
+
+
+def told(*log: StateRecord) -> list[tuple[Ending | None, Cause | None, int, int]]:
+    """Ending, cause of the ending and offsets of every interval that ended."""
+    made = intervals(change for changes in changes_of(log) for change in changes)
+    return [(i.ended_by, i.until.cause, i.first_offset, i.last_offset) for i in made if i.until is not None]
+
+
+def test_how_a_life_goes() -> None:
+    """Initialized, started, released, acknowledged, passed, reset, deleted: each ending has its name and its record."""
+    key = KEYS[0]
+    life = Coordinator(limit=50)
+    life.initialize(key, start_offset=None)
+    life.write(key, 10, batch(10, 19, 0, 1))
+    life.write(key, 10, batch(10, 19, 2, 2))
+    life.write(key, 20, batch(20, 29, 4, 5))
+    life.initialize(key, state_epoch=2, start_offset=15)
+    life.delete(key)
+
+    of_offset = {
+        5: [Ending.STARTED, Ending.STARTED, Ending.DELETED],
+        12: [Ending.STARTED, Ending.STARTED, Ending.CHANGED, Ending.PASSED, Ending.DELETED],
+        16: [Ending.STARTED, Ending.STARTED, Ending.CHANGED, Ending.PASSED, Ending.RESET, Ending.DELETED],
+        25: [Ending.STARTED, Ending.STARTED, Ending.CHANGED, Ending.RESET, Ending.DELETED],
+        40: [Ending.STARTED, Ending.STARTED, Ending.DELETED],
+    }
+    for offset, endings in of_offset.items():
+        assert [how for how, _, first, last in told(*life.log) if first <= offset <= last] == endings
+    assert {cause for _, cause, _, _ in told(*life.log)} == {
+        Cause.INITIALIZE,
+        Cause.UPDATE,
+        Cause.RESET,
+        Cause.TOMBSTONE,
+    }
+
+
+def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
+    """A snapshot of the same state epoch replaces all: what it does not mention has no delivery state any more."""
+    key = KEYS[0]
+    life = Coordinator(limit=50)
+    life.initialize(key, start_offset=0)
+    life.write(key, 0, batch(3, 5, 0, 1))
+    state = life.states[key]
+    life.states[key] = SharePartitionState(
+        **{name: getattr(state, name) for name in SharePartitionState.__slots__ if name != "batches"}, batches=()
+    )
+    life.cool()
+
+    assert (Ending.DROPPED, Cause.SNAPSHOT, 3, 5) in told(*life.log)
+
+
+@given(few_batches, starts)
+def test_a_tiling_is_whole(found: tuple[object, ...], start: int | None) -> None:
+    """Tiles ascend from 0 to the last offset without a hole, and neighbours differ."""
+    state = SharePartitionState(
+        key=KEYS[0],
+        snapshot_epoch=0,
+        state_epoch=0,
+        leader_epoch=0,
+        start_offset=start,
+        delivery_complete_count=None,
+        batches=found,  # type: ignore[arg-type]
+    )
+    tiles = tiling(state)
+    assert (tiles[0].first_offset, tiles[-1].last_offset) == (0, LAST_OFFSET)
+    for one, next_one in pairwise(tiles):
+        assert one.last_offset + 1 == next_one.first_offset
+        assert one.condition != next_one.condition
+    covered = sum(b.last_offset - b.first_offset + 1 for b in combine_state_batches(state.batches, (), start))
+    recorded = (t for t in tiles if t.condition.standing is Standing.RECORDED)
+    assert sum(t.last_offset - t.first_offset + 1 for t in recorded) == covered

@@ -90,6 +90,9 @@ def test_rows_are_stamped_and_ranges_say_what_was_read(tables: Tables) -> None:
             "gap_first": None,
             "gap_last": None,
             "exported_at": NOON,
+            "dialect": None,
+            "source_file": None,
+            "source_digest": None,
         }
     ]
 

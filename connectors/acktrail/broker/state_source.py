@@ -10,9 +10,9 @@ from acktrail.broker.state_log import StateLog
 from acktrail.broker.state_topic import StateTopic
 from acktrail.columnar.schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceBatch, TaskId
+from acktrail.connect.contract import SourceBatch, TaskId, state_task_id
 
-__all__ = ["StateSource", "StateSourceStatus", "StateTask", "state_task_id"]
+__all__ = ["StateSource", "StateSourceStatus", "StateTask"]
 
 
 class StateSourceStatus(StrEnum):
@@ -22,11 +22,6 @@ class StateSourceStatus(StrEnum):
     PRESENT = "present"
     STATE_TOPIC_ABSENT = "state_topic_absent"
     """No share consumer ever came to this cluster: there is nothing to export, and no task."""
-
-
-def state_task_id(cluster_id: str, topic_id: str, partition: int) -> TaskId:
-    """Names the reading of one partition of one incarnation of one cluster's state topic."""
-    return TaskId(f"state/{cluster_id}/{topic_id}/{partition}")
 
 
 class StateSource:

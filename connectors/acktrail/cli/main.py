@@ -23,6 +23,7 @@ COMMANDS: Final = MappingProxyType(
         "groups": "acktrail.cli.groups:app",
         "decode": "acktrail.cli.decode:app",
         "replay": "acktrail.cli.replay:app",
+        "import": "acktrail.cli.import_files:app",
         "doctor": "acktrail.cli.doctor:app",
     }
 )

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from acktrail.columnar.gather import Integers, Mask
 from acktrail.columnar.keys import KeyColumns, read_keys
 from acktrail.columnar.schemas import RAW_RECORDS, STATE_RECORDS
-from acktrail.columnar.strict_rows import SAID_COLUMNS, said_by_rows
+from acktrail.columnar.strict_rows import SAID_COLUMNS, Decoder, said_by_rows
 from acktrail.columnar.values import ValueColumns, read_values
 from acktrail.wire.raw_record import DecodeStatus
+from acktrail.wire.state_record import decode
 
 __all__ = ["DECODED_RECORDS", "decode_records", "decode_slowly"]
 
@@ -41,9 +42,11 @@ def decode_records(raw: pa.Table) -> pa.Table:
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
-def decode_slowly(raw: pa.Table) -> pa.Table:
-    """The same table as ``decode_records`` by the strict decoder alone, row by row: the reference for it."""
-    batches = [_with_address(batch, said_by_rows(batch)) for batch in _raw_batches(raw)]
+def decode_slowly(raw: pa.Table, decoder: Decoder = decode) -> pa.Table:
+    """The same table as ``decode_records`` by the strict decoder alone, row by row: the reference for it, and the way
+    for other shipped dialects, by their `decoder`.
+    """
+    batches = [_with_address(batch, said_by_rows(batch, decoder)) for batch in _raw_batches(raw)]
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 

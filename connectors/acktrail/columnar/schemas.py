@@ -102,6 +102,9 @@ EXPORT_RANGES: Final = pa.schema(
         ("gap_first", pa.int64()),  # offsets that were pruned before they were exported
         ("gap_last", pa.int64()),
         ("exported_at", _INSTANT),
+        ("dialect", pa.string()),  # null, as the two below: read from the cluster
+        ("source_file", pa.string()),
+        ("source_digest", pa.string()),
     )
 )
 """One state partition's part in one commit of the exporter. records_read = records_decoded + records_quarantined."""

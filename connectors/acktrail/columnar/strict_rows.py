@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,10 +12,13 @@ from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_raw
-from acktrail.wire.state_record import SNAPSHOT_TYPE, decode_key
+from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_by
+from acktrail.wire.state_record import SNAPSHOT_TYPE, decode, decode_key
 
-__all__ = ["SAID_COLUMNS", "said_by_rows"]
+__all__ = ["SAID_COLUMNS", "Decoder", "said_by_rows"]
+
+Decoder = Callable[[bytes | None, bytes | None], StateRecord]
+"""Key and value to a record of a shipped dialect; raises MalformedRecord or UnsupportedRecord."""
 
 _FIRST_SAID: Final = STATE_RECORDS.get_field_index("record_type")
 
@@ -28,12 +31,12 @@ _NO_FIELDS: Final[_Row] = (None,) * 8
 """snapshot_epoch, state_epoch, leader_epoch, start_offset, delivery_complete_count, two timestamps, batches."""
 
 
-def said_by_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``SAID_COLUMNS`` of `batch` (``RAW_RECORDS``), decoded one row at a time.
+def said_by_rows(batch: pa.RecordBatch, decoder: Decoder = decode) -> pa.RecordBatch:
+    """``SAID_COLUMNS`` of `batch` (``RAW_RECORDS``), decoded one row at a time by a dialect's `decoder`.
 
     A record that could not be decoded still names its share partition where its key can be read.
     """
-    rows = [_row(decode_raw(raw)) for raw in _raw_records(batch)]
+    rows = [_row(decode_by(decoder, raw)) for raw in _raw_records(batch)]
     columns = zip(*rows, strict=True) if rows else ((),) * len(SAID_COLUMNS)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SAID_COLUMNS, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SAID_COLUMNS)

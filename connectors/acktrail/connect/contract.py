@@ -14,11 +14,25 @@ from typing import NewType, Protocol
 
 import pyarrow as pa
 
-__all__ = ["Commit", "LogSpan", "Sink", "Source", "SourceBatch", "SourceTask", "TaskId"]
+__all__ = ["Commit", "LogSpan", "Origin", "Sink", "Source", "SourceBatch", "SourceTask", "TaskId", "state_task_id"]
 
 TaskId = NewType("TaskId", str)
 """Names a task for ever: the key of its position. It carries the cluster and the topic's id, so that another cluster's
 or a recreated topic's task is another task."""
+
+
+def state_task_id(cluster_id: str, topic_id: str | None, partition: int) -> TaskId:
+    """Names the reading of one partition of one incarnation of one cluster's state topic; None: nobody knows which."""
+    return TaskId(f"state/{cluster_id}/{topic_id or 'unknown'}/{partition}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The file that records were imported from: its name, SHA-256 of its bytes in hex, the dialect it was read in."""
+
+    file: str
+    sha256: str
+    dialect: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +40,21 @@ class LogSpan:
     """The part of a log that a batch covers.
 
     `first_offset` and `last_offset` are None when the batch has no records. `gap_first` to `gap_last` (inclusive) were
-    pruned before they could be read. `log_start_offset` and `log_end_offset` as last seen.
+    pruned before they could be read, or are in no file. `log_start_offset` and `log_end_offset` as last seen; None, as
+    `topic_id`, where only files are known. `origin` None: read from the cluster.
     """
 
-    topic_id: str
+    topic_id: str | None
     partition: int
     first_offset: int | None
     last_offset: int | None
     records: int
     quarantined: int
-    log_start_offset: int
-    log_end_offset: int
+    log_start_offset: int | None
+    log_end_offset: int | None
     gap_first: int | None = None
     gap_last: int | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,8 +37,10 @@ _Row = dict[str, Any]
 
 
 def joined(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
-    """`spans` of one partition with `span` after them: grown into the last one unless a gap lies between."""
-    if not spans or span.gap_first is not None:
+    """`spans` of one partition with `span` after them: grown into the last one unless a gap lies between, or they are
+    of different files.
+    """
+    if not spans or span.gap_first is not None or span.origin != spans[-1].origin:
         return (*spans, span)
     last = spans[-1]
     grown = LogSpan(
@@ -52,6 +54,7 @@ def joined(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
         log_end_offset=span.log_end_offset,
         gap_first=last.gap_first,
         gap_last=last.gap_last,
+        origin=last.origin,
     )
     return (*spans[:-1], grown)
 
@@ -74,6 +77,9 @@ def range_rows(spans: Iterable[LogSpan], *, cluster_id: str, run_id: str, export
             "gap_first": span.gap_first,
             "gap_last": span.gap_last,
             "exported_at": exported_at,
+            "dialect": span.origin.dialect if span.origin else None,
+            "source_file": span.origin.file if span.origin else None,
+            "source_digest": span.origin.sha256 if span.origin else None,
         }
         for span in spans
     ]

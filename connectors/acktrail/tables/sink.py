@@ -13,7 +13,7 @@ from acktrail.columnar.schemas import TABLES
 from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
 from acktrail.errors import ForeignCluster
 from acktrail.tables.conform import conform
-from acktrail.tables.identity import create_for, ensure_same_cluster
+from acktrail.tables.identity import OWN_DIALECT, create_for, create_records_for, ensure_same_cluster
 from acktrail.tables.ranges import RANGES, copy_ranges, joined, range_rows, ranges_text
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
@@ -47,7 +47,8 @@ class DeltaSink:
     A batch without a position brings observations, one batch for each phase of a run: when the tables have that phase
     already, it is dropped. Its ``topics`` are a complete listing.
 
-    Columns `cluster_id` and `run_id` are filled in where a batch leaves them out. `clock` gives UTC instants.
+    Columns `cluster_id` and `run_id` are filled in where a batch leaves them out. `dialect` is that of the records'
+    raw bytes. `clock` gives UTC instants.
 
     Raises (all methods):
         ForeignCluster: the tables are another cluster's, or another incarnation's of the state topic.
@@ -60,16 +61,18 @@ class DeltaSink:
         *,
         cluster_id: str,
         run_id: str,
+        dialect: str = OWN_DIALECT,
         clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
         self._tables = tables
         self._cluster_id = cluster_id
         self._run_id = run_id
+        self._dialect = dialect
         self._clock = clock
         self._pending = _Pending()
         self._committed: dict[TaskId, int | None] = {}
         self._observed: set[str] = set()
-        self._own_topics: set[str] = set()
+        self._own_topics: set[str | None] = set()
         self._newest: TableSnapshot | None = None
         self._started = False
 
@@ -141,9 +144,9 @@ class DeltaSink:
         self._pending.positions[batch.task] = position
         self._pending.spans[batch.task] = joined(self._pending.spans.get(batch.task, ()), span)
 
-    def _check_topic(self, topic_id: str) -> None:
+    def _check_topic(self, topic_id: str | None) -> None:
         if topic_id not in self._own_topics:
-            create_for(self._tables, "state_records", self._cluster_id, topic_id)
+            create_records_for(self._tables, self._cluster_id, topic_id, self._dialect)
             self._own_topics.add(topic_id)
 
     def _before(self, task: TaskId) -> int | None:

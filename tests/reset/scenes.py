@@ -38,7 +38,6 @@ def group_facts(group_id: str = "g", **changes: Any) -> GroupFacts:
         members=(),
         coordinator_id=1,
         rights=("DESCRIBE", "READ"),
-        auto_offset_reset=None,
         error_code=0,
         error=None,
     )

@@ -55,6 +55,8 @@ def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.Da
     assert found.skipped == len([o for o in state if o < target and o not in done])
     assert found.in_flight_discarded == len([o for o, s in state.items() if s is not None and o not in done])
     assert found.to_deliver == high - target
+    again = sorted([o for o in (*passed, *done) if o >= target])
+    assert (found.again_first, found.again_last) == ((again[0], again[-1]) if again else (None, None))
     parts = (found.passed_again, found.acknowledgements_forgotten, found.archived_forgotten)
     assert found.delivered_again == sum(part or 0 for part in parts)
 

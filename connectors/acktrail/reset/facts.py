@@ -35,7 +35,6 @@ class GroupFacts:
     members: tuple[str, ...]
     coordinator_id: int | None
     rights: tuple[str, ...] | None
-    auto_offset_reset: str | None
     error_code: int
     error: str | None
     is_other_type: bool = False

@@ -24,6 +24,8 @@ class Impact:
     earlier reset, Kafka does not keep which. `skipped` lie below the target and were not finished: this group never
     gets them again. `in_flight_discarded` were delivered and not finished: their delivery counts are dropped (those
     below the target are among the skipped). `to_deliver` are all from the target to the log's end.
+
+    `again_first` and `again_last` are the first and last offset that is known to be delivered again; None: none is.
     """
 
     to_deliver: int
@@ -33,6 +35,8 @@ class Impact:
     archived_forgotten: int | None
     skipped: int | None
     in_flight_discarded: int | None
+    again_first: int | None = None
+    again_last: int | None = None
     reason: str | None = None
 
 
@@ -53,6 +57,7 @@ def impact_of(facts: PartitionFacts, target: int, log_start: int, log_end: int) 
     batches = _batches(facts, max(start, log_start), log_end)
     kept_from = max(target, log_start)
     passed = max(0, min(start, log_end) - kept_from)
+    again = _span(kept_from, passed, batches)
     acknowledged = _count(batches, DeliveryState.ACKNOWLEDGED, kept_from, log_end)
     archived = _count(batches, DeliveryState.ARCHIVED, kept_from, log_end)
     below = min(target, log_end)
@@ -65,6 +70,8 @@ def impact_of(facts: PartitionFacts, target: int, log_start: int, log_end: int) 
         archived_forgotten=archived,
         skipped=max(0, below - max(start, log_start)) - finished_below,
         in_flight_discarded=sum(_overlap(b, log_start, log_end) for b in batches if not b.is_terminal),
+        again_first=again[0],
+        again_last=again[1],
     )
 
 
@@ -82,6 +89,14 @@ def _batches(facts: PartitionFacts, first: int, log_end: int) -> tuple[StateBatc
     return combine_state_batches(rows, (), first)
 
 
+def _span(kept_from: int, passed: int, batches: tuple[StateBatch, ...]) -> tuple[int | None, int | None]:
+    """First and last offset from `kept_from` on that was done with: the `passed` ones, then finished batches."""
+    done = [b for b in batches if b.is_terminal and b.last_offset >= kept_from]
+    firsts = [kept_from] if passed else [max(kept_from, b.first_offset) for b in done[:1]]
+    lasts = [b.last_offset for b in done[-1:]] or ([kept_from + passed - 1] if passed else [])
+    return (firsts[0], lasts[0]) if firsts else (None, None)
+
+
 def _count(batches: tuple[StateBatch, ...], state: DeliveryState, first: int, end: int) -> int:
     return sum(_overlap(batch, first, end) for batch in batches if batch.delivery_state == state)
 
@@ -94,14 +109,19 @@ def _blind(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> 
     """What can be said without the state: what lies below the start offset, and that nothing before it is skipped."""
     start = facts.start_offset
     first = log_start if start is None else max(start, log_start)
+    kept_from = max(target, log_start)
+    passed = None if start is None else max(0, min(start, log_end) - kept_from)
+    again = _span(kept_from, passed or 0, ())
     return Impact(
-        to_deliver=max(0, log_end - max(target, log_start)),
+        to_deliver=max(0, log_end - kept_from),
         delivered_again=None,
-        passed_again=None if start is None else max(0, min(start, log_end) - max(target, log_start)),
+        passed_again=passed,
         acknowledgements_forgotten=None,
         archived_forgotten=None,
         skipped=0 if target <= first else None,
         in_flight_discarded=None,
+        again_first=again[0],
+        again_last=again[1],
         reason=facts.state_reason,
     )
 

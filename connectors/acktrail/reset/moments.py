@@ -8,7 +8,7 @@ from typing import Final
 
 from acktrail.errors import ChangeRefused
 
-__all__ = ["instant_text", "parse_duration", "parse_moment"]
+__all__ = ["compact_instant", "instant_text", "parse_duration", "parse_moment"]
 
 _MOMENT: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(Z|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
@@ -70,6 +70,11 @@ def instant_text(milliseconds: int) -> str:
     except OverflowError:
         return f"{milliseconds} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def compact_instant(milliseconds: int) -> str:
+    """A moment as UTC text that sorts and fits into names, ``20260102T030405Z``."""
+    return f"{_EPOCH + dt.timedelta(milliseconds=milliseconds):%Y%m%dT%H%M%SZ}"
 
 
 def _zone(text: str) -> dt.timezone:

@@ -15,6 +15,10 @@ from acktrail.reset.strategies import Clamp, Resolution
 __all__ = ["Row", "notices_on_partitions"]
 
 
+_BACK_TO_BEFORE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY})
+"""What lies below their targets was finished at an earlier time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A share partition, the target that was found for it, and what that does."""
@@ -113,6 +117,10 @@ def _said(offset: int | None) -> str:
 def _skips(context: _Context, row: Row) -> Iterator[Notice]:
     impact = row.impact
     if impact is None or impact.skipped == 0 or row.facts.group_id in context.new_groups:
+        return
+    if context.request.strategy.kind in _BACK_TO_BEFORE:
+        text = f"records before {row.resolution.target} are passed over: the group was done with them then"
+        yield _on(row, Severity.WARNING, "passed_before", text)
         return
     if impact.skipped is None:
         text = f"records before {row.resolution.target} may be skipped for good, how many is not known: {impact.reason}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 from acktrail.reset.facts import ClusterFacts, GroupFacts, PartitionFacts, PartitionState, Snapshot, TopicFacts
 from acktrail.reset.impact import Impact, impact_of
 from acktrail.reset.moments import instant_text
@@ -26,6 +27,7 @@ __all__ = [
     "build_plan",
     "plan_hash",
     "sealed",
+    "share_partition_of",
 ]
 
 PLAN_FORMAT = "acktrail-reset-plan"
@@ -128,6 +130,13 @@ class ResetPlan:
             return ()
         refused = RefusedParts(self.refusals)
         return tuple(row for row in self.partitions if row.key not in refused and row.target_offset is not None)
+
+
+def share_partition_of(row: PartitionPlan) -> SharePartition:
+    """The key of a share partition in the state topic. Its topic must be known."""
+    return SharePartition(
+        group_id=GroupId(row.group_id), topic_id=TopicId(row.topic_id or ZERO_TOPIC_ID), partition=row.partition
+    )
 
 
 def build_plan(

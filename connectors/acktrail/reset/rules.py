@@ -15,7 +15,7 @@ from acktrail.reset.notices import Notice, Severity, worst_first
 from acktrail.reset.partition_rules import Row, notices_on_partitions
 from acktrail.reset.request import ResetRequest
 
-__all__ = ["notices_on"]
+__all__ = ["notices_before", "notices_on"]
 
 _UNKNOWN_TOPIC: Final = 3
 _MEMBERS_SHOWN: Final = 5
@@ -25,10 +25,16 @@ _PlanRule = Callable[[ResetRequest, Snapshot], Iterator[Notice]]
 
 def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Row]) -> tuple[Notice, ...]:
     """Every notice, the worst first, then by group, topic and partition."""
+    found = [*notices_before(request, snapshot), *_nothing(request, snapshot)]
+    return worst_first([*found, *notices_on_partitions(request, snapshot, rows)])
+
+
+def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, ...]:
+    """What can be said before any share partition is looked at: about the cluster, the groups and the topics."""
     found = [notice for rule in _PLAN_RULES for notice in rule(request, snapshot)]
     found += [notice for group in snapshot.groups for notice in _on_group(request, group)]
     found += [notice for topic in snapshot.topics for notice in _on_topic(topic)]
-    return worst_first([*found, *notices_on_partitions(request, snapshot, rows)])
+    return worst_first(found)
 
 
 def _release(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
@@ -53,10 +59,14 @@ def _state_topic(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
         yield Notice(severity=Severity.REFUSAL, rule="state_unreadable", text=text)
 
 
-def _nothing(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
+def _unmatched(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
     del request
     for pattern in snapshot.unmatched:
         yield Notice(severity=Severity.REFUSAL, rule="no_such_group", text=f"no share group matches {pattern!r}")
+
+
+def _nothing(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
+    del request
     if not snapshot.partitions and not any(topic.error_code for topic in snapshot.topics):
         yield Notice(severity=Severity.REFUSAL, rule="nothing_to_reset", text="no share partition is in the scope")
 
@@ -71,7 +81,7 @@ def _epoch(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
         yield Notice(severity=Severity.INFO, rule="epoch_not_bumped", text=text)
 
 
-_PLAN_RULES: Final[tuple[_PlanRule, ...]] = (_release, _state_topic, _nothing, _epoch)
+_PLAN_RULES: Final[tuple[_PlanRule, ...]] = (_release, _state_topic, _unmatched, _epoch)
 
 
 def _on_group(request: ResetRequest, group: GroupFacts) -> Iterator[Notice]:

@@ -42,7 +42,7 @@ def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange 
     if facts.log_start_offset is None or facts.log_end_offset is None:
         return _refused("log_unknown", f"the ends of the log are not known: {facts.log_error}")
     if strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_HISTORY, StrategyKind.TO_SNAPSHOT):
-        return _given(facts, out_of_range)
+        return _given(strategy, facts, out_of_range)
     wanted, note = _wanted(strategy, facts, facts.log_start_offset, facts.log_end_offset)
     if wanted is None:
         return _refused("no_start_offset", "it has no start offset to count from: it was never initialized")
@@ -71,9 +71,11 @@ def _wanted(
             return facts.offset_at, None
 
 
-def _given(facts: PartitionFacts, out_of_range: OutOfRange) -> Resolution:
+def _given(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange) -> Resolution:
     if facts.given is None:
-        return _refused("no_offset_given", facts.given_reason or "no offset is given for it")
+        is_history = strategy.kind is StrategyKind.TO_HISTORY
+        nothing = "the exported records say nothing of it at that moment" if is_history else "no offset is given for it"
+        return _refused("no_offset_given", facts.given_reason or nothing)
     return _within(facts.given, facts, out_of_range, None)
 
 

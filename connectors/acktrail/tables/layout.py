@@ -13,7 +13,18 @@ CHUNK: Final = "chunk"
 
 _CHUNKED: Final = frozenset({"delivery_history"})
 
-_APPEND_ONLY: Final = frozenset({"state_records", "export_ranges", "group_observations", "offset_observations"})
+_APPEND_ONLY: Final = frozenset(
+    {
+        "state_records",
+        "export_ranges",
+        "group_observations",
+        "offset_observations",
+        "reset_plans",
+        "reset_plan_partitions",
+        "reset_executions",
+        "reset_audit",
+    }
+)
 
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
 """A reader lists at most this many commits after a checkpoint."""

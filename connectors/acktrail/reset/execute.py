@@ -1,0 +1,244 @@
+"""Carries out a plan: lease, a last look, one request a group, an audit row before and after each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome
+from acktrail.broker.state_topic import StateTopic
+from acktrail.config import KafkaConfig
+from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, PlanStale
+from acktrail.model.share_partition import state_partition_of
+from acktrail.reset.attempt import after_call, before_call, call_outcome
+from acktrail.reset.audit import AuditEntry, Event
+from acktrail.reset.facts import Snapshot
+from acktrail.reset.gather import look_again
+from acktrail.reset.journal import Journal, here
+from acktrail.reset.notices import Notice, RefusedParts
+from acktrail.reset.plan import PartitionPlan, ResetPlan, share_partition_of
+from acktrail.reset.recheck import what_moved
+
+__all__ = ["Execution", "execute"]
+
+_LEASE_MS: Final = 120_000
+_LEASE_MS_A_GROUP: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """What an attempt did. `results` are the broker's words on every share partition that was sent; `left_out` those
+    that were not, because they are refused or were done before."""
+
+    plan_id: str
+    attempt: int
+    results: tuple[ChangeResult, ...]
+    left_out: tuple[tuple[str, str, int], ...]
+    not_sent: tuple[str, ...]
+    """Groups that were not reached after one before them failed."""
+
+
+def execute(
+    kafka: KafkaConfig,
+    journal: Journal,
+    plan: ResetPlan,
+    *,
+    partial: bool = False,
+    done: frozenset[tuple[str, str, int]] = frozenset(),
+) -> Execution:
+    """Send what `plan` says, unless something moved since it was made. `done` are share partitions that an earlier
+    attempt brought to their targets: they are left out.
+
+    The lease stays until `verify` gives it back, except where nothing was sent. Nothing is sent when any share
+    partition is refused, unless `partial`; nor to the groups after one that was not done completely.
+
+    Raises:
+        ChangeRefused: a refusal of the plan. PlanStale: something moved. GroupNotEmpty: a member joined.
+        ChangeInProgress: the group is being changed by somebody else.
+        RetryableError, ConfigurationError: the cluster cannot be asked; nothing was sent.
+    """
+    rows = tuple(row for row in plan.executable(partial=partial) if row.key not in done)
+    if not rows:
+        raise _nothing_left(plan, partial=partial, done=done)
+    attempt = _Attempt(kafka, journal, plan, rows, partial=partial)
+    attempt.begin()
+    try:
+        attempt.look_again()
+    except AcktrailError as error:
+        attempt.refuse(error)
+        raise
+    return attempt.send()
+
+
+class _Attempt:
+    """One attempt at one plan."""
+
+    def __init__(
+        self, kafka: KafkaConfig, journal: Journal, plan: ResetPlan, rows: Sequence[PartitionPlan], *, partial: bool
+    ) -> None:
+        self._kafka = kafka
+        self._journal = journal
+        self._plan = plan
+        self._rows = tuple(rows)
+        self._partial = partial
+        before = journal.standings({"plan_id": plan.plan_id})
+        self._number = max((standing.attempt for standing in before), default=0) + 1
+        self._groups = tuple(dict.fromkeys(row.group_id for row in self._rows))
+        self._expires_at_ms = 0
+
+    def begin(self) -> None:
+        """Take the lease of every group, all or none."""
+        self._expires_at_ms = self._journal.now_ms + _LEASE_MS + _LEASE_MS_A_GROUP * len(self._groups)
+        self._journal.take_lease(self._leases(self._groups))
+
+    def look_again(self) -> None:
+        """Compare with the cluster as it is now. With `partial`, what moved is left out."""
+        now = look_again(self._kafka, self._plan, now_ms=self._journal.now_ms)
+        moved = what_moved(self._plan, self._rows, now)
+        if not moved:
+            return
+        left = [row for row in self._rows if row.key not in RefusedParts(moved)]
+        if not (self._partial and left):
+            raise _stale(moved, now)
+        gone = [group for group in self._groups if group not in {row.group_id for row in left}]
+        self._give_up(gone, _told(moved))
+        self._rows = tuple(left)
+        self._groups = tuple(dict.fromkeys(row.group_id for row in left))
+
+    def refuse(self, error: AcktrailError) -> None:
+        """Note why nothing is sent, and give the lease back."""
+        self._give_up(self._groups, {"error": error.message, "hint": error.hint})
+
+    def send(self) -> Execution:
+        """One request a group, in order."""
+        results: list[ChangeResult] = []
+        waiting = list(self._groups)
+        with ShareGroupAdmin(self._kafka) as admin:
+            while waiting and self._may_send(waiting):
+                said = self._tell(admin, waiting.pop(0))
+                results += said
+                if call_outcome(said) != "done" and not self._partial:
+                    break
+        self._leave(waiting)
+        sent = {(result.group_id, result.topic, result.partition) for result in results}
+        return Execution(
+            plan_id=self._plan.plan_id,
+            attempt=self._number,
+            results=tuple(results),
+            left_out=tuple(row.key for row in self._plan.partitions if row.key not in sent),
+            not_sent=tuple(waiting),
+        )
+
+    def _tell(self, admin: ShareGroupAdmin, group_id: str) -> tuple[ChangeResult, ...]:
+        rows = [row for row in self._rows if row.group_id == group_id]
+        ends = self._ends(admin, rows)
+        plan, number = self._plan, self._number
+        self._journal.note([before_call(plan, number, group_id, rows, ends, self._journal.now_ms)])
+        offsets = [
+            NewStartOffset(topic=row.topic, partition=row.partition, start_offset=row.target_offset or 0)
+            for row in rows
+        ]
+        try:
+            results = admin.alter_offsets(group_id, offsets)
+        except AcktrailError as error:
+            results = tuple(_not_sent(row, error) for row in rows)
+        self._journal.note([after_call(plan, number, group_id, results)])
+        return results
+
+    def _ends(self, admin: ShareGroupAdmin, rows: Sequence[PartitionPlan]) -> Mapping[int, int]:
+        """Where the state topic's logs of `rows` end now: the effect of what is sent comes after."""
+        if self._plan.cluster.state_reason is not None:
+            return {}
+        topic = StateTopic(admin)
+        if not topic.is_present:
+            return {}
+        partitions = {state_partition_of(share_partition_of(row), topic.partition_count) for row in rows}
+        return {partition: log.last_stable_offset or 0 for partition, log in topic.log_offsets(partitions).items()}
+
+    def _may_send(self, waiting: Sequence[str]) -> bool:
+        """Whether the lease holds long enough for one more request; it is renewed in time. One that ran out while this
+        process slept is lost: others may have changed the group."""
+        left = self._expires_at_ms - self._journal.now_ms
+        if left <= self._kafka.request_timeout_ms:
+            return False
+        if left <= 2 * self._kafka.request_timeout_ms:
+            self._expires_at_ms = self._journal.now_ms + _LEASE_MS + _LEASE_MS_A_GROUP * len(waiting)
+            self._journal.note(self._leases(waiting))
+        return True
+
+    def _give_up(self, groups: Sequence[str], detail: Mapping[str, object]) -> None:
+        if groups:
+            self._journal.note(
+                [
+                    *(self._entry(Event.REFUSED, group, detail=detail) for group in groups),
+                    *(self._entry(Event.LEASE_RELEASED, group) for group in groups),
+                ]
+            )
+
+    def _leave(self, groups: Sequence[str]) -> None:
+        """Groups that are not reached: nothing was sent, the lease is given back."""
+        if groups:
+            self._journal.note(
+                [
+                    *(self._entry(Event.AFTER_CALL, group, outcome="not_sent") for group in groups),
+                    *(self._entry(Event.LEASE_RELEASED, group) for group in groups),
+                ]
+            )
+
+    def _leases(self, groups: Sequence[str]) -> list[AuditEntry]:
+        _, pid = here()
+        detail = {"expires_at_ms": self._expires_at_ms, "pid": pid}
+        return [self._entry(Event.LEASE_TAKEN, group, detail=detail) for group in groups]
+
+    def _entry(
+        self, event: Event, group_id: str, *, outcome: str | None = None, detail: Mapping[str, object] | None = None
+    ) -> AuditEntry:
+        return AuditEntry(
+            kind=self._plan.kind.value,
+            event=event,
+            plan_id=self._plan.plan_id,
+            plan_hash=self._plan.plan_hash,
+            attempt=self._number,
+            group_id=group_id,
+            outcome=outcome,
+            detail=detail or {},
+        )
+
+
+def _nothing_left(plan: ResetPlan, *, partial: bool, done: frozenset[tuple[str, str, int]]) -> ChangeRefused:
+    if done:
+        return ChangeRefused("already_done", "every share partition of the plan is at its target already")
+    if plan.refusals:
+        first = plan.refusals[0]
+        more = f" ({len(plan.refusals)} refusals)" if len(plan.refusals) > 1 else ""
+        hint = "" if partial else "acktrail reset show lists them; --partial sends the rest"
+        return ChangeRefused(first.rule, f"{first.subject}: {first.text}{more}".removeprefix(": "), hint=hint)
+    return ChangeRefused("nothing_to_reset", "the plan has no share partition")
+
+
+def _stale(moved: Sequence[Notice], now: Snapshot) -> AcktrailError:
+    first = moved[0]
+    if first.rule == "group_not_empty":
+        members = next(group.members for group in now.groups if group.group_id == first.group_id)
+        return GroupNotEmpty(first.group_id or "", members=members)
+    text = f"{first.subject}: {first.text}".removeprefix(": ")
+    more = f" ({len(moved)} things moved)" if len(moved) > 1 else ""
+    return PlanStale(first.rule, f"the plan is stale: {text}{more}", hint="make a new plan: acktrail reset plan")
+
+
+def _told(moved: Sequence[Notice]) -> dict[str, object]:
+    return {"moved": [[notice.rule, notice.subject, notice.text] for notice in moved]}
+
+
+def _not_sent(row: PartitionPlan, error: AcktrailError) -> ChangeResult:
+    return ChangeResult(
+        group_id=row.group_id,
+        topic=row.topic,
+        partition=row.partition,
+        outcome=Outcome.REFUSED,
+        error_code=None,
+        error=f"not sent: {error.message}",
+        advice=error.hint or "nothing was changed: run it again",
+    )

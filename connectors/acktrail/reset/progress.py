@@ -1,0 +1,61 @@
+"""Where plans stand, and what of them is done: read from the tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.reset.journal import Journal, read_audit, read_plan_rows
+from acktrail.reset.plan import ResetPlan
+from acktrail.reset.standing import GroupStanding, overall, standings
+from acktrail.reset.verdict import Status
+
+__all__ = ["done_before", "listed"]
+
+
+def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
+    """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""
+    done = {
+        (row["group_id"], row["topic"], row["partition"]): row["target_offset"]
+        for row in journal.executions(plan.plan_id)
+        if Status(row["status"]).is_ok
+    }
+    if not done:
+        return frozenset()
+    with ShareGroupAdmin(kafka) as admin:
+        now = {
+            (answer.group_id, offset.topic, offset.partition): offset.start_offset
+            for answer in admin.describe_group_offsets({group for group, _, _ in done})
+            for offset in answer.offsets
+        }
+    return frozenset(key for key, target in done.items() if now.get(key) == target)
+
+
+def listed(tables: TablesConfig, *, now_ms: int, limit: int | None = None) -> list[dict[str, Any]]:
+    """Every plan, newest first, with how it stands at `now_ms`, as plain data."""
+    columns = ["plan_id", "kind", "strategy", "group_ids", "undoes", "partitions", "refusals", "created_by"]
+    plans = read_plan_rows(tables, columns=columns)
+    by_plan: dict[str, list[GroupStanding]] = defaultdict(list)
+    for found in standings(read_audit(tables)):
+        by_plan[found.plan_id].append(found.at(now_ms))
+    newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
+    return [_line(row, by_plan.get(row["plan_id"], [])) for row in newest[:limit]]
+
+
+def _line(row: dict[str, Any], found: list[GroupStanding]) -> dict[str, Any]:
+    return {
+        "plan_id": row["plan_id"],
+        "created_at": row["created_at"].isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "created_by": row["created_by"],
+        "kind": row["kind"],
+        "strategy": row["strategy"],
+        "undoes": row["undoes"],
+        "groups": row["group_ids"],
+        "partitions": row["partitions"],
+        "refusals": row["refusals"],
+        "standing": overall(one.standing for one in found).value,
+        "attempts": max((one.attempt for one in found), default=0),
+        "group_standings": {one.group_id: one.standing.value for one in found},
+    }

@@ -1,0 +1,104 @@
+"""Where given offsets come from: a file of Kafka's tools, an earlier plan, the exported history."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.descriptions import TopicPartition
+from acktrail.broker.state_topic import STATE_TOPIC, StateTopic
+from acktrail.config import TablesConfig
+from acktrail.reset.given import Given, GivenOffsets
+from acktrail.reset.history import HistoryRecord, StateAt, state_at
+from acktrail.reset.moments import instant_text
+from acktrail.reset.offsets_file import check_rows, read_offsets
+from acktrail.reset.plan import ResetPlan
+
+__all__ = ["from_file", "from_history", "from_plan"]
+
+_NEVER_STARTED: Final = (
+    "it had no start offset before, and Kafka cannot be told to forget one: `acktrail offsets delete` takes it all away"
+)
+
+
+def from_file(file: Path, groups: Sequence[str]) -> GivenOffsets:
+    """The offsets in a CSV file.
+
+    Raises:
+        MalformedFile, ChangeRefused: it cannot be read, or contradicts itself or `groups`.
+    """
+    rows = check_rows(read_offsets(file), groups)
+    return {group: {part: Given(offset=offset) for part, offset in offsets.items()} for group, offsets in rows.items()}
+
+
+def from_plan(plan: ResetPlan) -> GivenOffsets:
+    """Where the groups of an earlier plan stood before it: past the finished records at the start, as a leader would
+    have begun. The delivery states of single records cannot come back."""
+    found: dict[str, dict[tuple[str, int], Given]] = defaultdict(dict)
+    for row in plan.partitions:
+        start = row.start_offset if row.state is None else row.state.effective_start_offset
+        found[row.group_id][row.topic, row.partition] = Given(
+            offset=start, reason=None if start is not None else _NEVER_STARTED, topic_id=row.topic_id
+        )
+    return found
+
+
+def from_history(admin: ShareGroupAdmin, tables: TablesConfig, groups: Sequence[str], moment_ms: int) -> GivenOffsets:
+    """Where groups stood at a moment, by the exported state records; with a reason where they do not tell for sure.
+
+    Raises:
+        NotAuthorized, RetryableError: the state topic cannot be asked how far it was exported.
+        ConfigurationError, RetryableError: the tables cannot be read.
+    """
+    from acktrail.tables.plain_rows import read_rows
+    from acktrail.tables.store import Tables
+
+    store = Tables(tables)
+    of_cluster = {"cluster_id": admin.cluster_id}
+    columns = ["state_partition", "offset", "timestamp_ms", "key", "value"]
+    rows = read_rows(store, "state_records", {**of_cluster, "group_id": list(groups)}, columns=columns)
+    ranges = read_rows(store, "export_ranges", of_cluster)
+    names = {row["topic_id"]: row["topic"] for row in read_rows(store, "topics", of_cluster)}
+    bounds = _bounds(admin, {row["state_partition"] for row in rows}, moment_ms)
+    records = [HistoryRecord(**row) for row in rows]
+    found: dict[str, dict[tuple[str, int], Given]] = defaultdict(dict)
+    for key, state in state_at(records, moment_ms).items():
+        name = names.get(key.topic_id)
+        if name is not None:
+            reason = state.reason or _doubt(state, ranges, bounds, moment_ms)
+            found[key.group_id][name, key.partition] = Given(
+                offset=None if reason else state.effective_start_offset, reason=reason, topic_id=key.topic_id
+            )
+    return found
+
+
+def _bounds(admin: ShareGroupAdmin, partitions: set[int], moment_ms: int) -> dict[int, int]:
+    """For each state partition an offset up to which everything older than `moment_ms` lies below."""
+    topic = StateTopic(admin)
+    if not partitions or not topic.is_present:
+        return {}
+    asked = [TopicPartition(topic=STATE_TOPIC, partition=partition) for partition in sorted(partitions)]
+    later = {found.partition: found.offset for found in admin.offsets_at(asked, moment_ms + 1)}
+    ends = topic.log_offsets(partitions)
+    return {p: ends[p].high_watermark or 0 if later.get(p) is None else int(later[p] or 0) for p in partitions}
+
+
+def _doubt(
+    state: StateAt, ranges: Sequence[Mapping[str, Any]], bounds: Mapping[int, int], moment_ms: int
+) -> str | None:
+    """Why the records may not tell where a share partition stood; None: they do."""
+    mine = [row for row in ranges if row["state_partition"] == state.state_partition]
+    exported = max((row["last_offset"] + 1 for row in mine if row["last_offset"] is not None), default=0)
+    bound = bounds.get(state.state_partition)
+    if bound is None or exported < bound:
+        return f"state partition {state.state_partition} is not exported up to {instant_text(moment_ms)}: export first"
+    for row in mine:
+        if row["gap_first"] is not None and row["gap_last"] > state.snapshot_offset and row["gap_first"] < bound:
+            gap = f"{row['gap_first']} to {row['gap_last']}"
+            return f"offsets {gap} of state partition {state.state_partition} were pruned before they were exported"
+    if state.effective_start_offset is None:
+        return "it had no start offset then: it was not initialized"
+    return None

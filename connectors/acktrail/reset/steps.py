@@ -1,0 +1,302 @@
+"""The steps of a reset, one a function: plain data in, plain data out, so that a command and a DAG call the same.
+
+::
+
+    validate -> preflight -> group_empty -> snapshot -> plan -> store_plan      a dry run ends here
+    -> execute (takes the lease, looks again, sends) -> verify                  undo: validate(undo_params(...)) -> ...
+
+How to reach the cluster and the tables is given to each step (it may hold secrets); everything else is in what the step
+before returned. `plan` is the content of a plan file. Whatever is raised is an error of `acktrail.errors`.
+"""
+
+from __future__ import annotations
+
+import getpass
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from acktrail import __version__
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import ConfigurationError, GroupNotEmpty, PlanStale
+from acktrail.reset.facts import GroupFacts, Snapshot
+from acktrail.reset.given import GivenOffsets
+from acktrail.reset.moments import compact_instant
+from acktrail.reset.plain import from_plain, to_plain
+from acktrail.reset.plan import ResetPlan, build_plan
+from acktrail.reset.plan_file import check_age, parse_plan
+from acktrail.reset.request import OutOfRange, ResetRequest, StrategyKind, check_request, choose_strategy, parse_topic
+from acktrail.reset.rules import notices_before
+
+__all__ = [
+    "execute",
+    "group_empty",
+    "list_plans",
+    "load_plan",
+    "plan",
+    "preflight",
+    "recheck",
+    "snapshot",
+    "store_plan",
+    "undo_params",
+    "validate",
+    "verify",
+]
+
+Json = dict[str, Any]
+
+
+def validate(params: Mapping[str, Any], *, now_ms: int | None = None) -> Json:
+    """A request from what a person gave: `groups`, `group_globs`, `all_groups`, `topics` (``topic[:0,1]``),
+    `all_topics`, `strategies` (value by name), `out_of_range`, `allow_skip`, `allow_create`, `without_state`, `reason`,
+    `requested_by`; what is missing has its default.
+
+    Raises:
+        ChangeRefused: with the rule's name.
+    """
+    chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
+    request = ResetRequest(
+        strategy=choose_strategy(chosen, now_ms=_now_ms() if now_ms is None else now_ms),
+        groups=tuple(params.get("groups", ())),
+        group_globs=tuple(params.get("group_globs", ())),
+        all_groups=bool(params.get("all_groups", False)),
+        topics=tuple(parse_topic(text) for text in params.get("topics", ())),
+        all_topics=bool(params.get("all_topics", False)),
+        out_of_range=OutOfRange(params.get("out_of_range", OutOfRange.CLAMP)),
+        allow_skip=bool(params.get("allow_skip", False)),
+        allow_create=bool(params.get("allow_create", False)),
+        without_state=bool(params.get("without_state", False)),
+        reason=str(params.get("reason", "")),
+        requested_by=str(params.get("requested_by", "")),
+    )
+    return _json(check_request(request))
+
+
+def preflight(kafka: KafkaConfig, request: Json) -> Json:
+    """What can be known before share partitions are looked at: `cluster`, `groups`, `topics` and `notices`, refusals
+    first: release, group types, members, rights, the state topic.
+
+    Raises:
+        Unreachable, RetryableError, ConfigurationError: the cluster cannot be asked.
+    """
+    from acktrail.reset.gather import take_preflight
+
+    wanted = from_plain(ResetRequest, request)
+    found = take_preflight(kafka, wanted, now_ms=_now_ms())
+    return {**_json(found), "notices": to_plain(notices_before(wanted, found))}
+
+
+def group_empty(kafka: KafkaConfig, groups: list[str], *, timeout_s: float = 0.0) -> Json:
+    """The groups when none has a member, waiting up to `timeout_s` (a killed member counts until its session ends).
+
+    Raises:
+        GroupNotEmpty: one still has members; it names them.
+    """
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.broker.patience import Patience
+    from acktrail.reset.gather import describe_groups
+
+    patience = Patience(timeout_s)
+    with ShareGroupAdmin(kafka) as admin:
+        while True:
+            found, _ = describe_groups(admin, groups)
+            busy: GroupFacts | None = next((group for group in found if group.members), None)
+            if busy is None:
+                return {"groups": to_plain(found)}
+            if not patience.wait():
+                raise GroupNotEmpty(busy.group_id, members=busy.members)
+
+
+def snapshot(kafka: KafkaConfig, request: Json, *, tables: TablesConfig | None = None) -> Json:
+    """Everything that a plan is made from. `tables` are needed where offsets come from them: history, earlier plans.
+
+    Raises:
+        ChangeRefused, MalformedFile: a file of offsets cannot be taken.
+        UnknownName: there is no such earlier plan.
+        Unreachable, RetryableError, ConfigurationError: the cluster or the tables cannot be asked.
+    """
+    from acktrail.reset.gather import take_snapshot
+
+    wanted = from_plain(ResetRequest, request)
+    return _json(take_snapshot(kafka, wanted, now_ms=_now_ms(), given=_given(kafka, tables, wanted)))
+
+
+def plan(request: Json, found: Json, *, kafka: KafkaConfig | None = None, created_by: str | None = None) -> Json:
+    """The plan for a request and a snapshot. With `kafka` the times of the records delivered again are looked up.
+
+    Raises:
+        Unreachable, RetryableError: a broker did not answer.
+    """
+    wanted, facts = from_plain(ResetRequest, request), from_plain(Snapshot, found)
+    is_undo = wanted.strategy.kind is StrategyKind.TO_SNAPSHOT
+    made = build_plan(
+        wanted,
+        facts,
+        plan_id=f"{compact_instant(facts.taken_at_ms)}-{uuid.uuid4().hex[:8]}",
+        created_by=created_by or getpass.getuser(),
+        acktrail_version=__version__,
+        undoes=wanted.strategy.source if is_undo else None,
+    )
+    if kafka is not None:
+        from acktrail.reset.times import with_times
+
+        made = with_times(kafka, made)
+    return _json(made)
+
+
+def store_plan(tables: TablesConfig, plan: Json) -> str:
+    """Store a plan; its id. Storing it again changes nothing.
+
+    Raises:
+        PlanStale: another plan with this id is stored.
+        ForeignCluster, OutcomeUnknown, ConfigurationError, RetryableError: as the tables say.
+    """
+    from acktrail.reset.rows import partition_rows, plan_row
+
+    value = _plan(plan)
+    _journal(tables, value).write_plan(plan_row(value), partition_rows(value))
+    return value.plan_id
+
+
+def load_plan(tables: TablesConfig, plan_id: str) -> Json:
+    """A stored plan.
+
+    Raises:
+        UnknownName: there is none. PlanStale, MalformedFile: what is stored was altered.
+    """
+    from acktrail.reset.journal import read_plan_row
+
+    return _json(parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans"))
+
+
+def recheck(kafka: KafkaConfig, plan: Json) -> list[Json]:
+    """What moved since a plan was made, as refusals; none: it may be carried out. `execute` does this again itself."""
+    from acktrail.reset.gather import look_again
+    from acktrail.reset.recheck import what_moved
+
+    value = _plan(plan)
+    return [to_plain(notice) for notice in what_moved(value, value.partitions, look_again(kafka, value, now_ms=0))]
+
+
+def execute(
+    kafka: KafkaConfig, tables: TablesConfig, plan: Json, *, partial: bool = False, actor: str | None = None
+) -> Json:
+    """Carry out a plan: `attempt`, `results` by share partition, `left_out`, `not_sent`. Sends; verify afterwards.
+
+    Share partitions that an earlier attempt at this plan brought to their targets, where they still are, are left out.
+
+    Raises:
+        ChangeRefused (PlanStale when something moved), GroupNotEmpty, ChangeInProgress: nothing was sent.
+        RetryableError, ConfigurationError: nothing was sent. OutcomeUnknown: the tables may or may not have noted it.
+    """
+    from acktrail.reset.execute import execute as carry_out
+    from acktrail.reset.progress import done_before
+
+    value = _plan(plan)
+    check_age(value, now_ms=_now_ms())
+    store_plan(tables, plan)
+    journal = _journal(tables, value, actor)
+    done = done_before(kafka, journal, value)
+    return _json(carry_out(kafka, journal, value, partial=partial, done=done))
+
+
+def verify(
+    kafka: KafkaConfig,
+    tables: TablesConfig,
+    plan: Json,
+    *,
+    wait_s: float = 30.0,
+    watch_s: float = 5.0,
+    actor: str | None = None,
+) -> list[Json]:
+    """Settle the newest attempt at a plan: what became of every share partition that was sent; see `reset.verify`.
+
+    Raises:
+        ChangeInProgress: another living process is at it.
+        RetryableError, ConfigurationError: the cluster cannot be asked; nothing is settled.
+    """
+    from acktrail.reset.verify import verify as settle
+
+    value = _plan(plan)
+    found = settle(kafka, _journal(tables, value, actor), value, wait_s=wait_s, watch_s=watch_s)
+    return [to_plain(one) for one in found]
+
+
+def undo_params(plan: Json, *, topics: tuple[str, ...] = (), reason: str = "", requested_by: str = "") -> Json:
+    """The parameters of the reset that takes a plan back: start offsets only. Delivery states cannot come back: Kafka
+    has no request for them."""
+    value = _plan(plan)
+    return {
+        "groups": [group.group_id for group in value.groups],
+        "topics": list(topics),
+        "strategies": {StrategyKind.TO_SNAPSHOT.value: value.plan_id},
+        "reason": reason,
+        "requested_by": requested_by,
+    }
+
+
+def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[Json]:
+    """Every plan with how it stands, newest first: `plan_id`, `created_at`, `kind`, `strategy`, `groups`, `standing`,
+    `attempts`; and for each group its own standing."""
+    from acktrail.reset.progress import listed
+
+    return listed(tables, now_ms=_now_ms(), limit=limit)
+
+
+_NO_TABLES: Final = "give --tables or set ACKTRAIL_TABLES"
+
+
+def _given(kafka: KafkaConfig, tables: TablesConfig | None, request: ResetRequest) -> GivenOffsets | None:
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.reset.gather import select_groups
+    from acktrail.reset.sources import from_file, from_history, from_plan
+
+    strategy = request.strategy
+    if strategy.kind is StrategyKind.TO_SNAPSHOT:
+        earlier = load_plan(_needed(tables), strategy.source or "")
+        return from_plan(_plan(earlier))
+    if strategy.kind not in (StrategyKind.FROM_FILE, StrategyKind.TO_HISTORY):
+        return None
+    with ShareGroupAdmin(kafka) as admin:
+        groups, _ = select_groups(admin, request)
+        if strategy.kind is StrategyKind.FROM_FILE:
+            return from_file(Path(strategy.source or ""), groups)
+        return from_history(admin, _needed(tables), groups, strategy.moment_ms or 0)
+
+
+def _needed(tables: TablesConfig | None) -> TablesConfig:
+    if tables is None:
+        raise ConfigurationError("the tables are needed for this", hint=_NO_TABLES)
+    return tables
+
+
+def _journal(tables: TablesConfig, value: ResetPlan, actor: str | None = None) -> Any:
+    from acktrail.reset.journal import Journal
+
+    run_id = f"{compact_instant(_now_ms())}-{uuid.uuid4().hex[:8]}"
+    return Journal(tables, cluster_id=value.cluster.cluster_id, run_id=run_id, actor=actor or getpass.getuser())
+
+
+def _plan(data: Json) -> ResetPlan:
+    """A plan that came from another step, checked as a file is.
+
+    Raises:
+        PlanStale, MalformedFile, InputError: it was altered.
+    """
+    from acktrail.reset.plan import plan_hash
+
+    value = from_plain(ResetPlan, data, "plan")
+    if plan_hash(value) != value.plan_hash:
+        raise PlanStale("edited_plan", "the plan was changed after it was made", hint="make a new plan")
+    return value
+
+
+def _json(value: Any) -> Json:
+    found: Json = to_plain(value)
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

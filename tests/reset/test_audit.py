@@ -1,0 +1,158 @@
+"""The audit is a chain, and how a change stands follows from it alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.config import TablesConfig
+from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
+from acktrail.reset.audit import AuditEntry, AuditRow, Event, Stamp, chained, check_chain, first_link
+from acktrail.reset.journal import Journal, read_audit
+from acktrail.reset.standing import Standing, blocking, overall, standings
+
+NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
+STAMP = Stamp(cluster_id="c1", run_id="r1", actor="ann", host="here", at=NOW)
+
+
+def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:
+    made = AuditEntry(kind="reset", event=event, plan_id="p1", plan_hash="h", attempt=1, group_id="g", outcome=outcome)
+    return replace(made, **changes)
+
+
+def lease(expires_in_s: int = 60, **changes: Any) -> AuditEntry:
+    return entry(Event.LEASE_TAKEN, detail={"expires_at_ms": NOW_MS + 1000 * expires_in_s, "pid": 7}, **changes)
+
+
+def rows_of(*entries: AuditEntry) -> list[AuditRow]:
+    return chained(entries, STAMP, sequence=0, previous_hash=first_link("c1"))
+
+
+texts = st.text(max_size=4)
+
+
+@given(st.lists(st.tuples(st.sampled_from(Event), st.none() | texts, texts, texts), min_size=2, max_size=6), st.data())
+def test_a_row_that_is_touched_breaks_the_chain(
+    made: list[tuple[Event, str | None, str, str]], data: st.DataObject
+) -> None:
+    """Whole it is whole; any field changed, a row left out, doubled or swapped: broken at or before that row."""
+    rows = rows_of(*(entry(e, o, group_id=g, detail={"text": t}) for e, o, g, t in made))
+    assert check_chain(rows, "c1").broken_at is None
+    assert check_chain(reversed(rows), "c1").newest_hash == rows[-1].row_hash
+    at = data.draw(st.integers(0, len(rows) - 1))
+    name = data.draw(st.sampled_from(sorted(rows[0].to_row())))
+    old = getattr(rows[at], name)
+    new = old + 1 if isinstance(old, int) else old + dt.timedelta(0, 1) if isinstance(old, dt.datetime) else f"{old}x"
+    touched = [*rows[:at], replace(rows[at], **{name: new}), *rows[at + 1 :]]
+    assert check_chain(touched, "c1").broken_at is not None
+    if at < len(rows) - 1:
+        assert check_chain([*rows[:at], *rows[at + 1 :]], "c1").broken_at == at
+    assert check_chain([*rows, rows[at]], "c1").broken_at == at + 1
+    assert check_chain(rows, "another").broken_at == 0
+
+
+BEGUN = (lease(), entry(Event.BEFORE_CALL))
+
+
+@pytest.mark.parametrize(
+    ("entries", "standing"),
+    [
+        ((lease(),), Standing.STARTED),
+        ((lease(), entry(Event.REFUSED), entry(Event.LEASE_RELEASED)), Standing.REFUSED),
+        (BEGUN, Standing.UNKNOWN),
+        ((*BEGUN, entry(Event.AFTER_CALL, "unknown")), Standing.UNKNOWN),
+        ((*BEGUN, entry(Event.AFTER_CALL, "done")), Standing.UNVERIFIED),
+        ((*BEGUN, entry(Event.AFTER_CALL, "partly")), Standing.UNVERIFIED),
+        ((*BEGUN, entry(Event.AFTER_CALL, "refused")), Standing.FAILED),
+        ((lease(), entry(Event.AFTER_CALL, "not_sent")), Standing.FAILED),
+        ((*BEGUN, entry(Event.VERIFIED, "not_done")), Standing.FAILED),
+        ((*BEGUN, entry(Event.AFTER_CALL, "done"), entry(Event.VERIFIED, "done")), Standing.DONE),
+        ((*BEGUN, entry(Event.VERIFIED, "partly")), Standing.PARTLY),
+        ((*BEGUN, entry(Event.VERIFIED, "overwritten")), Standing.OVERWRITTEN),
+        ((*BEGUN, entry(Event.VERIFIED, "unknown")), Standing.UNKNOWN),
+        ((*BEGUN, entry(Event.VERIFIED, "not_done"), lease(attempt=2)), Standing.STARTED),
+    ],
+)
+def test_where_a_change_stands(entries: tuple[AuditEntry, ...], standing: Standing) -> None:
+    """After every sequence of rows, also one that a killed process broke off; the newest attempt counts."""
+    (found,) = standings(rows_of(*entries))
+    assert found.standing is standing
+    later = found.at(NOW_MS + 3_600_000)
+    assert later.standing is standing
+    if found.lease is not None and standing in (Standing.UNKNOWN, Standing.STARTED, Standing.UNVERIFIED):
+        assert found.at(NOW_MS).standing is Standing.RUNNING
+
+
+def test_what_keeps_others_away() -> None:
+    """A lease in force, or an outcome that nobody knows, whoever holds it; nothing else does."""
+    for entries, blocks in (
+        ((lease(),), True),
+        ((lease(-1),), False),
+        ((lease(-1), entry(Event.BEFORE_CALL)), True),
+        ((lease(-1), entry(Event.BEFORE_CALL), entry(Event.AFTER_CALL, "done")), False),
+        ((lease(), entry(Event.LEASE_RELEASED)), False),
+    ):
+        found = standings(rows_of(*entries))
+        assert (blocking(found, "g", now_ms=NOW_MS) is not None) is blocks, entries
+        assert blocking(found, "other", now_ms=NOW_MS) is None
+
+
+def test_a_plan_stands_where_its_worst_group_does() -> None:
+    """One unknown among the done makes the plan unknown."""
+    assert overall([Standing.DONE, Standing.UNKNOWN, Standing.FAILED]) is Standing.UNKNOWN
+    assert overall([]) is Standing.PLANNED
+
+
+def journal(root: Path, cluster_id: str = "c1", clock: Any = lambda: NOW) -> Journal:
+    return Journal(TablesConfig(uri=str(root)), cluster_id=cluster_id, run_id="r1", actor="ann", clock=clock)
+
+
+def test_writers_that_overtake_each_other_keep_one_chain(tmp_path: Path) -> None:
+    """Two journals on one table take turns: every row lands once, in one whole chain."""
+    one, two = journal(tmp_path), journal(tmp_path)
+    for number in range(3):
+        one.note([entry(Event.BEFORE_CALL, detail={"n": number}), entry(Event.AFTER_CALL)])
+        two.note([entry(Event.VERIFIED, detail={"n": number})])
+
+    rows = read_audit(TablesConfig(uri=str(tmp_path)))
+    assert [row.sequence for row in rows] == list(range(9))
+    assert two.check_chain().broken_at is None
+    with pytest.raises(ForeignCluster):
+        journal(tmp_path, "c2").note([entry(Event.BEFORE_CALL)])
+
+
+def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:
+    """Who comes second is told who has it; all groups of a plan are taken, or none."""
+    first, second = journal(tmp_path), journal(tmp_path)
+    first.take_lease([lease(group_id="a"), lease(group_id="b")])
+    with pytest.raises(ChangeInProgress, match="'b'") as caught:
+        second.take_lease([lease(plan_id="p2", group_id="c"), lease(plan_id="p2", group_id="b")])
+    assert "process 7" in caught.value.hint
+    assert {row.group_id for row in first.audit()} == {"a", "b"}
+    first.note([entry(Event.LEASE_RELEASED, group_id="b")])
+    second.take_lease([lease(plan_id="p2", group_id="b")])
+    late = journal(tmp_path, clock=lambda: NOW + dt.timedelta(hours=1))
+    late.take_lease([lease(plan_id="p3", group_id="a")])
+    first.note([entry(Event.BEFORE_CALL, plan_id="p2", group_id="b")])
+    with pytest.raises(ChangeInProgress) as unknown:
+        late.take_lease([lease(plan_id="p3", group_id="b")])
+    assert "acktrail reset verify p2" in unknown.value.hint
+
+
+def test_a_lost_row_stops_the_writer(tmp_path: Path) -> None:
+    """Whoever cut the newest rows out of the table is noticed before the next row is written."""
+    import deltalake
+
+    journal(tmp_path).note([entry(Event.BEFORE_CALL)])
+    table = deltalake.DeltaTable(str(tmp_path / "reset_audit"))
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    table.delete()
+    with pytest.raises(ConfigurationError, match="missing"):
+        journal(tmp_path).note([entry(Event.AFTER_CALL)])

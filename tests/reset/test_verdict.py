@@ -1,0 +1,190 @@
+"""What the state topic shows of a reset, and what of a plan is still true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from golden_vectors import SEED
+from reset.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partition_facts, state
+
+from acktrail.broker.changes import Outcome
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.reset.facts import PartitionState, Snapshot
+from acktrail.reset.history import HistoryRecord, state_at
+from acktrail.reset.plan import share_partition_of
+from acktrail.reset.recheck import what_moved
+from acktrail.reset.verdict import Finding, Status, find
+from acktrail.wire.state_record import encode
+
+KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)
+BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
+BEFORE = replace(state(40, (BATCH,)), snapshot_epoch=4, state_epoch=9)
+
+
+def snapshot(start: int | None, *, epoch: int = 5, state_epoch: int = 9, **changes: Any) -> ShareSnapshot:
+    made = ShareSnapshot(
+        key=KEY,
+        snapshot_epoch=epoch,
+        state_epoch=state_epoch,
+        leader_epoch=0,
+        start_offset=start,
+        delivery_complete_count=0,
+        create_timestamp_ms=7,
+        write_timestamp_ms=7,
+        batches=(),
+    )
+    return replace(made, **changes)
+
+
+def update(start: int | None, *batches: StateBatch) -> ShareUpdate:
+    return ShareUpdate(
+        key=KEY, snapshot_epoch=5, leader_epoch=0, start_offset=start, delivery_complete_count=0, batches=batches
+    )
+
+
+def found(*records: StateRecord, outcome: Outcome = Outcome.DONE, target: int = 10, **named: Any) -> Finding:
+    seen = [((3, 100 + index), record) for index, record in enumerate(records)]
+    return find(target, before=named.pop("before", BEFORE), records=seen, now=None, outcome=outcome, **named)
+
+
+@pytest.mark.parametrize("vector", SEED["alter_share_group_offsets"]["persistence_check_vectors"])
+def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
+    """R004-27, R004-28: judged by the state before and after alone, each vector has its verdict."""
+
+    def facts(side: dict[str, int]) -> PartitionState:
+        batches = tuple(
+            replace(BATCH, first_offset=200 + 10 * n, last_offset=205 + 10 * n) for n in range(side["batches"])
+        )
+        made = state(side["StartOffset"], batches)
+        return replace(made, snapshot_epoch=side["SnapshotEpoch"], state_epoch=side["StateEpoch"])
+
+    before, after = facts(vector["before"]), facts(vector["after"])
+    finding = find(vector["target"], before=before, records=(), now=after, outcome=Outcome.DONE, is_complete=False)
+    assert finding.status == vector["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("finding", "status"),
+    [
+        (found(snapshot(10)), Status.OK_EPOCH_NOT_BUMPED),
+        (found(snapshot(10, state_epoch=10)), Status.OK),
+        (found(snapshot(10, state_epoch=8)), Status.EPOCH_WENT_BACK),
+        (found(snapshot(10, epoch=0), before=None), Status.OK),
+        (found(snapshot(10, delivery_complete_count=None)), Status.OK_EPOCH_NOT_BUMPED),
+        (found(snapshot(10), snapshot(10, epoch=6, write_timestamp_ms=99)), Status.OK_EPOCH_NOT_BUMPED),
+        (found(snapshot(10), update(None)), Status.OK_EPOCH_NOT_BUMPED),
+        (found(snapshot(10), update(10)), Status.OK_EPOCH_NOT_BUMPED),
+        (found(snapshot(10), update(40)), Status.OVERWRITTEN_AFTER_RESET),
+        (found(snapshot(10), update(10, BATCH)), Status.OVERWRITTEN_AFTER_RESET),
+        (found(snapshot(10), Tombstone(key=KEY)), Status.OVERWRITTEN_AFTER_RESET),
+        (found(snapshot(10), snapshot(-1 + 1, epoch=6)), Status.OVERWRITTEN_AFTER_RESET),
+        (found(), Status.NOT_PERSISTED),
+        (found(snapshot(11)), Status.NOT_PERSISTED),
+        (found(snapshot(10, epoch=4)), Status.NOT_PERSISTED),
+        (found(snapshot(10, leader_epoch=1)), Status.NOT_PERSISTED),
+        (found(snapshot(10, write_timestamp_ms=8)), Status.NOT_PERSISTED),
+        (found(snapshot(10, batches=(BATCH,))), Status.NOT_PERSISTED),
+        (found(update(10)), Status.NOT_PERSISTED),
+        (found(outcome=Outcome.REFUSED), Status.FAILED),
+        (found(outcome=Outcome.NOT_ATTEMPTED), Status.NOT_ATTEMPTED),
+        (found(outcome=Outcome.UNKNOWN), Status.NOT_ATTEMPTED),
+        (found(snapshot(10), outcome=Outcome.UNKNOWN), Status.OK_EPOCH_NOT_BUMPED),
+        (found(snapshot(10), outcome=Outcome.NOT_ATTEMPTED), Status.OK_EPOCH_NOT_BUMPED),
+    ],
+)
+def test_the_records_decide(finding: Finding, status: Status) -> None:
+    """R004-28: done is what the state topic shows, whatever was answered; a later record of another content overwrote
+    it; what a quiet shard writes again is no change."""
+    assert finding.status is status
+    assert (finding.evidence is not None) == (
+        status.is_ok or status in (Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK)
+    )
+
+
+def test_without_the_records_an_unknown_outcome_stays_unknown() -> None:
+    """Pruned before anybody looked: another state says nothing about the reset; the same state says it was not done."""
+    other = replace(state(77), snapshot_epoch=6, state_epoch=9)
+    named = {"before": BEFORE, "records": (), "outcome": Outcome.UNKNOWN, "is_complete": False}
+    assert find(10, now=other, **named).status is Status.UNKNOWN  # type: ignore[arg-type]
+    assert find(10, now=replace(BEFORE, snapshot_epoch=9), **named).status is Status.NOT_ATTEMPTED  # type: ignore[arg-type]
+
+
+PLAN = a_plan()
+(ROW,) = PLAN.partitions
+
+
+@pytest.mark.parametrize(
+    ("rule", "now"),
+    [
+        ("other_cluster", a_snapshot(cluster=replace(CLUSTER, cluster_id="c2"))),
+        ("state_topic_changed", a_snapshot(cluster=replace(CLUSTER, state_topic_id="AQIDBAUGBwgJCgsMDQ4PFA"))),
+        ("group_not_empty", a_snapshot(groups=(group_facts(members=("late",)),))),
+        ("group_changed", a_snapshot(groups=(group_facts(error_code=69, error="X"),))),
+        ("topic_recreated", a_snapshot(topics=(replace(TOPIC, topic_id="AQIDBAUGBwgJCgsMDQ4PFA"),))),
+        ("topic_recreated", a_snapshot(topics=(replace(TOPIC, topic_id=None, error_code=3),))),
+        ("partition_count_changed", a_snapshot(topics=(replace(TOPIC, partition_count=5),))),
+        ("log_start_moved", a_snapshot(partition_facts(40, (11, 100)))),
+        ("log_truncated", a_snapshot(partition_facts(40, (0, 9)))),
+        ("log_unknown", a_snapshot(partition_facts(log_end_offset=None))),
+        ("start_offset_moved", a_snapshot(partition_facts(41))),
+        ("state_moved", a_snapshot(partition_facts(40, found=(BATCH,)))),
+        ("state_moved", a_snapshot(partition_facts(40, state=replace(state(40), state_epoch=6)))),
+        ("state_moved", a_snapshot(partition_facts(40, state=None, state_reason="X"))),
+    ],
+)
+def test_what_moved_makes_a_plan_stale(rule: str, now: Snapshot) -> None:
+    """R004-26, R004-30: members, topic ids, partition counts, start offsets, state, the log: each has its rule."""
+    assert {notice.rule for notice in what_moved(PLAN, PLAN.partitions, now)} == {rule}
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        a_snapshot(),
+        a_snapshot(partition_facts(40, (10, 5000))),
+        a_snapshot(partition_facts(40, state=replace(state(40), snapshot_epoch=9, record_offset=99, leader_epoch=4))),
+        a_snapshot(groups=(group_facts(group_epoch=99),)),
+    ],
+)
+def test_what_does_not_matter_keeps_a_plan(now: Snapshot) -> None:
+    """New records, a snapshot of the same state, another leader, another group epoch: the plan's numbers still hold."""
+    assert what_moved(PLAN, PLAN.partitions, now) == ()
+    assert share_partition_of(ROW) == KEY
+
+
+def history(*records: tuple[int, StateRecord]) -> list[HistoryRecord]:
+    rows = []
+    for offset, (timestamp, record) in enumerate(records):
+        key, value = encode(record)
+        rows.append(HistoryRecord(state_partition=3, offset=offset, timestamp_ms=timestamp, key=key, value=value))
+    return rows
+
+
+def test_the_history_is_a_replay_up_to_a_moment() -> None:
+    """The state at each moment is what the records up to it give, in whatever order they are read."""
+    rows = history(
+        (100, snapshot(40, epoch=0)),
+        (200, update(40, replace(BATCH, first_offset=40, last_offset=44))),
+        (300, snapshot(7, epoch=1)),
+        (400, Tombstone(key=KEY)),
+    )
+    seen = {at: state_at(reversed(rows), at).get(KEY) for at in (99, 100, 200, 300, 400)}
+    assert [None if s is None else s.effective_start_offset for s in seen.values()] == [None, 40, 45, 7, None]
+    at = seen[200]
+    assert at is not None
+    assert (at.snapshot_offset, at.reason) == (0, None)
+
+
+def test_a_history_that_cannot_be_read_says_so() -> None:
+    """An update without its snapshot, and a record that no decoder takes, leave the state unknown until the next
+    snapshot."""
+    orphan = state_at(history((100, update(40))), 100)[KEY]
+    assert orphan.reason is not None
+    rows = history((100, snapshot(40, epoch=0)), (200, update(41)), (300, snapshot(7, epoch=1)))
+    rows[1] = replace(rows[1], value=b"\x00")
+    assert "offset 1" in (state_at(rows, 200)[KEY].reason or "")
+    assert state_at(rows, 300)[KEY].reason is None

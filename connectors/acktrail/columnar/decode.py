@@ -6,17 +6,19 @@ goes one by one through the strict decoder of ``wire``. Both give the same on ev
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.gather import Integers, Mask
-from acktrail.columnar.keys import KeyColumns, read_keys
+from acktrail.columnar.columns import SAID_NUMBERS, RecordColumns, said_columns
+from acktrail.columnar.gather import Integers, binary_column
+from acktrail.columnar.keys import read_keys
 from acktrail.columnar.schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.columnar.strict_rows import SAID_COLUMNS, Decoder, said_by_rows
-from acktrail.columnar.values import ValueColumns, read_values
+from acktrail.columnar.values import read_values
 from acktrail.wire.raw_record import DecodeStatus
 from acktrail.wire.state_record import decode
 
@@ -63,39 +65,40 @@ def _with_address(raw: pa.RecordBatch, said: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([partition, offset, known, key, value, *said.columns], schema=DECODED_RECORDS)
 
 
+@dataclass(slots=True, kw_only=True)
+class _OddRows:
+    """The rows of `raw` that are read one by one, and what the strict decoder says of them."""
+
+    raw: pa.RecordBatch
+    rows: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    said: pa.RecordBatch | None = None
+
+    def decode(self, rows: Integers) -> RecordColumns:
+        self.rows, self.said = rows, said_by_rows(self.raw.take(pa.array(rows)))
+        return said_columns(self.said)
+
+    def mend(self, name: str, column: pa.Array) -> pa.Array:
+        """`column` with what the strict decoder says in its rows."""
+        if self.said is None:
+            return column
+        order = np.arange(len(column))
+        order[self.rows] = len(column) + np.arange(len(self.rows))
+        return pa.concat_arrays([column, self.said.column(name)]).take(pa.array(order))
+
+
 def _said(raw: pa.RecordBatch) -> pa.RecordBatch:
     keys = read_keys(raw.column("key"))
-    values = read_values(raw.column("value"), keys.is_snapshot)
-    regular = keys.regular & values.regular
-    in_bulk = _bulk_columns(keys, values)
-    return in_bulk if regular.all() else _with_odd_rows(raw, in_bulk, regular)
-
-
-def _with_odd_rows(raw: pa.RecordBatch, in_bulk: pa.RecordBatch, regular: Mask) -> pa.RecordBatch:
-    """`in_bulk` with every row that is not regular replaced by what the strict decoder says."""
-    rows: Integers = np.flatnonzero(~regular)
-    odd = said_by_rows(raw.take(pa.array(rows)))
-    order = np.arange(len(regular))
-    order[rows] = len(regular) + np.arange(len(rows))
-    return pa.concat_batches([in_bulk, odd]).take(pa.array(order))
-
-
-def _bulk_columns(keys: KeyColumns, values: ValueColumns) -> pa.RecordBatch:
-    count = len(keys.regular)
+    whole_keys = bool(keys.regular.all())
+    odd = _OddRows(raw=raw)
+    values = binary_column(raw.column("value"))
+    records = read_values(values, keys.is_snapshot, odd.decode, None if whole_keys else keys.regular)
+    names = {"group_id": keys.group_id, "topic_id": keys.topic_id, "partition": pa.array(keys.partition)}
     columns = {
-        "record_type": _RECORD_TYPES.take(pa.array(keys.is_snapshot.astype(np.int8))),
-        "group_id": keys.group_id,
-        "topic_id": keys.topic_id,
-        "partition": pa.array(keys.partition),
-        "snapshot_epoch": values.snapshot_epoch,
-        "state_epoch": values.state_epoch,
-        "leader_epoch": values.leader_epoch,
-        "start_offset": values.start_offset,
-        "delivery_complete_count": values.delivery_complete_count,
-        "create_timestamp_ms": values.create_timestamp_ms,
-        "write_timestamp_ms": values.write_timestamp_ms,
-        "batches": values.batches,
-        "decode_status": pa.repeat(DecodeStatus.DECODED.value, count),
-        "decode_error": pa.nulls(count, pa.string()),
+        "record_type": odd.mend("record_type", _RECORD_TYPES.take(pa.array(keys.is_snapshot.astype(np.int8)))),
+        **(names if whole_keys else {name: odd.mend(name, column) for name, column in names.items()}),
+        **{name: records.numbers[name].to_arrow(SAID_COLUMNS.field(name).type) for name in SAID_NUMBERS},
+        "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
+        "decode_status": odd.mend("decode_status", pa.repeat(DecodeStatus.DECODED.value, raw.num_rows)),
+        "decode_error": odd.mend("decode_error", pa.nulls(raw.num_rows, pa.string())),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SAID_COLUMNS.names], schema=SAID_COLUMNS)

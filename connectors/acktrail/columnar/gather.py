@@ -9,7 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["BinaryColumn", "Integers", "Mask", "binary_column"]
+# The C library keeps freed memory only up to twice the largest block it was ever given back: this one, never touched,
+# lets it keep the arrays of one batch for the next. Without it, fetching pages anew takes longer than decoding.
+np.empty((32 << 20) - 65_536, np.uint8)
+
+__all__ = ["BinaryColumn", "Integers", "Mask", "binary_column", "runs"]
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -58,3 +62,10 @@ def binary_column(array: pa.BinaryArray) -> BinaryColumn:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
     octets = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return BinaryColumn(data=octets, starts=bounds[:-1], lengths=lengths)
+
+
+def runs(lengths: Integers) -> tuple[Integers, Integers]:
+    """For rows of `lengths` items laid end to end: every item's row, and its place within that row."""
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    before = np.cumsum(lengths) - lengths
+    return rows, np.arange(len(rows)) - before[rows]

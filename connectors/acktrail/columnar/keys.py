@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.gather import Mask, binary_column
+from acktrail.model.share_partition import TopicId, topic_id_bytes
 
-__all__ = ["KeyColumns", "read_keys"]
+__all__ = ["KeyColumns", "read_keys", "snapshot_keys"]
 
 _HEAD: Final = np.dtype([("kind", ">i2"), ("length", ">i2")])
 _TAIL: Final = np.dtype([("topic_id", "V16"), ("partition", ">i4")])
@@ -48,6 +49,27 @@ def read_keys(keys: pa.BinaryArray) -> KeyColumns:
         group_id=group_id,
         topic_id=_topic_ids(np.ascontiguousarray(tail["topic_id"])),
         partition=tail["partition"].astype(np.int32),
+    )
+
+
+def snapshot_keys(group_id: pa.StringArray, topic_id: pa.StringArray, partition: pa.Int32Array) -> pa.BinaryArray:
+    """The snapshot key of each share partition."""
+    octets = group_id.cast(pa.binary())
+    head = np.zeros(len(octets), _HEAD)
+    head["length"] = pc.binary_length(octets).to_numpy()
+    topics = topic_id.dictionary_encode()
+    distinct = pa.array([topic_id_bytes(TopicId(topic)) for topic in topics.dictionary.to_pylist()], pa.binary())
+    tail = partition.to_numpy().astype(">i4")
+    pieces = (_fixed(head), octets, distinct.take(topics.indices), _fixed(tail))
+    return pc.binary_join_element_wise(*pieces, b"")
+
+
+def _fixed(structures: npt.NDArray[Any]) -> pa.BinaryArray:
+    """Structures of one width as binary values."""
+    width = structures.dtype.itemsize
+    bounds = np.arange(len(structures) + 1, dtype=np.int32) * width
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(structures), [None, pa.py_buffer(bounds), pa.py_buffer(structures)]
     )
 
 

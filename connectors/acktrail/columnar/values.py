@@ -1,21 +1,25 @@
-"""Values of the state topic, many at once: the layouts of ``wire.state_record`` with nothing unusual in them."""
+"""Values of the state topic, many at once: the layouts of ``wire.state_record``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from acktrail.columnar.gather import BinaryColumn, Integers, Mask, binary_column
-from acktrail.columnar.schemas import BATCHES
+from acktrail.columnar.columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
+from acktrail.columnar.gather import BinaryColumn, Integers, Mask, runs
 
-__all__ = ["ValueColumns", "read_values"]
+__all__ = ["DecodeRows", "read_values"]
 
+DecodeRows = Callable[[Integers], RecordColumns]
+"""What the strict decoder makes of some rows; no number and no batch where it makes nothing."""
+
+_VARINT: Final = [("low", "u1"), ("high", "u1")]
 _UPDATE: Final = np.dtype(
-    [("version", ">i2"), ("snapshot_epoch", ">i4"), ("leader_epoch", ">i4"), ("start_offset", ">i8")]
+    [("version", ">i2"), ("snapshot_epoch", ">i4"), ("leader_epoch", ">i4"), ("start_offset", ">i8"), *_VARINT]
 )
 _SNAPSHOT: Final = np.dtype(
     [
@@ -24,10 +28,13 @@ _SNAPSHOT: Final = np.dtype(
         ("state_epoch", ">i4"),
         ("leader_epoch", ">i4"),
         ("start_offset", ">i8"),
-        ("created", ">i8"),
-        ("written", ">i8"),
+        ("create_timestamp_ms", ">i8"),
+        ("write_timestamp_ms", ">i8"),
+        *_VARINT,
     ]
 )
+"""The fixed fields and the first two bytes of the array of batches: its length, and perhaps that of the first batch."""
+
 _BATCH: Final = np.dtype(
     [
         ("first_offset", ">i8"),
@@ -37,138 +44,118 @@ _BATCH: Final = np.dtype(
         ("tags", "u1"),
     ]
 )
-_END: Final = np.dtype([("fields", "u1"), ("tag", "u1"), ("size", "u1"), ("count", ">i4")])
-"""The last seven bytes: a tag buffer with the delivery complete count alone; an empty tag buffer is the last byte."""
+_END: Final = np.dtype({"names": ["mark", "count"], "formats": ["<u4", ">i4"], "offsets": [0, 3], "itemsize": 7})
+"""The last seven bytes: a tag buffer with the delivery complete count alone. An empty tag buffer is the last byte."""
 
-_VARINT: Final = np.dtype([("low", "u1"), ("high", "u1")])
-_EMPTY_TAGS: Final = 1
+_COUNT_MARK: Final = 0x04_00_01
+"""One field, tag 0, of four bytes: how such a tag buffer begins, as a little-endian number of three bytes."""
+
 _ABSENT: Final = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueColumns:
-    """What the values say. Rows that are not `regular` hold nothing of meaning. Null where nothing is known."""
-
-    regular: Mask
-    snapshot_epoch: pa.Int32Array
-    state_epoch: pa.Int32Array
-    leader_epoch: pa.Int32Array
-    start_offset: pa.Int64Array
-    delivery_complete_count: pa.Int32Array
-    create_timestamp_ms: pa.Int64Array
-    write_timestamp_ms: pa.Int64Array
-    batches: pa.ListArray
+_Numbers = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arrays:
-    """Where each value's array of batches starts and how many it has, zero where the value is not regular."""
+    """Where each value's array of batches starts and how many it has: none where the value is not regular."""
 
     first: Integers
     count: Integers
     regular: Mask
+    has_complete_count: Mask
 
 
-def read_values(values: pa.BinaryArray, is_snapshot: Mask) -> ValueColumns:
-    """Columns of `values`.
+def read_values(
+    column: BinaryColumn, is_snapshot: Mask, decode_rows: DecodeRows, trusted: Mask | None = None
+) -> RecordColumns:
+    """``SAID_NUMBERS`` and the batches of every value.
 
-    Regular are values of version 0 whose batches carry no tagged fields and whose own tag buffer is empty or holds
-    the delivery complete count alone, with not a byte left over.
+    Regular values are read in bulk: version 0, batches without tagged fields, a tag buffer that is empty or holds the
+    delivery complete count alone, not a byte left over. Of all others, and of rows that are not `trusted`, it is what
+    `decode_rows` says.
     """
-    column = binary_column(values)
-    header = column.gather(column.starts, _UPDATE)
+    heads = _read_heads(column, is_snapshot)
     end = column.gather(column.ends - _END.itemsize, _END)
-    arrays, batches = _plain_batches(column, _find_arrays(column, header["version"] == 0, is_snapshot, end))
-    return ValueColumns(
-        regular=arrays.regular,
-        **_fields(column, header, is_snapshot),
-        delivery_complete_count=_counts(column, arrays, end),
-        batches=_list_array(arrays.count, batches),
-    )
+    arrays = _find_arrays(column, is_snapshot, heads, end, trusted)
+    odd = np.flatnonzero(~arrays.regular)
+    said = decode_rows(odd) if len(odd) else None
+    if said is not None:
+        arrays.count[odd] = said.batches.counts
+    rows, places = runs(arrays.count)
+    batches = column.gather(arrays.first[rows] + _BATCH.itemsize * places, _BATCH)
+    if said is not None:
+        batches[~arrays.regular[rows]] = said.batches.structures(_BATCH)
+    if batches["tags"].any():  # of a length that looks regular: once more, with these rows read one by one
+        regular = arrays.regular.copy()
+        regular[rows[batches["tags"] != 0]] = False
+        return read_values(column, is_snapshot, decode_rows, regular)
+    numbers = _numbers(heads, is_snapshot, arrays, end["count"])
+    if said is not None:
+        numbers = {name: number.mended(odd, said.numbers[name]) for name, number in numbers.items()}
+    return RecordColumns(numbers=numbers, batches=_batch_columns(arrays.count, batches))
 
 
-def _find_arrays(column: BinaryColumn, versioned: Mask, is_snapshot: Mask, end: npt.NDArray[Any]) -> _Arrays:
-    header_bytes = np.where(is_snapshot, _SNAPSHOT.itemsize, _UPDATE.itemsize)
-    varint = column.gather(column.starts + header_bytes, _VARINT)
-    low, high = varint["low"].astype(np.int64), varint["high"].astype(np.int64)
-    wide = low >= 0x80
-    count = np.where(wide, low & 0x7F | high << 7, low) - 1
-    first = header_bytes + 1 + wide
-    rest = column.lengths - first - _BATCH.itemsize * count
-    # A count is believed only where the batches it announces end exactly before a tag buffer.
-    regular = (
-        versioned
-        & (column.lengths >= header_bytes + _VARINT.itemsize)
-        & (count >= 0)
-        & ~(wide & (high >= 0x80))
-        & _ends_well(rest, end)
-    )
-    return _Arrays(first=column.starts + first, count=np.where(regular, count, 0), regular=regular)
-
-
-def _ends_well(rest: Integers, end: npt.NDArray[Any]) -> Mask:
-    counted = (end["fields"] == 1) & (end["tag"] == 0) & (end["size"] == 4)
-    verdict: Mask = ((rest == _EMPTY_TAGS) & (end["count"] & 0xFF == 0)) | ((rest == _END.itemsize) & counted)
-    return verdict
-
-
-def _plain_batches(column: BinaryColumn, arrays: _Arrays) -> tuple[_Arrays, npt.NDArray[Any]]:
-    """The batches of all regular rows end to end; a row with a tagged field in a batch is regular no more."""
-    batches = column.gather(_positions(arrays), _BATCH)
-    tagged = np.flatnonzero(batches["tags"])
-    if not len(tagged):
-        return arrays, batches
-    regular = arrays.regular.copy()
-    regular[np.repeat(np.arange(len(regular)), arrays.count)[tagged]] = False
-    plain = _Arrays(first=arrays.first, count=np.where(regular, arrays.count, 0), regular=regular)
-    return plain, column.gather(_positions(plain), _BATCH)
-
-
-def _positions(arrays: _Arrays) -> Integers:
-    """Where every batch starts: row by row, 20 bytes apart within a row."""
-    before = np.cumsum(arrays.count) - arrays.count
-    origin = np.repeat(arrays.first - _BATCH.itemsize * before, arrays.count)
-    positions: Integers = origin + _BATCH.itemsize * np.arange(len(origin))
-    return positions
-
-
-def _fields(column: BinaryColumn, header: npt.NDArray[Any], is_snapshot: Mask) -> dict[str, pa.Array]:
-    """The fixed fields: every row is read as an update, then the few snapshots are patched."""
+def _read_heads(column: BinaryColumn, is_snapshot: Mask) -> _Numbers:
+    """The fields before the batches: every row is read as an update, then the few snapshots are corrected."""
+    updates = column.gather(column.starts, _UPDATE)
+    heads = {name: updates[name].astype(_native(_UPDATE, name)) for name in _UPDATE.names or ()}
     rows = np.flatnonzero(is_snapshot)
     snapshots = column.gather(column.starts[rows], _SNAPSHOT)
-    leader_epoch = header["leader_epoch"].astype(np.int32)
-    start_offset = header["start_offset"].astype(np.int64)
-    unchanged = leader_epoch == _ABSENT
-    unchanged[rows] = False
-    leader_epoch[rows] = snapshots["leader_epoch"]
-    start_offset[rows] = snapshots["start_offset"]
-    return {
-        "snapshot_epoch": pa.array(header["snapshot_epoch"].astype(np.int32)),
-        "leader_epoch": pa.array(leader_epoch, mask=unchanged),
-        "start_offset": pa.array(start_offset, mask=start_offset == _ABSENT),
-        "state_epoch": _of_snapshots(is_snapshot, rows, snapshots["state_epoch"], np.int32),
-        "create_timestamp_ms": _of_snapshots(is_snapshot, rows, snapshots["created"], np.int64),
-        "write_timestamp_ms": _of_snapshots(is_snapshot, rows, snapshots["written"], np.int64),
+    for name in _SNAPSHOT.names or ():
+        if name not in heads:
+            heads[name] = np.zeros(len(is_snapshot), _native(_SNAPSHOT, name))
+        heads[name][rows] = snapshots[name]
+    return heads
+
+
+def _native(layout: np.dtype[np.void], name: str) -> np.dtype[Any]:
+    return layout[name].newbyteorder("=")
+
+
+def _find_arrays(
+    column: BinaryColumn, is_snapshot: Mask, heads: _Numbers, end: npt.NDArray[Any], trusted: Mask | None
+) -> _Arrays:
+    size = np.where(is_snapshot, _SNAPSHOT.itemsize, _UPDATE.itemsize)
+    count, first = heads["low"].astype(np.int64), column.starts + size - 1
+    is_sane = heads["version"] == 0
+    wide = np.flatnonzero(heads["low"] >= 0x80)
+    count[wide] = (count[wide] & 0x7F) | heads["high"][wide].astype(np.int64) << 7
+    first[wide] += 1
+    is_sane[wide[heads["high"][wide] >= 0x80]] = False
+    count -= 1
+    # A count is believed only where the batches it announces end exactly before a tag buffer.
+    rest = column.ends - first - _BATCH.itemsize * count
+    has_count = (rest == _END.itemsize) & (end["mark"] & 0xFFFFFF == _COUNT_MARK)
+    has_none = (rest == 1) & (end["count"] & 0xFF == 0)
+    regular = is_sane & (count >= 0) & (column.lengths >= size) & (has_count | has_none)
+    if trusted is not None:
+        regular &= trusted
+    count[~regular] = 0
+    return _Arrays(first=first, count=count, regular=regular, has_complete_count=has_count)
+
+
+def _numbers(
+    heads: _Numbers, is_snapshot: Mask, arrays: _Arrays, complete_count: npt.NDArray[Any]
+) -> dict[str, Column]:
+    count = complete_count.astype(np.int32)
+    leader_epoch, start_offset = heads["leader_epoch"], heads["start_offset"]
+    known = {
+        "snapshot_epoch": None,
+        "state_epoch": is_snapshot,
+        "leader_epoch": is_snapshot | (leader_epoch != _ABSENT),
+        "start_offset": start_offset != _ABSENT,
+        "delivery_complete_count": arrays.has_complete_count & (count != _ABSENT),
+        "create_timestamp_ms": is_snapshot,
+        "write_timestamp_ms": is_snapshot,
     }
+    values = {**heads, "delivery_complete_count": count}
+    return {name: Column(values=values[name], known=known[name]) for name in SAID_NUMBERS}
 
 
-def _of_snapshots(
-    is_snapshot: Mask, rows: Integers, numbers: npt.NDArray[Any], kind: type[np.integer[Any]]
-) -> pa.Array:
-    column = np.zeros(len(is_snapshot), kind)
-    column[rows] = numbers
-    return pa.array(column, mask=~is_snapshot)
-
-
-def _counts(column: BinaryColumn, arrays: _Arrays, end: npt.NDArray[Any]) -> pa.Int32Array:
-    counted = column.ends - arrays.first - _BATCH.itemsize * arrays.count == _END.itemsize
-    count = end["count"].astype(np.int32)
-    return pa.array(count, mask=~counted | (count == _ABSENT))
-
-
-def _list_array(counts: Integers, batches: npt.NDArray[Any]) -> pa.ListArray:
-    bounds = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=bounds[1:])
-    fields = list(BATCHES.value_type)
-    children = [pa.array(batches[field.name].astype(field.type.to_pandas_dtype())) for field in fields]
-    return pa.ListArray.from_arrays(pa.array(bounds), pa.StructArray.from_arrays(children, fields=fields), type=BATCHES)
+def _batch_columns(counts: Integers, batches: npt.NDArray[Any]) -> BatchColumns:
+    return BatchColumns(
+        counts=counts,
+        first_offset=batches["first_offset"].astype(np.int64),
+        last_offset=batches["last_offset"].astype(np.int64),
+        delivery_state=batches["delivery_state"].copy(),
+        delivery_count=batches["delivery_count"].astype(np.int16),
+    )

@@ -86,6 +86,15 @@ class TablesConfig:
         file = options_file or _path(_TABLES_OPTIONS)
         return cls(uri=root, options=read_properties(file) if file else {})
 
+    @classmethod
+    def optional_from_environment(cls, uri: str | None = None, options_file: Path | None = None) -> TablesConfig | None:
+        """From arguments, else from the environment; None where neither names a root.
+
+        Raises:
+            ConfigurationError: when the options cannot be read.
+        """
+        return cls.from_environment(uri, options_file) if uri or os.environ.get(_TABLES) else None
+
 
 def read_properties(file: Path) -> dict[str, str]:
     """``key=value`` lines; blank lines and lines that start with ``#`` are passed over.

@@ -21,7 +21,7 @@ from acktrail.reset.notices import Notice, RefusedParts
 from acktrail.reset.plan import PartitionPlan, ResetPlan, share_partition_of
 from acktrail.reset.recheck import what_moved
 
-__all__ = ["Execution", "execute"]
+__all__ = ["Execution", "execute", "refusal_of", "to_send"]
 
 _LEASE_MS: Final = 120_000
 _LEASE_MS_A_GROUP: Final = 2_000
@@ -51,8 +51,9 @@ def execute(
     """Send what `plan` says, unless something moved since it was made. `done` are share partitions that an earlier
     attempt brought to their targets: they are left out.
 
-    The lease stays until `verify` gives it back, except where nothing was sent. Nothing is sent when any share
-    partition is refused, unless `partial`; nor to the groups after one that was not done completely.
+    Nothing is done (attempt 0) when an earlier attempt did all of it. The lease stays until `verify` gives it back,
+    except where nothing was sent. Nothing is sent when any share partition is refused, unless `partial`; nor to the
+    groups after one that was not done completely.
 
     Raises:
         ChangeRefused: a refusal of the plan. PlanStale: something moved. GroupNotEmpty: a member joined.
@@ -60,8 +61,10 @@ def execute(
         RetryableError, ConfigurationError: the cluster cannot be asked; nothing was sent.
     """
     rows = tuple(row for row in plan.executable(partial=partial) if row.key not in done)
+    if not rows and done:
+        return Execution(plan_id=plan.plan_id, attempt=0, results=(), left_out=tuple(sorted(done)), not_sent=())
     if not rows:
-        raise _nothing_left(plan, partial=partial, done=done)
+        raise refusal_of(plan, partial=partial)
     attempt = _Attempt(kafka, journal, plan, rows, partial=partial)
     attempt.begin()
     try:
@@ -70,6 +73,14 @@ def execute(
         attempt.refuse(error)
         raise
     return attempt.send()
+
+
+def to_send(kafka: KafkaConfig, plan: ResetPlan, *, partial: bool, now_ms: int) -> tuple[PartitionPlan, ...]:
+    """What `execute` would send now. Raises as it would; nothing is noted."""
+    rows = plan.executable(partial=partial)
+    if not rows:
+        raise refusal_of(plan, partial=partial)
+    return _unmoved(plan, rows, look_again(kafka, plan, now_ms=now_ms), partial=partial)[0]
 
 
 class _Attempt:
@@ -96,16 +107,10 @@ class _Attempt:
     def look_again(self) -> None:
         """Compare with the cluster as it is now. With `partial`, what moved is left out."""
         now = look_again(self._kafka, self._plan, now_ms=self._journal.now_ms)
-        moved = what_moved(self._plan, self._rows, now)
-        if not moved:
-            return
-        left = [row for row in self._rows if row.key not in RefusedParts(moved)]
-        if not (self._partial and left):
-            raise _stale(moved, now)
-        gone = [group for group in self._groups if group not in {row.group_id for row in left}]
-        self._give_up(gone, _told(moved))
-        self._rows = tuple(left)
-        self._groups = tuple(dict.fromkeys(row.group_id for row in left))
+        left, moved = _unmoved(self._plan, self._rows, now, partial=self._partial)
+        groups = tuple(dict.fromkeys(row.group_id for row in left))
+        self._give_up([group for group in self._groups if group not in groups], _told(moved))
+        self._rows, self._groups = left, groups
 
     def refuse(self, error: AcktrailError) -> None:
         """Note why nothing is sent, and give the lease back."""
@@ -207,15 +212,25 @@ class _Attempt:
         )
 
 
-def _nothing_left(plan: ResetPlan, *, partial: bool, done: frozenset[tuple[str, str, int]]) -> ChangeRefused:
-    if done:
-        return ChangeRefused("already_done", "every share partition of the plan is at its target already")
-    if plan.refusals:
-        first = plan.refusals[0]
-        more = f" ({len(plan.refusals)} refusals)" if len(plan.refusals) > 1 else ""
-        hint = "" if partial else "acktrail reset show lists them; --partial sends the rest"
-        return ChangeRefused(first.rule, f"{first.subject}: {first.text}{more}".removeprefix(": "), hint=hint)
-    return ChangeRefused("nothing_to_reset", "the plan has no share partition")
+def refusal_of(plan: ResetPlan, *, partial: bool) -> ChangeRefused:
+    """What to raise for a plan of which nothing may be sent."""
+    if not plan.refusals:
+        return ChangeRefused("nothing_to_reset", "the plan has no share partition")
+    first = plan.refusals[0]
+    more = f" (and {len(plan.refusals) - 1} more)" if len(plan.refusals) > 1 else ""
+    hint = "" if partial else "nothing is sent while a rule forbids it; --partial sends the rest, if there is any"
+    return ChangeRefused(first.rule, f"{first.subject}: {first.text}{more}".removeprefix(": "), hint=hint)
+
+
+def _unmoved(
+    plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot, *, partial: bool
+) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
+    """The rows that may be sent, and what moved. Raises when something did, unless `partial` leaves the others."""
+    moved = what_moved(plan, rows, now)
+    left = tuple(row for row in rows if row.key not in RefusedParts(moved))
+    if moved and not (partial and left):
+        raise _stale(moved, now)
+    return left, moved
 
 
 def _stale(moved: Sequence[Notice], now: Snapshot) -> AcktrailError:

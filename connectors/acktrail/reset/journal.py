@@ -15,7 +15,7 @@ from acktrail.errors import ChangeInProgress, ConcurrentCommit, ConfigurationErr
 from acktrail.reset.audit import AuditEntry, AuditRow, ChainReport, Stamp, chained, check_chain, first_link
 from acktrail.reset.standing import GroupStanding, Standing, blocking, standings
 
-__all__ = ["Journal", "here", "read_audit", "read_plan_row", "read_plan_rows"]
+__all__ = ["Journal", "here", "read_audit", "read_executions", "read_plan_row", "read_plan_rows"]
 
 Clock = Callable[[], dt.datetime]
 
@@ -154,10 +154,7 @@ class Journal:
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
         """Rows of ``reset_executions`` of a plan, oldest first."""
-        from acktrail.tables.plain_rows import read_rows
-
-        rows = read_rows(self._tables, "reset_executions", {"plan_id": plan_id})
-        return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))
+        return read_executions(self._config, plan_id)
 
     def _stamp(self) -> Stamp:
         host, _ = here()
@@ -184,6 +181,15 @@ def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list
 
     found = [AuditRow.from_row(row) for row in read_rows(Tables(tables), _AUDIT, equal)]
     return sorted(found, key=lambda row: row.sequence)
+
+
+def read_executions(tables: TablesConfig, plan_id: str) -> list[dict[str, Any]]:
+    """Rows of ``reset_executions`` of a plan, oldest first."""
+    from acktrail.tables.plain_rows import read_rows
+    from acktrail.tables.store import Tables
+
+    rows = read_rows(Tables(tables), "reset_executions", {"plan_id": plan_id})
+    return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))
 
 
 def read_plan_rows(

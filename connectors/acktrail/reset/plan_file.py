@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from acktrail.reset.moments import instant_text
 from acktrail.reset.plain import from_plain, to_plain
 from acktrail.reset.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan, plan_hash
 
-__all__ = ["check_age", "parse_plan", "plan_text", "read_plan"]
+__all__ = ["DAY_MS", "check_age", "parse_plan", "plan_text", "read_plan", "write_plan"]
 
 DAY_MS: Final = 86_400_000
 _CLOCKS_APART_MS: Final = 300_000
@@ -22,6 +23,22 @@ _AGAIN: Final = "make a new plan: acktrail reset plan"
 def plan_text(plan: ResetPlan) -> str:
     """The plan as the text of a file."""
     return json.dumps(to_plain(plan), indent=1, ensure_ascii=True) + "\n"
+
+
+def write_plan(plan: ResetPlan, file: Path) -> None:
+    """Write `plan` to `file`, whole or not at all.
+
+    Raises:
+        MalformedFile: the file cannot be written.
+    """
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=file.absolute().parent, delete=False) as part:
+            part.write(plan_text(plan))
+        Path(part.name).replace(file)
+    except OSError as error:
+        raise MalformedFile(
+            f"cannot be written ({type(error).__name__})", file=str(file), hint="check the path"
+        ) from error
 
 
 def read_plan(file: Path) -> ResetPlan:

@@ -7,12 +7,14 @@ from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.reset.journal import Journal, read_audit, read_plan_rows
+from acktrail.errors import ConfigurationError
+from acktrail.reset.audit import ChainReport, check_chain
+from acktrail.reset.journal import Journal, read_audit, read_executions, read_plan_rows
 from acktrail.reset.plan import ResetPlan
 from acktrail.reset.standing import GroupStanding, overall, standings
 from acktrail.reset.verdict import Status
 
-__all__ = ["done_before", "listed"]
+__all__ = ["checked_audit", "done_before", "listed", "progress_of"]
 
 
 def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
@@ -42,6 +44,34 @@ def listed(tables: TablesConfig, *, now_ms: int, limit: int | None = None) -> li
         by_plan[found.plan_id].append(found.at(now_ms))
     newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
     return [_line(row, by_plan.get(row["plan_id"], [])) for row in newest[:limit]]
+
+
+def progress_of(tables: TablesConfig, plan_id: str, *, now_ms: int) -> dict[str, Any]:
+    """How one plan stands: `groups`, and `executions` of the newest verification, as plain data."""
+    found = [one.at(now_ms) for one in standings(read_audit(tables, {"plan_id": plan_id}))]
+    groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in found]
+    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in read_executions(tables, plan_id)}
+    return {"groups": groups, "executions": [_execution(row) for row in newest.values()]}
+
+
+def checked_audit(tables: TablesConfig) -> ChainReport:
+    """The report on a whole chain.
+
+    Raises:
+        ConfigurationError: it is broken; or rows of several clusters are in it.
+    """
+    rows = read_audit(tables)
+    report = check_chain(rows, rows[0].cluster_id if rows else "")
+    if report.broken_at is not None:
+        raise ConfigurationError(
+            f"the audit is broken at row {report.broken_at}: {report.why}",
+            hint="rows were altered or lost: compare with a copy of the table reset_audit",
+        )
+    return report
+
+
+def _execution(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "verified_at": row["verified_at"].isoformat(), "advice": ""}
 
 
 def _line(row: dict[str, Any], found: list[GroupStanding]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Final
 from acktrail.reset.facts import GroupFacts, Snapshot, TopicFacts
 from acktrail.reset.notices import Notice, Severity, worst_first
 from acktrail.reset.partition_rules import Row, notices_on_partitions
-from acktrail.reset.request import ResetRequest
+from acktrail.reset.request import ResetRequest, StrategyKind
 
 __all__ = ["notices_before", "notices_on"]
 
@@ -81,7 +81,17 @@ def _epoch(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
         yield Notice(severity=Severity.INFO, rule="epoch_not_bumped", text=text)
 
 
-_PLAN_RULES: Final[tuple[_PlanRule, ...]] = (_release, _state_topic, _unmatched, _epoch)
+def _undo(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
+    del snapshot
+    if request.strategy.kind is StrategyKind.TO_SNAPSHOT:
+        text = (
+            "start offsets only: what single records were (acknowledged, archived, released, their delivery counts) "
+            "cannot come back, Kafka has no request for it"
+        )
+        yield Notice(severity=Severity.WARNING, rule="states_stay_forgotten", text=text)
+
+
+_PLAN_RULES: Final[tuple[_PlanRule, ...]] = (_release, _state_topic, _unmatched, _undo, _epoch)
 
 
 def _on_group(request: ResetRequest, group: GroupFacts) -> Iterator[Notice]:

@@ -2,7 +2,7 @@
 
 ::
 
-    validate -> preflight -> group_empty -> snapshot -> plan -> store_plan      a dry run ends here
+    validate -> preflight -> groups_empty -> snapshot -> plan -> store_plan      a dry run ends here
     -> execute (takes the lease, looks again, sends) -> verify                  undo: validate(undo_params(...)) -> ...
 
 How to reach the cluster and the tables is given to each step (it may hold secrets); everything else is in what the step
@@ -20,29 +20,33 @@ from typing import Any, Final
 
 from acktrail import __version__
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import ConfigurationError, GroupNotEmpty, PlanStale
+from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, PlanStale
 from acktrail.reset.facts import GroupFacts, Snapshot
 from acktrail.reset.given import GivenOffsets
 from acktrail.reset.moments import compact_instant
 from acktrail.reset.plain import from_plain, to_plain
-from acktrail.reset.plan import ResetPlan, build_plan
-from acktrail.reset.plan_file import check_age, parse_plan
+from acktrail.reset.plan import ResetPlan, build_plan, plan_hash
+from acktrail.reset.plan_file import DAY_MS, check_age, parse_plan, read_plan
 from acktrail.reset.request import OutOfRange, ResetRequest, StrategyKind, check_request, choose_strategy, parse_topic
 from acktrail.reset.rules import notices_before
 
 __all__ = [
     "execute",
-    "group_empty",
-    "list_plans",
+    "groups_empty",
     "load_plan",
     "plan",
     "preflight",
+    "raise_unless_ok",
+    "read_plan_file",
     "recheck",
+    "refusal_of",
     "snapshot",
     "store_plan",
     "undo_params",
     "validate",
+    "value_of",
     "verify",
+    "write_plan",
 ]
 
 Json = dict[str, Any]
@@ -88,18 +92,20 @@ def preflight(kafka: KafkaConfig, request: Json) -> Json:
     return {**_json(found), "notices": to_plain(notices_before(wanted, found))}
 
 
-def group_empty(kafka: KafkaConfig, groups: list[str], *, timeout_s: float = 0.0) -> Json:
-    """The groups when none has a member, waiting up to `timeout_s` (a killed member counts until its session ends).
+def groups_empty(kafka: KafkaConfig, request: Json, *, timeout_s: float = 0.0) -> Json:
+    """The groups of a request when none has a member, waiting up to `timeout_s` (a killed member counts until its
+    session ends).
 
     Raises:
         GroupNotEmpty: one still has members; it names them.
     """
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.broker.patience import Patience
-    from acktrail.reset.gather import describe_groups
+    from acktrail.reset.gather import describe_groups, select_groups
 
     patience = Patience(timeout_s)
     with ShareGroupAdmin(kafka) as admin:
+        groups, _ = select_groups(admin, from_plain(ResetRequest, request))
         while True:
             found, _ = describe_groups(admin, groups)
             busy: GroupFacts | None = next((group for group in found if group.members), None)
@@ -171,17 +177,25 @@ def load_plan(tables: TablesConfig, plan_id: str) -> Json:
     return _json(parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans"))
 
 
-def recheck(kafka: KafkaConfig, plan: Json) -> list[Json]:
-    """What moved since a plan was made, as refusals; none: it may be carried out. `execute` does this again itself."""
-    from acktrail.reset.gather import look_again
-    from acktrail.reset.recheck import what_moved
+def recheck(kafka: KafkaConfig, plan: Json, *, partial: bool = False) -> int:
+    """How many share partitions would be sent now. `execute` looks again itself.
 
-    value = _plan(plan)
-    return [to_plain(notice) for notice in what_moved(value, value.partitions, look_again(kafka, value, now_ms=0))]
+    Raises:
+        ChangeRefused, PlanStale, GroupNotEmpty: nothing would be; as `execute`.
+    """
+    from acktrail.reset.execute import to_send
+
+    return len(to_send(kafka, _plan(plan), partial=partial, now_ms=_now_ms()))
 
 
 def execute(
-    kafka: KafkaConfig, tables: TablesConfig, plan: Json, *, partial: bool = False, actor: str | None = None
+    kafka: KafkaConfig,
+    tables: TablesConfig,
+    plan: Json,
+    *,
+    partial: bool = False,
+    max_age_ms: int = DAY_MS,
+    actor: str | None = None,
 ) -> Json:
     """Carry out a plan: `attempt`, `results` by share partition, `left_out`, `not_sent`. Sends; verify afterwards.
 
@@ -195,7 +209,7 @@ def execute(
     from acktrail.reset.progress import done_before
 
     value = _plan(plan)
-    check_age(value, now_ms=_now_ms())
+    check_age(value, now_ms=_now_ms(), longest_ms=max_age_ms)
     store_plan(tables, plan)
     journal = _journal(tables, value, actor)
     done = done_before(kafka, journal, value)
@@ -237,12 +251,43 @@ def undo_params(plan: Json, *, topics: tuple[str, ...] = (), reason: str = "", r
     }
 
 
-def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[Json]:
-    """Every plan with how it stands, newest first: `plan_id`, `created_at`, `kind`, `strategy`, `groups`, `standing`,
-    `attempts`; and for each group its own standing."""
-    from acktrail.reset.progress import listed
+def read_plan_file(file: Path) -> Json:
+    """The plan in a file. Raises MalformedFile, PlanStale: see `plan_file.read_plan`."""
+    return _json(read_plan(file))
 
-    return listed(tables, now_ms=_now_ms(), limit=limit)
+
+def write_plan(plan: Json, file: Path) -> None:
+    """Write a plan to a file, whole or not at all.
+
+    Raises:
+        MalformedFile: the file cannot be written.
+    """
+    from acktrail.reset.plan_file import write_plan as write
+
+    write(_plan(plan), file)
+
+
+def value_of(plan: Json) -> ResetPlan:
+    """A plan as a value. Raises PlanStale, InputError: it was altered."""
+    return _plan(plan)
+
+
+def refusal_of(plan: ResetPlan) -> ChangeRefused:
+    """What to raise for a plan with refusals."""
+    from acktrail.reset.execute import refusal_of as made
+
+    return made(plan, partial=False)
+
+
+def raise_unless_ok(plan: Json, verified: list[Json], execution: Json | None) -> None:
+    """Pass when everything that was to be sent is where it should be.
+
+    Raises:
+        OutcomeUnknown, PartlyDone, GroupNotEmpty, NotAuthorized, UnknownName ...: what became of it.
+    """
+    from acktrail.reset.outcomes import raise_unless_ok as check
+
+    check(plan["plan_id"], verified, execution)
 
 
 _NO_TABLES: Final = "give --tables or set ACKTRAIL_TABLES"
@@ -285,8 +330,6 @@ def _plan(data: Json) -> ResetPlan:
     Raises:
         PlanStale, MalformedFile, InputError: it was altered.
     """
-    from acktrail.reset.plan import plan_hash
-
     value = from_plain(ResetPlan, data, "plan")
     if plan_hash(value) != value.plan_hash:
         raise PlanStale("edited_plan", "the plan was changed after it was made", hint="make a new plan")

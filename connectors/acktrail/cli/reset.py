@@ -1,0 +1,416 @@
+"""``acktrail reset``: start offsets of share groups, planned, carried out, verified, taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.tabular import printable, table
+from acktrail.config import KafkaConfig, TablesConfig
+
+if TYPE_CHECKING:
+    from acktrail.reset.plan import ResetPlan
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Reset start offsets of share groups: plan (a dry run), apply, verify, undo.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+Groups = Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")]
+Globs = Annotated[
+    list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches, for example 'orders-*'.")
+]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every share group there is.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", help="A topic, or some of its partitions: topic:0,1,2. May be repeated.")
+]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail reset apply`.")]
+Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the records of the reset to show.")]
+Watch = Annotated[
+    float, typer.Option("--watch", min=0, help="Seconds to watch afterwards that nothing overwrites the start offsets.")
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
+Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]
+RequestedBy = Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")]
+_HOURS = 3_600_000
+
+
+@app.command("plan")
+def plan_(
+    group: Groups = None,
+    group_glob: Globs = None,
+    all_groups: AllGroups = False,
+    topic: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the present start offset.")] = False,
+    to_offset: Annotated[str | None, typer.Option("--to-offset", help="To this offset.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime", help="To the first record at or after a time: YYYY-MM-DDTHH:mm:SS.sss, with zone."
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="To the first record since so long ago: PnDTnHnMnS.")
+    ] = None,
+    shift_by: Annotated[
+        str | None, typer.Option("--shift-by", help="So many records on; back with a negative number.")
+    ] = None,
+    from_file: Annotated[
+        str | None, typer.Option("--from-file", help="To the offsets in a CSV file of Kafka's tools.")
+    ] = None,
+    to_history: Annotated[
+        str | None,
+        typer.Option("--to-history", help="To where the groups stood at a time, by the exported state records."),
+    ] = None,
+    out_of_range: Annotated[
+        str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")
+    ] = "clamp",
+    allow_skip: Annotated[
+        bool, typer.Option("--allow-skip", help="Unfinished records may be skipped for good.")
+    ] = False,
+    allow_create: Annotated[
+        bool, typer.Option("--allow-create", help="A group that is not there may be made.")
+    ] = False,
+    without_state: Annotated[
+        bool, typer.Option("--without-state", help="Go on when the state topic cannot be read: nothing is counted.")
+    ] = False,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    wait_empty: Annotated[
+        float, typer.Option("--wait-empty", min=0, help="Seconds to wait for the groups to have no members.")
+    ] = 0.0,
+    out: Out = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a reset would do to every record, and change nothing.
+
+    Exit code 2 when a rule forbids it; the plan is printed all the same. With tables the plan is stored as well.
+    Options that kafka-share-groups.sh --reset-offsets has are spelled like there; a time without a zone is refused.
+
+    Example: acktrail reset plan --group billing --topic orders --to-datetime 2026-01-31T06:00:00Z --out plan.json
+    """
+    del dry_run
+    from acktrail.reset import steps
+    from acktrail.reset.request import StrategyKind as Kind
+
+    flags = {Kind.TO_EARLIEST: to_earliest, Kind.TO_LATEST: to_latest, Kind.TO_CURRENT: to_current}
+    values = {
+        Kind.TO_OFFSET: to_offset,
+        Kind.TO_DATETIME: to_datetime,
+        Kind.BY_DURATION: by_duration,
+        Kind.SHIFT_BY: shift_by,
+        Kind.FROM_FILE: from_file,
+        Kind.TO_HISTORY: to_history,
+    }
+    chosen = {kind: None for kind, is_given in flags.items() if is_given}
+    strategies = {**chosen, **{kind: value for kind, value in values.items() if value is not None}}
+    request = steps.validate(
+        {
+            "groups": group or [],
+            "group_globs": group_glob or [],
+            "all_groups": all_groups,
+            "topics": topic or [],
+            "all_topics": all_topics,
+            "strategies": strategies,
+            "out_of_range": out_of_range,
+            "allow_skip": allow_skip,
+            "allow_create": allow_create,
+            "without_state": without_state,
+            "reason": reason,
+            "requested_by": requested_by,
+        }
+    )
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = TablesConfig.optional_from_environment(tables, tables_options)
+    if wait_empty:
+        steps.groups_empty(kafka, request, timeout_s=wait_empty)
+    _show_new(steps.plan(request, steps.snapshot(kafka, request, tables=target), kafka=kafka), target, out, as_json)
+
+
+@app.command()
+def apply(
+    plan: Annotated[str, typer.Argument(help="A plan file, or the id of a stored plan.")],
+    execute: Execute = False,
+    partial: Partial = False,
+    max_age: Annotated[float, typer.Option("--max-age", min=0, help="Hours that a plan may be old.")] = 24.0,
+    wait: Wait = 30.0,
+    watch: Watch = 5.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out a plan, verify it in the state topic, and note every step in the audit.
+
+    Refused when anything moved since the plan was made, when the file was edited, or when a member is in the group. A
+    plan that was done in part may be applied again: what is done is left out.
+
+    Example: acktrail reset apply plan.json --execute
+    """
+    from acktrail.reset import steps
+
+    target = TablesConfig.from_environment(tables, tables_options)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    loaded = _loaded(plan, target)
+    if not execute:
+        _say_what_would_be_sent(steps.recheck(kafka, loaded, partial=partial), loaded, as_json)
+        return
+    done = steps.execute(kafka, target, loaded, partial=partial, max_age_ms=int(max_age * _HOURS))
+    _settle(kafka, target, loaded, wait, watch, as_json, done)
+
+
+@app.command()
+def verify(
+    plan: Annotated[str, typer.Argument(help="The id of a plan, or its file.")],
+    wait: Wait = 30.0,
+    watch: Watch = 5.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Settle a plan whose outcome nobody knows: its process was killed, the broker did not answer.
+
+    Changes nothing in the cluster.
+    """
+    target = TablesConfig.from_environment(tables, tables_options)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
+
+
+@app.command()
+def undo(
+    plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
+    topic: Topics = None,
+    execute: Execute = False,
+    partial: Partial = False,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    out: Out = None,
+    wait: Wait = 30.0,
+    watch: Watch = 5.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan to go back to the start offsets that a plan found; with --execute do it.
+
+    Start offsets only. What single records were (acknowledged, archived, released, their delivery counts) cannot come
+    back: Kafka has no request for it. A group goes back to its first unfinished record, so nothing that was finished at
+    the start of its state is delivered again.
+    """
+    from acktrail.reset import steps
+
+    target = TablesConfig.from_environment(tables, tables_options)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    earlier = steps.load_plan(target, plan)
+    params = steps.undo_params(earlier, topics=tuple(topic or ()), reason=reason, requested_by=requested_by)
+    request = steps.validate(params)
+    made = steps.plan(request, steps.snapshot(kafka, request, tables=target), kafka=kafka)
+    _show_new(made, target, out, as_json and not execute, quiet=execute)
+    if execute:
+        done = steps.execute(kafka, target, made, partial=partial)
+        _settle(kafka, target, made, wait, watch, as_json, done)
+
+
+@app.command("list")
+def list_plans(
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="The newest so many.")] = None,
+    check_audit: Annotated[bool, typer.Option("--check-audit", help="Check the audit's chain of hashes.")] = False,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the plans and how they stand, the newest first.
+
+    UNKNOWN: it was sent, or was about to be, and nobody noted the outcome; `acktrail reset verify` settles it.
+    """
+    from acktrail.reset import reports
+
+    target = TablesConfig.from_environment(tables, tables_options)
+    found = reports.list_plans(target, limit=limit)
+    if as_json:
+        typer.echo(json.dumps(found))
+    elif not found:
+        typer.echo("no plans")
+    else:
+        headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY")
+        rows = [
+            (
+                line["plan_id"],
+                line["created_at"],
+                line["kind"],
+                line["standing"],
+                _few(line["groups"]),
+                line["partitions"],
+                line["strategy"],
+                line["created_by"],
+            )
+            for line in found
+        ]
+        typer.echo(table(headers, rows))
+    if check_audit:
+        report = reports.check_audit(target)
+        typer.echo(f"audit: {report['rows']} rows, whole; newest {report['newest_hash']}", err=True)
+
+
+@app.command()
+def show(
+    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
+    from acktrail.reset import reports
+
+    target = TablesConfig.optional_from_environment(tables, tables_options)
+    loaded = _loaded(plan, target)
+    progress = {} if target is None else reports.progress(target, loaded["plan_id"])
+    if as_json:
+        typer.echo(json.dumps({"plan": loaded, **progress}))
+        return
+    from acktrail.cli.reset_text import results_text
+
+    typer.echo(_as_text(loaded))
+    if progress.get("groups"):
+        standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
+        typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))
+    if progress.get("executions"):
+        typer.echo("\n" + results_text(progress["executions"]))
+
+
+@app.command()
+def export(
+    group: Groups = None,
+    group_glob: Globs = None,
+    all_groups: AllGroups = False,
+    topic: Topics = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", help="Export the targets of this plan (file or id) instead.")
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+) -> None:
+    """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
+
+    One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out.
+    """
+    from acktrail.reset import reports
+
+    if plan is not None:
+        target = TablesConfig.optional_from_environment(tables, tables_options)
+        text, left_out = reports.export_plan(_loaded(plan, target))
+    else:
+        kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+        selection = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
+        text, left_out = reports.export_current(kafka, {**selection, "topics": topic or []})
+    typer.echo(text, nl=False)
+    if left_out:
+        typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)
+
+
+def _show_new(
+    made: dict[str, Any], target: TablesConfig | None, out: Path | None, as_json: bool, *, quiet: bool = False
+) -> None:
+    """Store, write and print a new plan; raise when a rule forbids it."""
+    from acktrail.reset import steps
+
+    if target is not None:
+        steps.store_plan(target, made)
+    if out is not None:
+        steps.write_plan(made, out)
+    if quiet:
+        typer.echo(f"plan {made['plan_id']}", err=True)
+        return
+    typer.echo(json.dumps(made) if as_json else _as_text(made))
+    value = steps.value_of(made)
+    if value.refusals:
+        raise steps.refusal_of(value)
+    if not as_json:
+        typer.echo(_next(value, out, is_stored=target is not None), err=True)
+
+
+def _next(value: ResetPlan, out: Path | None, *, is_stored: bool) -> str:
+    if out is None and not is_stored:
+        return "nothing was changed; --out FILE keeps the plan"
+    return f"nothing was changed; to carry it out: acktrail reset apply {out or value.plan_id} --execute"
+
+
+def _as_text(made: dict[str, Any]) -> str:
+    from acktrail.cli.reset_text import plan_text
+    from acktrail.reset.steps import value_of
+
+    return plan_text(value_of(made))
+
+
+def _loaded(plan: str, target: TablesConfig | None) -> dict[str, Any]:
+    """A plan by file, or by id from the tables."""
+    from acktrail.reset import steps
+
+    file = Path(plan)
+    if file.exists() or plan.endswith(".json") or target is None:
+        return steps.read_plan_file(file)
+    return steps.load_plan(target, plan)
+
+
+def _say_what_would_be_sent(rows: int, loaded: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"plan_id": loaded["plan_id"], "would_send": rows, "sent": 0}))
+    else:
+        typer.echo(f"{rows} share partition(s) would be sent, nothing moved since the plan was made")
+        typer.echo("nothing was sent: give --execute", err=True)
+
+
+def _settle(
+    kafka: KafkaConfig,
+    target: TablesConfig,
+    loaded: dict[str, Any],
+    wait: float,
+    watch: float,
+    as_json: bool,
+    done: dict[str, Any] | None,
+) -> None:
+    """Verify and say what became of it; raise when it is not done."""
+    from acktrail.reset import steps
+
+    found = steps.verify(kafka, target, loaded, wait_s=wait, watch_s=watch)
+    if as_json:
+        typer.echo(json.dumps({"plan_id": loaded["plan_id"], "execution": done, "verified": found}))
+    elif found:
+        from acktrail.cli.reset_text import results_text
+
+        typer.echo(results_text(found))
+    else:
+        is_done = done is not None and done["left_out"]
+        typer.echo("every share partition is at its target already" if is_done else "nothing to settle")
+    steps.raise_unless_ok(loaded, found, done)
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

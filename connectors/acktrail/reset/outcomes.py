@@ -1,0 +1,65 @@
+"""What to raise for what became of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome, raise_unless_done
+from acktrail.errors import OutcomeUnknown, PartlyDone, RetryableError
+from acktrail.reset.verdict import Status
+
+__all__ = ["raise_unless_ok"]
+
+_UNCLEAR = frozenset({Status.UNKNOWN, Status.NOT_PERSISTED, Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK})
+
+
+def raise_unless_ok(plan_id: str, verified: Sequence[Mapping[str, Any]], execution: Mapping[str, Any] | None) -> None:
+    """Pass when every share partition that was sent is at its target, and no group was left unsent.
+
+    Raises:
+        OutcomeUnknown: one is not where the broker's answer would have it, or nobody can say.
+        PartlyDone: some are at their targets and others were refused or not sent.
+        NotAuthorized, UnknownName, GroupNotEmpty, RetryableError ...: all were refused; the first refusal says why.
+    """
+    bad = [row for row in verified if not Status(row["status"]).is_ok]
+    not_sent = list(execution["not_sent"]) if execution is not None else []
+    if not bad and not not_sent:
+        return
+    unclear = [row for row in bad if Status(row["status"]) in _UNCLEAR]
+    first = next(iter([*unclear, *bad]), None)
+    text = f"{len(bad)} of {len(verified)} share partitions are not at their targets" + _first(first)
+    if unclear:
+        raise OutcomeUnknown(
+            text, hint=f"see acktrail reset show {plan_id}; acktrail reset verify {plan_id} looks again"
+        )
+    if len(bad) < len(verified):
+        hint = f"acktrail reset show {plan_id} lists them; the same plan may be applied again: what is done is left out"
+        raise PartlyDone(text, hint=hint)
+    if not bad:
+        raise PartlyDone(f"group {not_sent[0]!r} was not sent", hint="the same plan may be applied again")
+    if bad[0]["error_code"] is None:
+        raise RetryableError(text, hint=bad[0]["advice"] or "nothing was changed: run it again")
+    raise_unless_done([_result(row) for row in bad], operation="READ")
+
+
+def _first(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    why = f" ({row['error']})" if row["error"] else ""
+    return f", first {row['topic']}:{row['partition']} of group {row['group_id']!r}: {row['status']}{why}"
+
+
+def _result(row: Mapping[str, Any]) -> ChangeResult:
+    """A refusal as the broker gave it."""
+    return ChangeResult(
+        group_id=row["group_id"],
+        outcome=Outcome.REFUSED,
+        topic=row["topic"],
+        partition=row["partition"],
+        topic_id=row["topic_id"],
+        error_code=row["error_code"],
+        error=row["error"],
+        error_scope=None if row["error_scope"] is None else ErrorScope(row["error_scope"]),
+        advice=row["advice"],
+    )

@@ -1,0 +1,63 @@
+"""What the tables and the brokers say of resets, for people and programs: plain data, nothing is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.reset.plain import from_plain, to_plain
+from acktrail.reset.request import ResetRequest, StrategyKind
+from acktrail.reset.steps import validate, value_of
+
+__all__ = ["check_audit", "export_current", "export_plan", "list_plans", "progress"]
+
+Json = dict[str, Any]
+
+
+def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[Json]:
+    """Every plan with how it stands, newest first: `plan_id`, `created_at`, `kind`, `strategy`, `groups`, `standing`,
+    `attempts`; and for each group its own standing."""
+    from acktrail.reset.progress import listed
+
+    return listed(tables, now_ms=_now_ms(), limit=limit)
+
+
+def progress(tables: TablesConfig, plan_id: str) -> Json:
+    """How a plan stands: `groups` with attempt and standing, `executions` as last verified."""
+    from acktrail.reset.progress import progress_of
+
+    return progress_of(tables, plan_id, now_ms=_now_ms())
+
+
+def check_audit(tables: TablesConfig) -> Json:
+    """Check the chain of the audit: `rows` and `newest_hash`, which is worth noting elsewhere.
+
+    Raises:
+        ConfigurationError: it is broken; it says where and why.
+    """
+    from acktrail.reset.progress import checked_audit
+
+    return dict(to_plain(checked_audit(tables)))
+
+
+def export_current(kafka: KafkaConfig, selection: Mapping[str, Any]) -> tuple[str, int]:
+    """The start offsets of groups as CSV, and how many share partitions have none. `selection`: `groups`,
+    `group_globs`, `all_groups`, `topics`, as for `validate`."""
+    from acktrail.reset.exporting import current_offsets
+
+    topics = {} if selection.get("topics") else {"all_topics": True}
+    strategies = {StrategyKind.TO_CURRENT.value: None}
+    return current_offsets(kafka, from_plain(ResetRequest, validate({**selection, **topics, "strategies": strategies})))
+
+
+def export_plan(plan: Json) -> tuple[str, int]:
+    """The targets of a plan as CSV, and how many share partitions have none."""
+    from acktrail.reset.exporting import planned_offsets
+
+    return planned_offsets(value_of(plan))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -12,6 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from acktrail.columnar.change_schemas import RESET_AUDIT, RESET_EXECUTIONS, RESET_PLAN_PARTITIONS, RESET_PLANS
+from acktrail.columnar.fields import BATCHES, INSTANT, fields
+
 __all__ = [
     "BATCHES",
     "DELIVERY_HISTORY",
@@ -33,25 +36,6 @@ __all__ = [
     "TOPICS",
 ]
 
-_INSTANT: Final = pa.timestamp("us", tz="UTC")
-
-
-def _fields(*pairs: tuple[str, pa.DataType], required: tuple[str, ...] = ()) -> list[pa.Field]:
-    return [pa.field(name, kind, nullable=name not in required) for name, kind in pairs]
-
-
-BATCHES: Final = pa.list_(
-    pa.struct(
-        [
-            pa.field("first_offset", pa.int64()),
-            pa.field("last_offset", pa.int64()),
-            pa.field("delivery_state", pa.int8()),
-            pa.field("delivery_count", pa.int16()),
-        ]
-    )
-)
-"""State batches in the order the record has them; `delivery_state` numbers are Kafka's."""
-
 RAW_RECORDS: Final = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
@@ -64,7 +48,7 @@ RAW_RECORDS: Final = pa.schema(
 """Records of the state topic as they lie there: the columns of the offline formats. `timestamp` in ms."""
 
 STATE_RECORDS: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),
         ("state_partition", pa.int32()),
@@ -91,7 +75,7 @@ STATE_RECORDS: Final = pa.schema(
 """One record of the state topic, append-only."""
 
 EXPORT_RANGES: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),
         ("state_topic_id", pa.string()),
@@ -105,7 +89,7 @@ EXPORT_RANGES: Final = pa.schema(
         ("log_end_offset", pa.int64()),
         ("gap_first", pa.int64()),  # offsets that were pruned before they were exported
         ("gap_last", pa.int64()),
-        ("exported_at", _INSTANT),
+        ("exported_at", INSTANT),
         ("dialect", pa.string()),  # null, as the two below: read from the cluster
         ("source_file", pa.string()),
         ("source_digest", pa.string()),
@@ -114,14 +98,14 @@ EXPORT_RANGES: Final = pa.schema(
 """One state partition's part in one commit of the exporter. records_read = records_decoded + records_quarantined."""
 
 TOPICS: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("topic_id", pa.string()),
         ("topic", pa.string()),
         ("partition_count", pa.int32()),
         ("is_internal", pa.bool_()),
-        ("first_seen_at", _INSTANT),
-        ("last_seen_at", _INSTANT),
+        ("first_seen_at", INSTANT),
+        ("last_seen_at", INSTANT),
         ("status", pa.string()),  # present | deleted | recreated
         ("successor_topic_id", pa.string()),  # recreated: the id that has the name now
         ("run_id", pa.string()),
@@ -130,11 +114,11 @@ TOPICS: Final = pa.schema(
 """One topic id, for ever: a deleted or recreated topic keeps its row."""
 
 GROUP_OBSERVATIONS: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),
         ("phase", pa.string()),  # before | after
-        ("observed_at", _INSTANT),
+        ("observed_at", INSTANT),
         ("group_id", pa.string()),
         ("group_type", pa.string()),
         ("group_state", pa.string()),
@@ -151,11 +135,11 @@ GROUP_OBSERVATIONS: Final = pa.schema(
 """One group at one side of one observation."""
 
 OFFSET_OBSERVATIONS: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),
         ("phase", pa.string()),
-        ("observed_at", _INSTANT),
+        ("observed_at", INSTANT),
         ("group_id", pa.string()),  # null: a topic partition, with log offsets; else a share partition
         ("topic", pa.string()),
         ("topic_id", pa.string()),
@@ -174,10 +158,10 @@ OFFSET_OBSERVATIONS: Final = pa.schema(
 """One topic partition (log offsets) or one share partition (as described) at one side of an observation."""
 
 SHARE_PARTITION_STATES: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),
-        ("observed_at", _INSTANT),
+        ("observed_at", INSTANT),
         ("group_id", pa.string()),
         ("topic_id", pa.string()),
         ("topic", pa.string()),  # null: no topic with this id was ever seen
@@ -208,7 +192,7 @@ SHARE_PARTITION_STATES: Final = pa.schema(
 """The replayed state of one share partition at one reconciliation."""
 
 DELIVERY_HISTORY: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("chunk", pa.int64()),  # rows of one chunk lie together, in the order below
         ("group_id", pa.string()),
@@ -232,7 +216,7 @@ DELIVERY_HISTORY: Final = pa.schema(
 """One change of a range of offsets, never changed but for its chunk. An interval lasts from one to the next."""
 
 HELD_STATES: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("state_partition", pa.int32()),
         ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
@@ -254,10 +238,10 @@ HELD_STATES: Final = pa.schema(
 partition. Replaced by every run."""
 
 RECONCILIATIONS: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),
-        ("observed_at", _INSTANT),
+        ("observed_at", INSTANT),
         ("group_id", pa.string()),
         ("topic_id", pa.string()),
         ("topic", pa.string()),
@@ -284,7 +268,7 @@ RECONCILIATIONS: Final = pa.schema(
 """One share partition in one run: what is durable against what the cluster says."""
 
 FINDINGS: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),  # the run that saw it last
         ("rule", pa.string()),
@@ -297,15 +281,15 @@ FINDINGS: Final = pa.schema(
         ("detail", pa.string()),
         ("evidence_state_partition", pa.int32()),
         ("evidence_offset", pa.int64()),
-        ("first_seen_at", _INSTANT),
-        ("last_seen_at", _INSTANT),
+        ("first_seen_at", INSTANT),
+        ("last_seen_at", INSTANT),
         ("times_seen", pa.int64()),
     )
 )
 """One rule broken by one subject; a later run that sees it again moves `last_seen_at`."""
 
 QUALITY_RESULTS: Final = pa.schema(
-    _fields(
+    fields(
         ("cluster_id", pa.string()),
         ("run_id", pa.string()),
         ("suite", pa.string()),
@@ -316,123 +300,10 @@ QUALITY_RESULTS: Final = pa.schema(
         ("unexpected_count", pa.int64()),
         ("observed_value", pa.string()),
         ("error", pa.string()),  # the expectation itself could not be evaluated
-        ("evaluated_at", _INSTANT),
+        ("evaluated_at", INSTANT),
     )
 )
 """One expectation in one run."""
-
-RESET_PLANS: Final = pa.schema(
-    _fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("plan_id", pa.string()),
-        ("plan_hash", pa.string()),
-        ("kind", pa.string()),  # reset | undo | delete_groups | delete_offsets | alter_configs
-        ("created_at", _INSTANT),
-        ("created_by", pa.string()),
-        ("requested_by", pa.string()),
-        ("reason", pa.string()),
-        ("release", pa.string()),
-        ("strategy", pa.string()),
-        ("undoes", pa.string()),
-        ("group_ids", pa.list_(pa.string())),
-        ("partitions", pa.int64()),
-        ("refusals", pa.int64()),
-        ("delivered_again", pa.int64()),
-        ("skipped", pa.int64()),
-        ("acknowledgements_forgotten", pa.int64()),
-        ("archived_forgotten", pa.int64()),
-        ("in_flight_discarded", pa.int64()),
-        ("plan", pa.string()),  # the whole plan, as its file has it
-    )
-)
-"""One plan of a change, whether it was carried out or not."""
-
-RESET_PLAN_PARTITIONS: Final = pa.schema(
-    _fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("plan_id", pa.string()),
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("state_partition", pa.int32()),
-        ("log_start_offset", pa.int64()),
-        ("log_end_offset", pa.int64()),
-        ("start_offset", pa.int64()),
-        ("effective_start_offset", pa.int64()),
-        ("snapshot_epoch", pa.int32()),
-        ("state_epoch", pa.int32()),
-        ("batches", BATCHES),
-        ("wanted_offset", pa.int64()),
-        ("target_offset", pa.int64()),
-        ("clamp", pa.string()),  # below_log_start | above_log_end
-        ("to_deliver", pa.int64()),
-        ("delivered_again", pa.int64()),
-        ("passed_again", pa.int64()),
-        ("acknowledgements_forgotten", pa.int64()),
-        ("archived_forgotten", pa.int64()),
-        ("skipped", pa.int64()),
-        ("in_flight_discarded", pa.int64()),
-        ("first_record_ms", pa.int64()),
-        ("last_record_ms", pa.int64()),
-        ("refused", pa.bool_()),
-        ("notices", pa.list_(pa.string())),
-    )
-)
-"""One share partition of one plan: what was there (the snapshot that an undo goes back to) and what would happen."""
-
-RESET_EXECUTIONS: Final = pa.schema(
-    _fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("plan_id", pa.string()),
-        ("attempt", pa.int32()),
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("target_offset", pa.int64()),
-        ("status", pa.string()),
-        ("error_code", pa.int16()),
-        ("error", pa.string()),
-        ("error_scope", pa.string()),  # top | part | absent | no_answer
-        ("start_offset_before", pa.int64()),
-        ("start_offset_after", pa.int64()),
-        ("described_start_offset", pa.int64()),
-        ("snapshot_epoch_before", pa.int32()),
-        ("snapshot_epoch_after", pa.int32()),
-        ("state_epoch_before", pa.int32()),
-        ("state_epoch_after", pa.int32()),
-        ("evidence_state_partition", pa.int32()),
-        ("evidence_offset", pa.int64()),
-        ("verified_at", _INSTANT),
-    )
-)
-"""One share partition at one verification of one attempt to carry out a plan."""
-
-RESET_AUDIT: Final = pa.schema(
-    _fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("sequence", pa.int64()),
-        ("audited_at", _INSTANT),
-        ("actor", pa.string()),
-        ("host", pa.string()),
-        ("kind", pa.string()),
-        ("event", pa.string()),
-        ("plan_id", pa.string()),
-        ("plan_hash", pa.string()),
-        ("attempt", pa.int32()),
-        ("group_id", pa.string()),
-        ("outcome", pa.string()),
-        ("detail", pa.string()),  # JSON
-        ("previous_hash", pa.string()),
-        ("row_hash", pa.string()),
-    )
-)
-"""One step of one change, append-only; every row holds the hash of the one before."""
 
 TABLES: Final = MappingProxyType(
     {

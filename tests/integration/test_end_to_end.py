@@ -12,8 +12,9 @@ import pytest
 from observed import RUN_ID, Observed, dump_of
 
 from acktrail.columnar.changes import changes_of
-from acktrail.embedded.workload_report import Fate
-from acktrail.model.history import Change, Condition, Standing, tiling
+from acktrail.embedded.workload_report import Action, Fate, SharePartitionRun
+from acktrail.model.conditions import Condition, Standing, tiling
+from acktrail.model.history import Change
 from acktrail.model.intervals import Interval, intervals
 from acktrail.tables.store import Tables
 from acktrail_jobs.state_columns import state_of
@@ -108,6 +109,80 @@ def test_the_history_ends_with_the_states(observed: Observed, reconciled: list[d
         assert _as_tiles(lasting) == [(t.first_offset, t.last_offset, t.condition) for t in expected]
     assert {run.key for run in observed.workload.share_partitions if run.deleted} <= of_key.keys() - states.keys()
     assert set(rows["is_dated"].to_pylist()) == {True}
+
+
+def test_every_records_fate_is_what_the_consumers_did(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
+    """Of every record that a consumer answered for: its recorded states and counts are the confirmed acknowledgements,
+    in their order, a release at the delivery count limit being an archiving; no ending is missing."""
+    del reconciled  # it built the history
+    limits = {group.group_id: group.delivery_count_limit for group in observed.workload.groups}
+    told = _told(observed)
+    answered = 0
+    for run in observed.workload.share_partitions:
+        for offset, deeds in _deeds(run, limits[run.group_id]).items():
+            found = told[run.key, offset]
+            assert [(i.condition.delivery_state, i.condition.delivery_count) for i in found] == deeds, (run.key, offset)
+            answered += 1
+    assert answered > 1_000
+
+
+def test_a_poisoned_records_fate_at_the_command_line(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
+    """`acktrail record` on a record that was released until it was archived: each delivery's ending, each shown by a
+    record of the state topic that an ordinary consumer read at that place."""
+    del reconciled  # it built the history
+    limits = {group.group_id: group.delivery_count_limit for group in observed.workload.groups}
+    run, offset, deeds = next(
+        (run, offset, deeds)
+        for run in observed.workload.share_partitions
+        for offset, deeds in _deeds(run, limits[run.group_id]).items()
+        if len(deeds) == limits[run.group_id]
+    )
+    acktrail, record = str(Path(sys.executable).with_name("acktrail")), (run.group_id, run.topic_id, str(run.partition))
+    done = subprocess.run(
+        [acktrail, "record", *record, str(offset), "--tables", observed.tables.uri, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found = json.loads(done.stdout)
+    (life,) = found["lives"]
+    recorded = [i for i in life["intervals"] if i["standing"] == "recorded"]
+    states = ["available"] * (len(deeds) - 1) + ["archived"]
+    assert [(i["delivery_state"], i["delivery_count"]) for i in recorded] == list(
+        zip(states, range(1, len(deeds) + 1), strict=True)
+    )
+    read = {(raw.state_partition, raw.offset): raw for raw in observed.records}
+    for interval in recorded:
+        raw = read[interval["since"]["state_partition"], interval["since"]["offset"]]
+        assert (raw.timestamp_ms, run.group_id.encode() in (raw.key or b"")) == (interval["since"]["timestamp"], True)
+    assert [blank["reason"] for blank in life["not_known"]] == ["deliveries"]
+    assert found["is_current"] is True
+
+
+def _told(observed: Observed) -> dict[Any, list[Interval]]:
+    """The recorded intervals of every offset that has some."""
+    of_key: dict[Any, list[Change]] = {}
+    for change in changes_of(Tables(observed.tables).read("delivery_history")):
+        of_key.setdefault(change.key, []).append(change)
+    found: dict[Any, list[Interval]] = {}
+    for key, changes in of_key.items():
+        for interval in intervals(sorted(changes, key=lambda change: (change.at.offset, change.first_offset))):
+            if interval.condition.standing is Standing.RECORDED:
+                for offset in range(interval.first_offset, interval.last_offset + 1):
+                    found.setdefault((key, offset), []).append(interval)
+    return found
+
+
+def _deeds(run: SharePartitionRun, limit: int) -> dict[int, list[tuple[int, int]]]:
+    """Delivery state and count after every confirmed acknowledgement, by offset."""
+    states = {Action.ACCEPT: 2, Action.REJECT: 4, Action.RELEASE: 0}
+    deeds: dict[int, list[tuple[int, int]]] = {}
+    for action in run.actions:
+        is_last = action.action is Action.RELEASE and action.delivery_count >= limit
+        for offset in action.offsets:
+            deeds.setdefault(offset, []).append((4 if is_last else states[action.action], action.delivery_count))
+    return deeds
 
 
 def _as_tiles(lasting: list[Interval]) -> list[tuple[int, int, Condition]]:

@@ -15,7 +15,8 @@ from acktrail.columnar.changes import change_table, changes_of
 from acktrail.columnar.decode import decode_records
 from acktrail.columnar.held import HELD_COLUMNS, held_of, held_table
 from acktrail.columnar.schemas import RAW_RECORDS
-from acktrail.model.history import Change, Held, History
+from acktrail.model.conditions import Held
+from acktrail.model.history import Change, History
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.state_record import encode, encode_key

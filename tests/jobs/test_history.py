@@ -15,7 +15,8 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from acktrail.columnar.changes import changes_of
 from acktrail.columnar.held import held_of
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.model.history import Cause, Change, Held, History
+from acktrail.model.conditions import Held
+from acktrail.model.history import Cause, Change, History
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.history import HistoryTables, held_rows

@@ -26,6 +26,7 @@ COMMANDS: Final = MappingProxyType(
         "replay": "acktrail.cli.replay:app",
         "import": "acktrail.cli.import_files:app",
         "doctor": "acktrail.cli.doctor:app",
+        "record": "acktrail.cli.record:app",
     }
 )
 """Command name to ``module:attribute``; loaded only when named, so that a start stays quick."""

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.columnar.schemas import DELIVERY_HISTORY
-from acktrail.model.history import Cause, Change, Condition, Moment, Standing
+from acktrail.model.conditions import Condition, Standing
+from acktrail.model.history import Cause, Change, Moment
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 __all__ = ["CHANGE_COLUMNS", "change_table", "changes_of"]

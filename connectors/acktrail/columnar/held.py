@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.columnar.schemas import HELD_STATES
+from acktrail.model.conditions import Held, Standing
 from acktrail.model.delivery import StateBatch
-from acktrail.model.history import Held, Standing
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

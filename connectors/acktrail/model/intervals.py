@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from acktrail.model.history import LAST_OFFSET, Cause, Change, Condition, Moment, Standing
+from acktrail.model.conditions import LAST_OFFSET, Condition, Standing
+from acktrail.model.history import Cause, Change, Moment
 
 __all__ = ["Ending", "Interval", "ending", "intervals"]
 

@@ -23,7 +23,7 @@ from acktrail.tables.identity import create_for
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 
-__all__ = ["CHANGES", "HELD", "HistoryTables", "Holding", "held_rows", "without"]
+__all__ = ["CHANGES", "HELD", "RECORDS_USED", "HistoryTables", "Holding", "held_rows", "without"]
 
 CHANGES: Final = "delivery_history"
 HELD: Final = "held_states"
@@ -31,7 +31,7 @@ HELD: Final = "held_states"
 _STEP: Final = "history/step"
 """The app id whose number counts the steps of a table."""
 
-_RECORDS: Final = "history/state_records"
+RECORDS_USED: Final = "history/state_records"
 """The app id in ``held_states`` whose number is a version of ``state_records`` whose rows were all used."""
 
 _CREATED: Final = 0
@@ -88,7 +88,7 @@ class HistoryTables:
         return Holding(
             rows=rows.filter(pc.invert(is_position)).select(HELD_COLUMNS.names),
             positions=dict(zip(positions["state_partition"], positions["next_offset"], strict=True)),
-            records_version=snapshot.transaction_version(_RECORDS) or _CREATED,
+            records_version=snapshot.transaction_version(RECORDS_USED) or _CREATED,
             step=step,
         )
 
@@ -129,7 +129,7 @@ class HistoryTables:
         self._tables.replace(
             HELD,
             pa.concat_tables(rows),
-            transactions={_STEP: step, _RECORDS: holding.records_version},
+            transactions={_STEP: step, RECORDS_USED: holding.records_version},
             expected={_STEP: holding.step or None},
         )
         return Holding(

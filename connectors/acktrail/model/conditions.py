@@ -1,0 +1,150 @@
+"""What is known of every offset of a share partition at one moment: tiles that cover all offsets.
+
+At any record every offset from 0 to 2^63-1 has exactly one *condition*: a delivery state with its count, or the reason
+why there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.replay import SharePartitionState
+
+__all__ = [
+    "ABSENT",
+    "LAST_OFFSET",
+    "UNKNOWN",
+    "Condition",
+    "Held",
+    "Standing",
+    "Tile",
+    "differences",
+    "tiling",
+]
+
+LAST_OFFSET: Final = 2**63 - 1
+"""Offsets of a topic partition are 0 to this. What a record says of others is no history of any record."""
+
+
+class Standing(StrEnum):
+    """What is known of an offset within a share partition."""
+
+    RECORDED = "recorded"
+    """It has a delivery state and a delivery count."""
+    UNRECORDED = "unrecorded"
+    """At or above the start offset, without a delivery state: not delivered yet, or a delivery has not ended."""
+    BELOW_START = "below_start"
+    """The start offset lies above it: it is not delivered any more."""
+    UNINITIALIZED = "uninitialized"
+    """The share partition has no start offset yet."""
+    ABSENT = "absent"
+    """The share partition does not exist."""
+    UNKNOWN = "unknown"
+    """The records that would tell were not exported, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """Standing of an offset; delivery state (Kafka's number) and count only where it is recorded."""
+
+    standing: Standing
+    delivery_state: int | None = None
+    delivery_count: int | None = None
+
+
+ABSENT: Final = Condition(standing=Standing.ABSENT)
+UNKNOWN: Final = Condition(standing=Standing.UNKNOWN)
+_UNRECORDED: Final = Condition(standing=Standing.UNRECORDED)
+_BELOW_START: Final = Condition(standing=Standing.BELOW_START)
+_UNINITIALIZED: Final = Condition(standing=Standing.UNINITIALIZED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Offsets `first_offset` to `last_offset`, both inclusive, in one condition."""
+
+    first_offset: int
+    last_offset: int
+    condition: Condition
+
+
+_ABSENT: Final[Literal[Standing.ABSENT]] = Standing.ABSENT
+_UNKNOWN: Final[Literal[Standing.UNKNOWN]] = Standing.UNKNOWN
+
+Held = SharePartitionState | Literal[Standing.ABSENT, Standing.UNKNOWN]
+"""What is held of a share partition: its state, or that it does not exist, or that its state is not known."""
+
+_ALIKE: Final = {
+    _ABSENT: (Tile(first_offset=0, last_offset=LAST_OFFSET, condition=ABSENT),),
+    _UNKNOWN: (Tile(first_offset=0, last_offset=LAST_OFFSET, condition=UNKNOWN),),
+}
+
+
+def tiling(state: Held) -> tuple[Tile, ...]:
+    """Every offset's condition in `state`: ascending tiles from 0 to 2^63-1, neighbours of different condition.
+
+    Where only updates were seen (`state_epoch` None) an offset that none of them names is unknown, not unrecorded.
+    """
+    if not isinstance(state, SharePartitionState):
+        return _ALIKE[state]
+    start = state.start_offset
+    is_whole = state.state_epoch is not None
+    tiles: list[Tile] = []
+    if start is not None and start > 0:
+        tiles.append(Tile(first_offset=0, last_offset=start - 1, condition=_BELOW_START))
+    rest = UNKNOWN if not is_whole else _UNINITIALIZED if start is None else _UNRECORDED
+    for batch in combine_state_batches(state.batches, (), start):
+        first, last = max(batch.first_offset, 0), batch.last_offset
+        if first <= last:
+            _fill(tiles, first, rest)
+            recorded = Condition(
+                standing=Standing.RECORDED, delivery_state=batch.delivery_state, delivery_count=batch.delivery_count
+            )
+            tiles.append(Tile(first_offset=first, last_offset=last, condition=recorded))
+    _fill(tiles, LAST_OFFSET + 1, rest)
+    return tuple(tiles)
+
+
+def differences(before: Sequence[Tile], after: Sequence[Tile]) -> Iterator[tuple[int, int, Condition, Condition]]:
+    """First and last offset and both conditions of every longest range whose condition is not the same in two tilings.
+
+    Cost: O(n) for n tiles of both.
+    """
+    begun: tuple[int, int, Condition, Condition] | None = None
+    for first, last, old, new in _aligned(before, after):
+        if begun is not None and begun[2:] == (old, new) and begun[1] + 1 == first:
+            begun = (begun[0], last, old, new)
+            continue
+        if begun is not None and begun[2] != begun[3]:
+            yield begun
+        begun = (first, last, old, new)
+    if begun is not None and begun[2] != begun[3]:
+        yield begun
+
+
+def _fill(tiles: list[Tile], end: int, condition: Condition) -> None:
+    """Put what lies between the last tile and `end` in `condition`."""
+    reached = tiles[-1].last_offset + 1 if tiles else 0
+    if reached < end:
+        tiles.append(Tile(first_offset=reached, last_offset=end - 1, condition=condition))
+
+
+def _aligned(before: Iterable[Tile], after: Iterable[Tile]) -> Iterator[tuple[int, int, Condition, Condition]]:
+    """Both tilings cut at each other's edges."""
+    olds, news = iter(before), iter(after)
+    old, new = next(olds), next(news)
+    first = 0
+    while True:
+        last = min(old.last_offset, new.last_offset)
+        yield first, last, old.condition, new.condition
+        if last == LAST_OFFSET:
+            return
+        first = last + 1
+        if old.last_offset == last:
+            old = next(olds)
+        if new.last_offset == last:
+            new = next(news)

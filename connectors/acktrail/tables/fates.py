@@ -1,0 +1,159 @@
+"""Questions to the history by name: a record's fate, what was archived. Unknown names come back with near ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.changes import CHANGE_COLUMNS, changes_of
+from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.model.fate import Fate, fate
+from acktrail.model.history import Change
+from acktrail.tables.history import CHANGES, HELD, RECORDS_USED
+from acktrail.tables.snapshot import TableSnapshot
+from acktrail.tables.store import Tables
+
+__all__ = ["HistoryReader", "Life", "TopicName"]
+
+_NEAREST: Final = 3
+_ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicName:
+    """A topic id with its name and status; both None for an id that no listing of topics ever had."""
+
+    topic_id: str
+    topic: str | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """The fate of a record of one topic id, as one state partition tells it.
+
+    More than one: the topic was recreated, or the share partition has records on two state partitions.
+    """
+
+    topic: TopicName
+    state_partition: int
+    fate: Fate
+
+
+class HistoryReader:
+    """Reads the history in `tables`.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        snapshot = tables.snapshot(CHANGES)
+        if snapshot is None:
+            raise ConfigurationError(
+                f"no history in the tables at {tables.root}",
+                hint="run `acktrail history` (or `acktrail reconcile`) after an export",
+            )
+        self.snapshot: TableSnapshot = snapshot
+
+    @cached_property
+    def is_current(self) -> bool:
+        """Whether every exported state record is in the history."""
+        records, held = self._tables.snapshot("state_records"), self._tables.snapshot(HELD)
+        if records is None or held is None:
+            return records is None
+        return held.transaction_version(RECORDS_USED) == records.version
+
+    @cached_property
+    def topics(self) -> Mapping[str, TopicName]:
+        """Every topic id that a listing had."""
+        rows = self._tables.read("topics", columns=["topic_id", "topic", "status"]).to_pylist()
+        return {row["topic_id"]: TopicName(**row) for row in rows}
+
+    def topic(self, topic_id: str) -> TopicName:
+        """What is known of a topic id."""
+        return self.topics.get(topic_id, TopicName(topic_id=topic_id))
+
+    def ids_of(self, topic: str) -> list[str]:
+        """The ids that a name ever had; a name that no topic had is taken for an id."""
+        return [each.topic_id for each in self.topics.values() if each.topic == topic] or [topic]
+
+    def lives(self, group_id: str, topic: str, partition: int, offset: int) -> tuple[Life, ...]:
+        """What became of one record within a group; `topic` is a name or a topic id.
+
+        Reads only the files and row groups whose least and greatest values allow the record.
+
+        Raises:
+            UnknownName: the history never heard of the group, the topic or the partition within the group.
+            InputError: nothing at all is known of the share partition.
+        """
+        where = (
+            (pc.field("group_id") == group_id)
+            & pc.field("topic_id").isin(self.ids_of(topic))
+            & (pc.field("partition") == partition)
+            & (pc.field("first_offset") <= offset)
+            & (pc.field("last_offset") >= offset)
+        )
+        rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
+        if not rows.num_rows:
+            self._complain(group_id, topic, partition)
+        return tuple(sorted(self._lives(rows, offset), key=_begun))
+
+    def heard_of(self, group_id: str) -> pa.Table:
+        """Topic id, partition and state partition of every share partition of a group, also of those deleted.
+
+        Raises:
+            UnknownName: there is none.
+        """
+        rows = self._tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
+        if not rows.num_rows:
+            raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, self._groups(), n=_NEAREST))
+        return rows
+
+    def _groups(self) -> list[str]:
+        return [
+            name for name in pc.unique(self._tables.read(HELD, columns=["group_id"])["group_id"]).to_pylist() if name
+        ]
+
+    def _lives(self, rows: pa.Table, offset: int) -> Iterable[Life]:
+        of_place: dict[tuple[str, int], list[Change]] = {}
+        for change in changes_of(rows):
+            of_place.setdefault((change.key.topic_id, change.at.state_partition), []).append(change)
+        for (topic_id, state_partition), changes in of_place.items():
+            found = fate(offset, sorted(changes, key=_record_offset))
+            if found is not None:
+                yield Life(topic=self.topic(topic_id), state_partition=state_partition, fate=found)
+
+    def _complain(self, group_id: str, topic: str, partition: int) -> None:
+        heard_of = self.heard_of(group_id)
+        ids, partitions = self.ids_of(topic), heard_of.filter(pc.field("topic_id").isin(self.ids_of(topic)))
+        names = sorted({self.topic(each).topic or each for each in heard_of["topic_id"].to_pylist()})
+        if not partitions.num_rows:
+            raise UnknownName(
+                f"topic of share group {group_id!r}", topic, nearest=get_close_matches(topic, names, n=_NEAREST)
+            )
+        known = sorted(set(partitions["partition"].to_pylist()))
+        if partition not in known:
+            raise UnknownName("partition", f"{topic}:{partition}", nearest=[f"{topic}:{known[-1]}"])
+        raise InputError(
+            f"nothing is known of partition {partition} of topic {topic!r} in share group {group_id!r}",
+            hint="no record of it could be read",
+            data={"topic_ids": ids},
+        )
+
+
+def _record_offset(change: Change) -> int:
+    return change.at.offset
+
+
+def _begun(life: Life) -> tuple[Any, ...]:
+    """By the time that the first record shows; a life of which none is known comes first."""
+    since = next((found.since for found in life.fate.intervals if found.since is not None), None)
+    return (-1 if since is None or since.timestamp_ms is None else since.timestamp_ms, life.state_partition)

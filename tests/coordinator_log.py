@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +11,13 @@ from acktrail.columnar.decode import decode_records
 from acktrail.columnar.schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch, terminal_count
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState, advance
+from acktrail.model.generations.writes import StateWrite
+from acktrail.model.records import StateRecord
+from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail.simulation.error_codes import ErrorCode
+from acktrail.simulation.persister_calls import PersisterRequest, StateDelete, StateInitialize, StateRead
+from acktrail.simulation.state_topic import StateTopic
 from acktrail.tables.conform import conform
 from acktrail.wire.state_record import encode
 
@@ -34,121 +37,71 @@ def batch(first: int, last: int, state: int = 2, count: int = 1) -> StateBatch:
     return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
 
 
-@dataclass
 class Coordinator:
-    """Writes records by the laws of Kafka 4.4 (``ShareCoordinatorShard``); after `limit` updates comes a snapshot."""
+    """The simulated share coordinators of a small cluster, and all they wrote in the order of their writes.
 
-    limit: int = 5
-    clock_ms: int = 1_000
-    log: list[StateRecord] = field(default_factory=list)
-    states: dict[SharePartition, SharePartitionState] = field(default_factory=dict)
-    updates: dict[SharePartition, int] = field(default_factory=dict)
+    After `limit` updates of a key comes a snapshot. Every call is one that Kafka would take.
+    """
+
+    def __init__(self, limit: int = 5) -> None:
+        self.topic = StateTopic(partitions=STATE_PARTITIONS, updates_per_snapshot=limit, cold_after_ms=0)
+        for topic_id in (TOPIC, OTHER_TOPIC):
+            self.topic.create_topic(topic_id, 1_000)
+        self.log: list[StateRecord] = []
+
+    @property
+    def states(self) -> dict[SharePartition, SharePartitionState]:
+        return self.topic.states()
+
+    def patience(self, limit: int) -> None:
+        """From now on a snapshot comes after `limit` updates."""
+        for coordinator in self.topic.coordinators:
+            coordinator.memory.updates_per_snapshot = limit
 
     def initialize(self, key: SharePartition, *, state_epoch: int = 1, start_offset: int | None = 0) -> None:
         """First start, or a reset from outside."""
-        known = self.states.get(key)
-        now = self._now()
-        self._append(
-            ShareSnapshot(
+        self._ask(StateInitialize(key=key, state_epoch=state_epoch, start_offset=start_offset))
+
+    def write(self, key: SharePartition, start_offset: int, *batches: StateBatch) -> None:
+        """Acknowledgements, from the share-partition leader."""
+        memory = self.topic.coordinator_of(key).memory
+        state = memory.states[key]
+        start = max(start_offset, state.start_offset or 0)
+        self._ask(
+            StateWrite(
                 key=key,
-                snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
-                state_epoch=state_epoch,
-                leader_epoch=0,
-                start_offset=start_offset,
-                delivery_complete_count=None if start_offset is None else 0,
-                create_timestamp_ms=now,
-                write_timestamp_ms=now,
-                batches=(),
+                state_epoch=memory.state_epochs[key],
+                leader_epoch=memory.leader_epochs[key],
+                start_offset=start,
+                delivery_complete_count=terminal_count(combine_state_batches(state.batches, batches, start), start),
+                batches=batches,
             )
         )
 
-    def write(self, key: SharePartition, start_offset: int, *batches: StateBatch) -> None:
-        """Acknowledgements, from a share-partition leader."""
-        state = self.states[key]
-        start = start_offset if state.start_offset is None else max(start_offset, state.start_offset)
-        whole = combine_state_batches(state.batches, batches, start)
-        done = terminal_count(whole, start)
-        if self.updates.get(key, 0) >= self.limit:
-            now = self._now()
-            self._snapshot(state, start, done, whole, created_ms=now, written_ms=now)
-            self.updates[key] = 0
-        else:
-            self._update(state, state.leader_epoch, start, done, combine_state_batches((), batches, start))
-
     def load(self, key: SharePartition, leader_epoch: int) -> None:
-        """A new leader reads the state: an empty update with its epoch."""
-        state = self.states[key]
-        self._update(state, leader_epoch, state.start_offset, state.delivery_complete_count, ())
+        """A leader reads the state: an empty update with its epoch, when that is new."""
+        self._ask(StateRead(key=key, leader_epoch=leader_epoch))
 
     def cool(self) -> None:
         """The job that snapshots what was not written for a while."""
-        for state in list(self.states.values()):
-            created = state.create_timestamp_ms or 0
-            start, done = state.start_offset, state.delivery_complete_count
-            self._snapshot(state, start, done, state.batches, created_ms=created, written_ms=self._now())
+        self.topic.clock.advance(1)
+        for coordinator in self.topic.coordinators:
+            self.log += coordinator.snapshot_cold()
 
     def delete(self, key: SharePartition) -> None:
         """92, a deleted group, a deleted topic."""
-        self._append(Tombstone(key=key))
-        self.updates.pop(key, None)
+        self._ask(StateDelete(key=key))
 
     def table(self) -> pa.Table:
         """The log as rows of ``STATE_RECORDS``."""
         return exported(self.log)
 
-    def _snapshot(
-        self,
-        state: SharePartitionState,
-        start_offset: int | None,
-        done: int | None,
-        batches: tuple[StateBatch, ...],
-        *,
-        created_ms: int,
-        written_ms: int,
-    ) -> None:
-        assert state.state_epoch is not None
-        assert state.leader_epoch is not None
-        self._append(
-            ShareSnapshot(
-                key=state.key,
-                snapshot_epoch=state.snapshot_epoch + 1,
-                state_epoch=state.state_epoch,
-                leader_epoch=state.leader_epoch,
-                start_offset=start_offset,
-                delivery_complete_count=done,
-                create_timestamp_ms=created_ms,
-                write_timestamp_ms=written_ms,
-                batches=batches,
-            )
-        )
-
-    def _update(
-        self,
-        state: SharePartitionState,
-        leader_epoch: int | None,
-        start_offset: int | None,
-        done: int | None,
-        batches: tuple[StateBatch, ...],
-    ) -> None:
-        self._append(
-            ShareUpdate(
-                key=state.key,
-                snapshot_epoch=state.snapshot_epoch,
-                leader_epoch=leader_epoch,
-                start_offset=start_offset,
-                delivery_complete_count=done,
-                batches=batches,
-            )
-        )
-        self.updates[state.key] = self.updates.get(state.key, 0) + 1
-
-    def _append(self, record: StateRecord) -> None:
-        self.log.append(record)
-        advance(self.states, record)
-
-    def _now(self) -> int:
-        self.clock_ms += 1
-        return self.clock_ms
+    def _ask(self, request: PersisterRequest) -> None:
+        self.topic.clock.advance(1)
+        coordinator = self.topic.coordinator_of(request.key)
+        before = coordinator.log.end_offset
+        assert coordinator.answer(request).error is ErrorCode.NONE
+        self.log += [entry.record for entry in coordinator.log.entries if entry.offset >= before]
 
 
 def exported(records: Iterable[StateRecord], *, run_id: str = "run-1") -> pa.Table:
@@ -182,7 +135,7 @@ def everyday() -> Coordinator:
     for key in (first, second, waiting):
         life.initialize(key, start_offset=None)
     life.initialize(audit, state_epoch=2, start_offset=7)
-    life.load(first, 0)
+    life.load(first, 1)
     life.write(first, 0, batch(0, 9))
     for at in range(10, 70, 10):
         life.write(first, at - 10, batch(at, at + 4), batch(at + 5, at + 6, 0, 1), batch(at + 8, at + 9, 4, 5))

@@ -116,9 +116,10 @@ def test_a_later_run_validates_what_is_new(tmp_path: Path) -> None:
     config = fill(tmp_path, life)
     validate(config, RUN)
     before = life.table().num_rows
-    life.limit = 100
+    life.patience(100)
     life.write(share_partition("orders"), 2, batch(7, 8))
-    life.cool()
+    for key in tuple(life.states):
+        life.initialize(key, state_epoch=10)
     export_more(config, life, life.table(), "run-2")
 
     summary = validate(config, "run-2")
@@ -138,7 +139,7 @@ def test_a_hole_between_two_runs_is_found(tmp_path: Path) -> None:
     life = everyday()
     config = fill(tmp_path, life)
     validate(config, RUN)
-    life.limit = 100
+    life.patience(100)
     for offset in (7, 9):
         life.write(share_partition("orders"), 2, batch(offset, offset))
     with_hole = without(life.table(), row_where(life.table(), state_partition=0, offset=19))
@@ -157,7 +158,7 @@ def test_a_noted_gap_is_an_error_and_explains_the_hole(tmp_path: Path) -> None:
     life = everyday()
     config = fill(tmp_path, life)
     validate(config, RUN)
-    life.limit = 100
+    life.patience(100)
     for offset in (7, 9):
         life.write(share_partition("orders"), 2, batch(offset, offset))
     export_more(config, life, life.table().slice(0, 0), "run-2")

@@ -98,7 +98,10 @@ def test_single_and_batched_requests_are_the_same_writes() -> None:
     batched = {
         "GroupId": "G1",
         "Topics": [
-            {"TopicId": KEY.topic_id, "Partitions": [partition, {**partition, "StateEpoch": 5, "Partition": 4}]}
+            {
+                "TopicId": KEY.topic_id,
+                "Partitions": [partition, {**partition, "StateEpoch": 5, "LeaderEpoch": 7, "Partition": 4}],
+            }
         ],
     }
     expected = StateWrite(key=KEY, state_epoch=None, start_offset=None, batches=(ONE,))
@@ -106,7 +109,8 @@ def test_single_and_batched_requests_are_the_same_writes() -> None:
     assert read_write_request(single) == (expected,)
     writes = read_write_request(batched)
     assert writes[0] == expected
-    assert (writes[1].key.partition, writes[1].state_epoch) == (4, 5)
+    assert (writes[1].key.partition, writes[1].state_epoch, writes[1].leader_epoch) == (4, 5, 7)
+    assert writes[1].delivery_complete_count is None
 
 
 def test_the_head_index_is_a_map() -> None:

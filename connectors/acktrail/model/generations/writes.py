@@ -12,11 +12,14 @@ __all__ = ["StateWrite"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:
-    """One share partition of a write request. `start_offset` None: not written; `state_epoch` None: generation iii,
-    which has none.
+    """One share partition of a write request. `start_offset` None: not written. `state_epoch` None: generation iii,
+    which has none; `leader_epoch` None: the drafts, which have none; `delivery_complete_count` None: not known (before
+    Kafka 4.2).
     """
 
     key: SharePartition
     state_epoch: int | None
     start_offset: int | None
     batches: tuple[StateBatch, ...]
+    leader_epoch: int | None = None
+    delivery_complete_count: int | None = None

@@ -160,6 +160,8 @@ def _write(group_id: GroupId, topic: Fields, partition: Fields) -> StateWrite:
         state_epoch=_integer(partition, "StateEpoch") if "StateEpoch" in partition else None,
         start_offset=_start_offset(partition),
         batches=read_batches(partition),
+        leader_epoch=_optional(partition, "LeaderEpoch"),
+        delivery_complete_count=_optional(partition, "DeliveryCompleteCount"),
     )
 
 
@@ -185,7 +187,11 @@ def _one_of(fields: Fields, names: Sequence[str], default: object = None) -> obj
 
 
 def _start_offset(fields: Fields) -> int | None:
-    return present(_integer(fields, "StartOffset")) if "StartOffset" in fields else None
+    return _optional(fields, "StartOffset")
+
+
+def _optional(fields: Fields, name: str) -> int | None:
+    return present(_integer(fields, name)) if name in fields else None
 
 
 def _integer(fields: Fields, name: str) -> int:

@@ -1,0 +1,31 @@
+"""Kafka's error codes that the calls simulated here can answer (``Errors``)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["ErrorCode"]
+
+
+class ErrorCode(IntEnum):
+    """By Kafka's names and numbers."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    INVALID_REQUEST = 42
+    KAFKA_STORAGE_ERROR = 56
+    GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_TOPIC_ID = 100
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    FENCED_STATE_EPOCH = 124

@@ -80,9 +80,10 @@ def cold_snapshots(
 ) -> tuple[ShareSnapshot, ...]:
     """The snapshots of what had none for `cold_after_ms`: the state as it is, its creation time kept.
 
-    None at all when every state's newest snapshot is such a one: then the whole shard is quiet.
+    None at all when every state's newest snapshot is such a one: then the whole shard is quiet. They come in the order
+    of their keys; Kafka's order is that of a hash map.
     """
-    found = tuple(states)
+    found = sorted(states, key=lambda state: state.key)
     if all((state.create_timestamp_ms or 0) != (state.write_timestamp_ms or 0) for state in found):
         return ()
     return tuple(

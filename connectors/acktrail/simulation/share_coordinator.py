@@ -117,9 +117,9 @@ class ShareCoordinator:
         return self.log.delete_before(needed_from) if needed_from is not None else 0
 
     def forget_topics(self, topic_ids: Iterable[TopicId]) -> tuple[Tombstone, ...]:
-        """Topics were deleted: a tombstone for each of their keys."""
+        """Topics were deleted: a tombstone for each of their keys, in the order of the keys."""
         gone = frozenset(topic_ids)
-        found = tuple(Tombstone(key=key) for key in self.memory.states if key.topic_id in gone)
+        found = tuple(Tombstone(key=key) for key in sorted(self.memory.states) if key.topic_id in gone)
         for record in found:
             self._write(record)
         return found

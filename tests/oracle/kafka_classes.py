@@ -1,0 +1,60 @@
+"""Programs of this folder, compiled against a release's own jars and run with them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from acktrail.embedded.installation import Installation, install
+
+__all__ = ["KafkaProgram", "compiled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaProgram:
+    """A compiled program; it reads standard input and writes standard output, both UTF-8."""
+
+    installation: Installation
+    classes: Path
+    main_class: str
+
+    def run(self, text: str) -> list[str]:
+        """The lines it prints for `text`; a failure shows what it said."""
+        done = subprocess.run(
+            [
+                str(self.installation.java.executable),
+                "-XX:TieredStopAtLevel=1",
+                "-Dorg.apache.logging.log4j.level=OFF",
+                "-cp",
+                f"{self.classes}:{self.installation.jars}/*",
+                self.main_class,
+            ],
+            input=text.encode("utf-8"),
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr.decode("utf-8", "replace")[-4_000:]
+        return done.stdout.decode("utf-8").splitlines()
+
+
+def compiled(source: str, main_class: str, version: str, folder: Path) -> KafkaProgram:
+    """The program of `source` for a Kafka release; skips the test where there is no JDK."""
+    compiler = shutil.which("javac")
+    if compiler is None:
+        pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own classes")
+    installation = install(version)
+    path = Path(__file__).with_name(source)
+    done = subprocess.run(
+        [compiler, "-nowarn", "-cp", f"{installation.jars}/*", "-d", str(folder), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return KafkaProgram(installation=installation, classes=folder, main_class=main_class)

@@ -25,6 +25,7 @@ __all__ = [
     "JUDGED",
     "OFFSET_SAMPLES",
     "PARCELS",
+    "RATES",
     "RECONCILIATIONS",
     "REPLAYED",
     "SHARE_PARTITION_STATES",
@@ -155,3 +156,18 @@ JUDGED: Final = _plus(
 
 PARCELS: Final = _struct(state_partition=_INT32, kind=_TEXT, number=_INT64, payload=_BYTES)
 """What a worker of the history job hands back, as bytes that Spark does not look into."""
+
+RATES: Final = _struct(
+    group_id=_TEXT,
+    topic_id=_TEXT,
+    partition=_INT32,
+    interval_start_ms=_INT64,
+    acknowledged=_INT64,
+    released=_INT64,
+    archiving=_INT64,
+    archived=_INT64,
+    deliveries=_INT64,
+    redeliveries=_INT64,
+    passed_unrecorded=_INT64,
+    undated=_INT64,
+)

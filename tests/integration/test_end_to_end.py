@@ -16,6 +16,7 @@ from acktrail.embedded.workload_report import Action, Fate, SharePartitionRun
 from acktrail.model.conditions import Condition, Standing, tiling
 from acktrail.model.history import Change
 from acktrail.model.intervals import Interval, intervals
+from acktrail.tables.fates import HistoryReader
 from acktrail.tables.store import Tables
 from acktrail_jobs.state_columns import state_of
 
@@ -158,6 +159,34 @@ def test_a_poisoned_records_fate_at_the_command_line(observed: Observed, reconci
         assert (raw.timestamp_ms, run.group_id.encode() in (raw.key or b"")) == (interval["since"]["timestamp"], True)
     assert [blank["reason"] for blank in life["not_known"]] == ["deliveries"]
     assert found["is_current"] is True
+
+
+def test_archived_records_and_rates_are_what_the_consumers_did(
+    observed: Observed, reconciled: list[dict[str, Any]]
+) -> None:
+    """The list of poison records and the counts of all that happened are those of the ledger, of every share partition
+    there ever was."""
+    del reconciled  # it built the history
+    reader = HistoryReader(Tables(observed.tables))
+    limits = {group.group_id: group.delivery_count_limit for group in observed.workload.groups}
+    counted = {(r["group_id"], r["topic_id"], r["partition"]): r for r in reader.rates(10**12).to_pylist()}
+    for run in observed.workload.share_partitions:
+        deeds = [deed for several in _deeds(run, limits[run.group_id]).values() for deed in several]
+        own = counted.pop((run.group_id, run.topic_id, run.partition), None)
+        if not deeds:
+            assert own is None
+            continue
+        states = [state for state, _ in deeds]
+        expected = {"released": states.count(0), "acknowledged": states.count(2), "archived": states.count(4)}
+        assert own is not None
+        assert {name: own[name] for name in expected} == expected, run.key
+        assert (own["deliveries"], own["undated"]) == (len(deeds), 0)
+        assert own["redeliveries"] == sum(count > 1 for _, count in deeds)
+        archived = [each for each in reader.archived(run.group_id) if each.key == run.key]
+        offsets = {offset for each in archived for offset in range(each.first_offset, each.last_offset + 1)}
+        assert offsets == run.offsets(Fate.ARCHIVED)
+        assert sum(each.records for each in archived) == len(offsets)
+    assert counted == {}
 
 
 def _told(observed: Observed) -> dict[Any, list[Interval]]:

@@ -11,19 +11,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+from pyspark.sql import SparkSession
 
 from acktrail.columnar.changes import changes_of
 from acktrail.columnar.held import held_of
+from acktrail.columnar.rates import RATES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.model.conditions import Held
 from acktrail.model.history import Cause, Change, History
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.tables.fates import HistoryReader
 from acktrail.tables.history import HistoryTables, held_rows
 from acktrail.tables.snapshot import DataFile
 from acktrail.tables.store import Tables
 from acktrail_jobs import history as job
 from acktrail_jobs.history_command import build_history
+from acktrail_jobs.rates import delivery_rates
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -211,6 +215,18 @@ def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.M
     shutil.rmtree(Path(world.config.uri) / "held_states")
     build_history(world.config)
     assert found(world) == expected(written)
+
+
+def test_rates_are_those_of_the_command(world: World, spark: SparkSession) -> None:
+    """Spark's workers count what one process counts, over several chunks."""
+    written: Written = {}
+    for seed in range(2):
+        live(world, written, seed)
+        world.export(f"r{seed}")
+        build_history(world.config)
+    found = delivery_rates(spark, world.config, 20).orderBy(*RATES.names[:4]).toArrow()
+    expected_rates = HistoryReader(world.tables).rates(20)
+    assert found.cast(RATES).to_pylist() == expected_rates.to_pylist() != []
 
 
 def test_nothing_was_exported(world: World) -> None:

@@ -7,8 +7,10 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from acktrail.columnar.rates import RATES
 from acktrail.columnar.schemas import TABLES
 from acktrail_jobs import schemas
+from acktrail_jobs.parcels import PARCELS_ARROW
 from acktrail_jobs.sources import REPLAYED_ARROW
 from acktrail_jobs.verdicts import JUDGED_ARROW
 
@@ -20,6 +22,8 @@ from acktrail_jobs.verdicts import JUDGED_ARROW
         (schemas.RECONCILIATIONS, TABLES["reconciliations"]),
         (schemas.REPLAYED, REPLAYED_ARROW),
         (schemas.JUDGED, JUDGED_ARROW),
+        (schemas.PARCELS, PARCELS_ARROW),
+        (schemas.RATES, RATES),
     ],
 )
 def test_spark_and_arrow_name_the_same_columns(spark_schema: StructType, arrow_schema: pa.Schema) -> None:

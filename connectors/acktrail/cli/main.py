@@ -27,6 +27,8 @@ COMMANDS: Final = MappingProxyType(
         "import": "acktrail.cli.import_files:app",
         "doctor": "acktrail.cli.doctor:app",
         "record": "acktrail.cli.record:app",
+        "archived": "acktrail.cli.archived:app",
+        "rates": "acktrail.cli.rates:app",
     }
 )
 """Command name to ``module:attribute``; loaded only when named, so that a start stays quick."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.changes import CHANGE_COLUMNS, changes_of
+from acktrail.columnar.rates import RATE_INPUTS, rate_pieces, summed
 from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.model.archivings import Archiving, archivings
+from acktrail.model.conditions import Standing
+from acktrail.model.delivery import DeliveryState
 from acktrail.model.fate import Fate, fate
-from acktrail.model.history import Change
+from acktrail.model.history import Change, Moment
 from acktrail.tables.history import CHANGES, HELD, RECORDS_USED
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
@@ -106,6 +111,51 @@ class HistoryReader:
             self._complain(group_id, topic, partition)
         return tuple(sorted(self._lives(rows, offset), key=_begun))
 
+    def archived(self, group_id: str, since_ms: int | None = None) -> list[Archiving]:
+        """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
+
+        Raises:
+            UnknownName: the history never heard of the group.
+        """
+        where = (
+            (pc.field("group_id") == group_id)
+            & (pc.field("standing") == Standing.RECORDED.value)
+            & (pc.field("delivery_state") == int(DeliveryState.ARCHIVED))
+        )
+        rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
+        if not rows.num_rows:
+            self.heard_of(group_id)
+        found = archivings(sorted(changes_of(rows), key=_log_order))
+        return sorted((each for each in found if _is_since(each.at, since_ms)), key=_time)
+
+    def rates(
+        self,
+        every_ms: int,
+        *,
+        group_id: str | None = None,
+        topic: str | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> pa.Table:
+        """Rows of ``acktrail.columnar.rates.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`.
+
+        Raises:
+            UnknownName: the history never heard of the group.
+        """
+        time = pc.field("record_timestamp_ms")
+        conditions = [
+            None if group_id is None else pc.field("group_id") == group_id,
+            None if topic is None else pc.field("topic_id").isin(self.ids_of(topic)),
+            None if since_ms is None else time >= since_ms,
+            None if until_ms is None else time < until_ms,
+        ]
+        given = [condition for condition in conditions if condition is not None]
+        batches = self.snapshot.batches(columns=RATE_INPUTS, where=reduce(and_, given) if given else None)
+        found = summed(rate_pieces(pa.Table.from_batches([batch]), every_ms) for batch in batches)
+        if group_id is not None and not found.num_rows:
+            self.heard_of(group_id)
+        return found
+
     def heard_of(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted.
 
@@ -147,6 +197,18 @@ class HistoryReader:
             hint="no record of it could be read",
             data={"topic_ids": ids},
         )
+
+
+def _log_order(change: Change) -> tuple[int, int, int]:
+    return (change.at.state_partition, change.at.offset, change.first_offset)
+
+
+def _is_since(at: Moment, since_ms: int | None) -> bool:
+    return since_ms is None or at.timestamp_ms is None or at.timestamp_ms >= since_ms
+
+
+def _time(archiving: Archiving) -> tuple[Any, ...]:
+    return (archiving.at.timestamp_ms or 0, archiving.key, archiving.first_offset)
 
 
 def _record_offset(change: Change) -> int:

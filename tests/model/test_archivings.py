@@ -1,0 +1,74 @@
+"""What was archived, told once."""
+
+from __future__ import annotations
+
+from coordinator_lives import lives
+from coordinator_log import Coordinator, batch, share_partition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.model.archivings import archivings
+from acktrail.model.history import Change, History
+from acktrail.model.records import ShareSnapshot, StateRecord
+
+KEY = share_partition()
+
+
+def changes_of(log: list[StateRecord], lost: range = range(0)) -> list[Change]:
+    history, found = History(0, {}), list[Change]()
+    for at, record in enumerate(log):
+        if at in lost:
+            found += history.gap(at) if at == lost[0] else ()
+        else:
+            found += history.record(record, offset=at, timestamp_ms=at)
+    return found
+
+
+@given(lives(), st.integers(0, 12), st.integers(0, 4))
+def test_every_offset_that_a_record_shows_archived_is_told(log: list[StateRecord], first: int, length: int) -> None:
+    """As many distinct offsets as the exported records show at or above their start offset; undated ones just once."""
+    found = list(archivings(changes_of(log, range(first, first + length))))
+    told = {(each.key, offset) for each in found for offset in range(each.first_offset, each.last_offset + 1)}
+    shown = {
+        (record.key, offset)
+        for at, record in enumerate(log)
+        if not first <= at < first + length and hasattr(record, "batches")
+        for found_batch in record.batches
+        if found_batch.delivery_state == 4
+        for offset in range(found_batch.first_offset, found_batch.last_offset + 1)
+    }
+    assert told == shown
+    seen: set[tuple[object, int]] = set()
+    for each in found:
+        own = {(each.key, offset) for offset in range(each.first_offset, each.last_offset + 1)}
+        assert each.is_dated or not own & seen
+        seen |= own
+
+
+def test_shown_again_after_a_gap() -> None:
+    """A snapshot after lost records shows what was archived before, and what was archived meanwhile: only that is new,
+    and the time is the latest it can be."""
+    life = Coordinator(limit=50)
+    life.initialize(KEY)
+    life.write(KEY, 0, batch(3, 4, 4, 5))
+    life.write(KEY, 0, batch(5, 9, 4, 2))
+    life.cool()
+    assert isinstance(life.log[3], ShareSnapshot)
+    found = [
+        (a.first_offset, a.last_offset, a.delivery_count, a.is_dated)
+        for a in archivings(changes_of(life.log, range(2, 3)))
+    ]
+    assert found == [(3, 4, 5, True), (5, 9, 2, False)]
+
+
+def test_archived_anew_after_a_reset() -> None:
+    """Two deaths of one record are two archivings."""
+    life = Coordinator(limit=50)
+    life.initialize(KEY)
+    life.write(KEY, 0, batch(3, 3, 4, 5))
+    life.initialize(KEY, state_epoch=2, start_offset=0)
+    life.write(KEY, 0, batch(3, 3, 4, 2))
+    assert [(a.at.offset, a.delivery_count, a.records) for a in archivings(changes_of(life.log))] == [
+        (1, 5, 1),
+        (3, 2, 1),
+    ]

@@ -7,16 +7,21 @@ import json
 import random
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.states import states_of
+from acktrail.columnar.sweep import Sweep
 from acktrail.embedded.installation import Installation, install
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import replay
+from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.offline.dump import dump_line
 from acktrail.offline.json_forms import state_json
@@ -24,6 +29,8 @@ from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.state_record import encode
 
 pytestmark = pytest.mark.broker
+
+Log = list[tuple[RawRecord, StateRecord]]
 
 MAIN_CLASS = "org.apache.kafka.coordinator.share.KafkaReplay"
 SOURCE = Path(__file__).with_name("KafkaReplay.java")
@@ -118,35 +125,62 @@ def by_key(states: list[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str,
     return {(s["group"], s["topic_id"], s["partition"]): coalesced(s) for s in states}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_replay_equals_kafkas(oracle: tuple[Installation, Path], tmp_path: Path, seed: int) -> None:
-    """On a random log every share partition's state is Kafka's own, down to batches and counts.
+@pytest.fixture(scope="module")
+def log() -> Log:
+    """100,000 records of 1,000 share partitions on 4 state partitions, as bytes and as values."""
+    source = random.Random(1)
+    keys = [
+        SharePartition(group_id=GroupId(f"g{n}-ü:{n}"), topic_id=topic_id_text(source.randbytes(16)), partition=n % 5)
+        for n in range(1_000)
+    ]
+    found = []
+    for offset in range(100_000):
+        index = source.randrange(len(keys))
+        record = random_record(source, keys[index])
+        key, value = encode(record)
+        raw = RawRecord(state_partition=index % 4, offset=offset, timestamp_ms=5, key=key, value=value)
+        found.append((raw, record))
+    return found
+
+
+@pytest.fixture(scope="module")
+def theirs(
+    oracle: tuple[Installation, Path], log: Log, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Kafka's own states after the log."""
+    dump = tmp_path_factory.mktemp("log") / "log.jsonl"
+    dump.write_text("".join(dump_line(raw) + "\n" for raw, _ in log), encoding="utf-8")
+    return by_key(kafkas_answer(oracle, dump))
+
+
+def fold(log: Log) -> Iterable[SharePartitionState]:
+    return replay(record for _, record in log).values()
+
+
+def sweep(log: Log) -> Iterable[SharePartitionState]:
+    raws = [raw for raw, _ in log]
+    columns = [[getattr(raw, name) for raw in raws] for name in RawRecord.__slots__]
+    whole = Sweep()
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_RECORDS.types, strict=True)]
+    whole.add(pa.Table.from_arrays(arrays, schema=RAW_RECORDS))
+    return states_of(whole.finish())
+
+
+@pytest.mark.parametrize("engine", [fold, sweep])
+def test_replay_equals_kafkas(
+    engine: Callable[[Log], Iterable[SharePartitionState]],
+    log: Log,
+    theirs: dict[tuple[str, str, int], dict[str, Any]],
+) -> None:
+    """On a random log every share partition's state is Kafka's own, down to batches and counts, by either engine.
 
     One difference is ours on purpose: where only updates were seen Kafka holds state epoch 0, and we say that it is
     not known (-1 in the offline form).
     """
-    source = random.Random(seed)
-    keys = [
-        SharePartition(group_id=GroupId(f"g{n}-ü:{n}"), topic_id=topic_id_text(source.randbytes(16)), partition=n % 5)
-        for n in range(200)
-    ]
-    records, lines = [], []
-    for offset in range(50_000):
-        index = source.randrange(len(keys))
-        record = random_record(source, keys[index])
-        key, value = encode(record)
-        records.append(record)
-        lines.append(
-            dump_line(RawRecord(state_partition=index % 4, offset=offset, timestamp_ms=5, key=key, value=value))
-        )
-    dump = tmp_path / "log.jsonl"
-    dump.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-    ours = by_key([state_json(state) for state in replay(records).values()])
-    theirs = by_key(kafkas_answer(oracle, dump))
+    ours = by_key([state_json(state) for state in engine(log)])
 
     assert ours.keys() == theirs.keys()
-    assert len(ours) > 150
+    assert len(ours) > 900
     for key, state in ours.items():
         if state["state_epoch"] == -1:
             assert theirs[key]["state_epoch"] == 0

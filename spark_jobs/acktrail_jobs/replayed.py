@@ -8,13 +8,16 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.rows import RECORD_COLUMNS, records_of
+from acktrail.columnar.replay import replay_decoded
+from acktrail.columnar.rows import RECORD_COLUMNS
 from acktrail.columnar.schemas import STATE_RECORDS
+from acktrail.columnar.states import states_of
 from acktrail.model.observation import Completeness
-from acktrail.model.replay import SharePartitionState, replay
+from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 from acktrail_jobs.coverage import Coverage
 from acktrail_jobs.heads import HEAD_COLUMNS, Heads, read_heads, survivors
@@ -47,7 +50,7 @@ def replay_rows(read: Read, observation: Observation, coverages: Sequence[Covera
     partitions of `coverages`; those whose newest record is a tombstone have none.
 
     Two passes: the first finds the newest snapshot or tombstone of each share partition, the second reads only what
-    follows it and folds that (``acktrail.model.replay``). Memory holds those records, not the history.
+    follows it and folds that (``acktrail.columnar.replay``). Memory holds those records, not the history.
     """
     exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
     if not exported:
@@ -55,11 +58,12 @@ def replay_rows(read: Read, observation: Observation, coverages: Sequence[Covera
     heads = read_heads(map(_table, read(HEAD_COLUMNS, _any(_from(coverage, 0) for coverage in exported.values()))))
     live = heads.live()
     needed = _needed(read, exported, live)
-    for state_partition, rows in _by_state_partition(live):
-        records = needed.filter(pc.field("state_partition") == state_partition)
-        states = replay(record for _, record in records_of(records))
-        timestamps = dict(zip(records["offset"].to_pylist(), records["timestamp_ms"].to_pylist(), strict=True))
-        for head in rows:
+    records = _by_state_partition(needed)
+    for state_partition, own in _by_state_partition(live.sort_by("state_partition")).items():
+        kept = records.get(state_partition, needed.slice(0, 0))
+        states = {state.key: state for state in states_of(replay_decoded(kept))}
+        timestamps = _timestamps(kept, own["last_record_offset"])
+        for head in own.to_pylist():
             yield _row(_found(head, heads, states, timestamps), observation, exported[state_partition])
 
 
@@ -79,9 +83,18 @@ def _any(conditions: Iterable[pc.Expression]) -> pc.Expression:
     return reduce(or_, conditions)
 
 
-def _by_state_partition(live: pa.Table) -> Iterator[tuple[int, list[_Row]]]:
-    for state_partition in live["state_partition"].unique().sort().to_pylist():
-        yield state_partition, live.filter(pc.field("state_partition") == state_partition).to_pylist()
+def _by_state_partition(ascending: pa.Table) -> dict[int, pa.Table]:
+    """The rows of each state partition, by which `ascending` is sorted."""
+    counts = ascending["state_partition"].value_counts()
+    ends = np.cumsum(counts.field("counts").to_numpy()).tolist()
+    spans = zip(counts.field("values").to_pylist(), [0, *ends], ends, strict=False)
+    return {state_partition: ascending.slice(begin, end - begin) for state_partition, begin, end in spans}
+
+
+def _timestamps(records: pa.Table, offsets: pa.ChunkedArray) -> dict[int, int | None]:
+    """The timestamps of the records at `offsets`."""
+    asked = records.select(["offset", "timestamp_ms"]).filter(pc.is_in(records["offset"], value_set=offsets))
+    return dict(zip(*(column.to_pylist() for column in asked.columns), strict=True))
 
 
 def _needed(read: Read, exported: Mapping[int, Coverage], live: pa.Table) -> pa.Table:

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import INT64, batches
 
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.replay import replay_decoded
 from acktrail.columnar.schemas import RAW_RECORDS
 from acktrail.columnar.states import REPLAYED_STATES, states_of
 from acktrail.columnar.sweep import Sweep
@@ -172,6 +174,13 @@ def test_going_on_from_states_is_a_full_replay(rows: list[Row], data: st.DataObj
     stale = [row for row in before if any((row[0], key) in stated for key in KEYS if row[2] in keys_of(key))]
     again = data.draw(st.lists(st.sampled_from(stale), max_size=6)) if stale else []
     assert swept([table_of([*again, *rows[len(before) :]])], base=base) == folded(rows)
+
+
+@given(any_logs(), st.data())
+def test_decoded_records_leave_the_same(rows: list[Row], data: st.DataObject) -> None:
+    """What the tables hold, in any order, replays to the same states as the bytes."""
+    mixed = data.draw(st.permutations(rows))
+    assert found_in(replay_decoded(decode_records(table_of(mixed)))) == folded(rows)
 
 
 @pytest.mark.parametrize(("seed", "held_bytes"), [(1, 1 << 28), (2, 200_000)])

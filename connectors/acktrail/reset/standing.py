@@ -1,8 +1,10 @@
-"""How a change stands, read from its audit rows: a state machine as a table. Pure."""
+"""How a change stands, read from its audit rows: a state machine as a table."""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -64,6 +66,10 @@ class Lease:
     host: str
     pid: int
 
+    def is_held(self, now_ms: int) -> bool:
+        """Whether its holder may still send: it is in time and, where it can be seen from this machine, alive."""
+        return now_ms < self.expires_at_ms and not (self.host == socket.gethostname() and not _is_alive(self.pid))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStanding:
@@ -79,7 +85,7 @@ class GroupStanding:
 
     def at(self, now_ms: int) -> GroupStanding:
         """As it counts at a moment: what holds a lease that is not over is still running."""
-        if self.lease is not None and now_ms < self.lease.expires_at_ms and self.standing in _AT_WORK:
+        if self.lease is not None and self.lease.is_held(now_ms) and self.standing in _AT_WORK:
             return replace(self, standing=Standing.RUNNING)
         return self
 
@@ -106,7 +112,7 @@ def blocking(found: Iterable[GroupStanding], group_id: str, *, now_ms: int) -> G
     """What keeps others from changing a group: a lease that is in force, or an outcome that nobody knows."""
     for standing in found:
         if standing.group_id == group_id:
-            is_held = standing.lease is not None and now_ms < standing.lease.expires_at_ms
+            is_held = standing.lease is not None and standing.lease.is_held(now_ms)
             if is_held or standing.standing is Standing.UNKNOWN:
                 return standing
     return None
@@ -133,6 +139,16 @@ def _after(before: GroupStanding | None, row: AuditRow) -> GroupStanding:
         lease=lease,
         newest=row,
     )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _lease(detail: Mapping[str, Any], row: AuditRow) -> Lease:

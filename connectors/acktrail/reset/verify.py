@@ -7,7 +7,6 @@ killed.
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -223,29 +222,16 @@ def _start_offsets(admin: ShareGroupAdmin, asked: Sequence[Asked]) -> list[int |
 
 def _unsettled(journal: Journal, plan: ResetPlan) -> list[GroupStanding]:
     """The groups to settle. Raises ChangeInProgress when another process that may live has the lease."""
-    host, pid = here()
     now_ms = journal.now_ms
     found = [s for s in journal.standings({"plan_id": plan.plan_id}) if s.lease is not None or s.standing in _UNSETTLED]
     for standing in found:
         lease = standing.lease
-        if lease is None or now_ms >= lease.expires_at_ms or (lease.host, lease.pid) == (host, pid):
-            continue
-        if lease.host == host and not _is_alive(lease.pid):
+        if lease is None or not lease.is_held(now_ms) or (lease.host, lease.pid) == here():
             continue
         left = (lease.expires_at_ms - now_ms) // 1000 + 1
         hint = f"process {lease.pid} on {lease.host} is at it, for at most {left} s more"
         raise ChangeInProgress(standing.group_id, plan_id=plan.plan_id, hint=hint)
     return found
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _verified(one: Asked, finding: Finding, now: PartitionState | None, described: int | None) -> Verified:

@@ -1,0 +1,163 @@
+"""Share groups at work on a real broker, and resets of them by the steps that the command line calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from broker.workload import Workload, until
+from confluent_kafka import AcknowledgeType, Producer
+
+from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.reset import steps
+
+__all__ = ["BASE_MS", "Delivery", "Fates", "World", "in_parallel"]
+
+BASE_MS: Final = (time.time_ns() // 1_000_000 - 3_600_000) // 1000 * 1000
+"""The time of the first record of every partition; the next are a second apart each."""
+_PATIENCE_S: Final = 60.0
+
+Part = tuple[int, int]
+"""Partition and offset."""
+Fates = dict[Part, AcknowledgeType]
+"""What a group did with each record, the last word."""
+
+
+@dataclass(frozen=True, order=True)
+class Delivery:
+    """One record as a share consumer got it."""
+
+    partition: int
+    offset: int
+    count: int
+
+
+@dataclass
+class World:
+    """One broker and one set of tables."""
+
+    kafka: KafkaConfig
+    tables: TablesConfig
+    workload: Workload = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.workload = Workload(self.kafka)
+
+    @classmethod
+    def at(cls, kafka: KafkaConfig, folder: Path) -> World:
+        return cls(kafka=kafka, tables=TablesConfig(uri=str(folder / "tables")))
+
+    def make_topic(self, topic: str, partitions: int, records: int) -> None:
+        """A topic whose records are a second apart."""
+        self.workload.create_topic(topic, partitions)
+        producer = Producer(to_librdkafka(self.kafka))
+        for partition in range(partitions):
+            for number in range(records):
+                producer.produce(topic, str(number).encode(), partition=partition, timestamp=BASE_MS + 1000 * number)
+        assert producer.flush(30) == 0
+
+    def settle(self, group: str, topic: str, records: int, decide: Callable[[Part], AcknowledgeType]) -> Fates:
+        """A share consumer of the group gets `records` different records and settles each as `decide` says."""
+        fates: Fates = {}
+        deadline = time.monotonic() + _PATIENCE_S
+        self.workload.configure_group(group, share_delivery_count_limit="10")
+        with self.workload.share_consumer(group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+            while len(fates) < records:
+                assert time.monotonic() < deadline, f"{len(fates)} of {records} records came to {group}"
+                for message in consumer.poll(0.2) or ():
+                    assert message.error() is None, message.error()
+                    part = (message.partition(), message.offset())
+                    fates[part] = decide(part)
+                    consumer.acknowledge(message, fates[part])
+                consumer.commit_sync()
+        self.wait_empty(group)
+        return fates
+
+    def deliveries(self, group: str, topic: str, records: int) -> list[Delivery]:
+        """What a new share consumer gets, until it has `records`; and that nothing comes after them."""
+        found: dict[Part, Delivery] = {}
+        deadline = time.monotonic() + _PATIENCE_S
+        with self.workload.share_consumer(group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+            while len(found) < records:
+                assert time.monotonic() < deadline, f"{len(found)} of {records} records came to {group}"
+                self._take(consumer, found)
+            self._take(consumer, found)
+        return sorted(found.values())
+
+    def _take(self, consumer: Any, found: dict[Part, Delivery]) -> None:
+        for message in consumer.poll(0.3) or ():
+            part = (message.partition(), message.offset())
+            assert part not in found, f"{part} came twice"
+            found[part] = Delivery(*part, message.delivery_count())
+            consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+        consumer.commit_sync()
+
+    def wait_empty(self, *groups: str) -> None:
+        request = self.request(groups=list(groups), all_topics=True, strategies={"to-earliest": None})
+        until(lambda: steps.groups_empty(self.kafka, request), what="groups to be empty")
+
+    @contextmanager
+    def member(self, group: str, topic: str) -> Any:
+        """A living member, for the time of the block."""
+        stop = threading.Event()
+        joined = threading.Event()
+
+        def live() -> None:
+            with self.workload.share_consumer(group, topic, **{"client.id": "a-member"}) as consumer:
+                while not stop.is_set():
+                    consumer.poll(0.1)
+                    joined.set()
+
+        thread = threading.Thread(target=live)
+        thread.start()
+        try:
+            joined.wait(30)
+            until(lambda: self._members(group), what="the member to be seen")
+            yield
+        finally:
+            stop.set()
+            thread.join(30)
+            self.wait_empty(group)
+
+    def _members(self, group: str) -> tuple[str, ...]:
+        from acktrail.broker.admin import ShareGroupAdmin
+
+        with ShareGroupAdmin(self.kafka) as admin:
+            return tuple(member.client_id for member in admin.describe_groups([group])[0].members)
+
+    def request(self, **params: Any) -> dict[str, Any]:
+        return steps.validate(params)
+
+    def plan(self, **params: Any) -> dict[str, Any]:
+        """A plan, as the steps hand it on."""
+        request = self.request(**params)
+        return steps.plan(request, steps.snapshot(self.kafka, request, tables=self.tables), kafka=self.kafka)
+
+    def execute(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
+        return steps.execute(self.kafka, self.tables, plan, **named)
+
+    def verify(self, plan: dict[str, Any], *, wait_s: float = 10.0, watch_s: float = 0.0) -> list[dict[str, Any]]:
+        return steps.verify(self.kafka, self.tables, plan, wait_s=wait_s, watch_s=watch_s)
+
+    def reset(self, **params: Any) -> dict[str, Any]:
+        """Plan, carry out, verify; everything must be done."""
+        plan = self.plan(**params)
+        self.execute(plan)
+        verified = self.verify(plan)
+        assert all(row["status"].startswith("OK") for row in verified), verified
+        assert len(verified) == len(plan["partitions"])
+        return plan
+
+
+def in_parallel(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """The results of calls that wait for the broker most of the time, in order."""
+    every: Sequence[Callable[[], Any]] = list(calls)
+    with ThreadPoolExecutor(max(1, len(every))) as pool:
+        return [future.result() for future in [pool.submit(call) for call in every]]

@@ -67,7 +67,6 @@ class World:
         """A share consumer of the group gets `records` different records and settles each as `decide` says."""
         fates: Fates = {}
         deadline = time.monotonic() + _PATIENCE_S
-        self.workload.configure_group(group, share_delivery_count_limit="10")
         with self.workload.share_consumer(group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
             while len(fates) < records:
                 assert time.monotonic() < deadline, f"{len(fates)} of {records} records came to {group}"

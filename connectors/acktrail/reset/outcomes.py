@@ -38,8 +38,11 @@ def raise_unless_ok(plan_id: str, verified: Sequence[Mapping[str, Any]], executi
         raise PartlyDone(text, hint=hint)
     if not bad:
         raise PartlyDone(f"group {not_sent[0]!r} was not sent", hint="the same plan may be applied again")
-    if bad[0]["error_code"] is None:
-        raise RetryableError(text, hint=bad[0]["advice"] or "nothing was changed: run it again")
+    undone = [row for row in bad if row["status"] == Status.NOT_ATTEMPTED or row["error_code"] is None]
+    if undone:
+        raise RetryableError(
+            text, hint="nothing was changed there, verification says; the same plan may be applied again"
+        )
     raise_unless_done([_result(row) for row in bad], operation="READ")
 
 

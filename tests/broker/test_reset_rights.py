@@ -1,0 +1,53 @@
+"""Resets by principals that may not do everything: what is missing is named before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.workload import Workload, until
+from reset.world import World
+
+from acktrail.embedded import EmbeddedBroker
+
+pytestmark = pytest.mark.broker
+
+
+def refusals(plan: dict[str, Any]) -> set[tuple[str, str | None]]:
+    return {(n["rule"], n["topic"]) for n in plan["notices"] if n["severity"] == "refusal"}
+
+
+def test_missing_rights_are_refusals_by_name(
+    guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
+) -> None:
+    """R004-16, R004-17: without READ on group, topic or state topic there is no plan; what may be reset is, with
+    `partial`; without the state topic only by the broker's own word, and only where that was asked for."""
+    world = World.at(guarded.config("exporter"), tmp_path)
+    for kind, name in (("GROUP", "g"), ("TOPIC", "orders"), ("TOPIC", "forbidden")):
+        guarded_workload.allow("exporter", "DESCRIBE", kind, name)
+    guarded_workload.create_topic("forbidden")
+    asked: dict[str, Any] = {"groups": ["g"], "topics": ["orders", "forbidden"], "strategies": {"to-earliest": None}}
+    everything = {
+        ("unauthorized_group", None),
+        ("unauthorized_topic", "orders"),
+        ("unauthorized_topic", "forbidden"),
+        ("state_unreadable", None),
+        ("state_unreadable", "orders"),
+        ("state_unreadable", "forbidden"),
+    }
+    until(lambda: refusals(world.plan(**asked)) == everything, what="every refusal")
+
+    guarded_workload.allow("exporter", "READ", "GROUP", "g")
+    guarded_workload.allow("exporter", "READ", "TOPIC", "orders")
+    blind = {**asked, "without_state": True}
+    until(lambda: refusals(world.plan(**blind)) == {("unauthorized_topic", "forbidden")}, what="the rights")
+    plan = world.plan(**blind)
+    assert plan["totals"]["delivered_again"] is None
+    world.execute(plan, partial=True)
+    assert [(r["topic"], r["status"]) for r in world.verify(plan)] == [("orders", "OK_BY_DESCRIPTION")]
+
+    guarded_workload.allow("exporter", "READ", "TOPIC", "__share_group_state")
+    until(lambda: refusals(world.plan(**asked)) == {("unauthorized_topic", "forbidden")}, what="the right to read")
+    world.execute(seeing := world.plan(**asked), partial=True)
+    assert [row["status"][:2] for row in world.verify(seeing)] == ["OK"]

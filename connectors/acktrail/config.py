@@ -8,6 +8,7 @@ ACKTRAIL_CLIENT_CONFIG      file with ``key=value`` lines for the Kafka clients 
 ACKTRAIL_TABLES             root of the tables: a folder or an object-storage URI
 ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage (endpoint, region, credentials)
 ACKTRAIL_REPORTS            folder the DAGs write their report to
+ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers to tell about resets
 ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -29,6 +30,7 @@ __all__ = [
     "cache_folder",
     "environment",
     "java_home",
+    "notifiers_factory",
     "read_properties",
     "reports_folder",
 ]
@@ -39,6 +41,7 @@ _TABLES: Final = "ACKTRAIL_TABLES"
 _TABLES_OPTIONS: Final = "ACKTRAIL_TABLES_OPTIONS"
 _CACHE: Final = "ACKTRAIL_CACHE"
 _REPORTS: Final = "ACKTRAIL_REPORTS"
+_NOTIFIERS: Final = "ACKTRAIL_NOTIFIERS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,11 @@ def cache_folder() -> Path:
 def reports_folder() -> Path | None:
     """Where the environment says reports go."""
     return _path(_REPORTS)
+
+
+def notifiers_factory() -> str | None:
+    """The ``module:function`` that the environment names for notifiers."""
+    return os.environ.get(_NOTIFIERS) or None
 
 
 def java_home() -> Path | None:

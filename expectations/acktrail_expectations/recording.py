@@ -13,7 +13,7 @@ from acktrail_expectations.increment import SEQUENCE, Positions
 from acktrail_expectations.results import QualityResult, ValidationSummary, result_rows
 from acktrail_expectations.severity import Severity
 
-__all__ = ["record", "recorded"]
+__all__ = ["record", "record_apart", "recorded"]
 
 
 def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
@@ -43,10 +43,22 @@ def record(store: Tables, summary: ValidationSummary, since: Positions, validate
     Raises:
         ConcurrentCommit: another validation committed since `since` was read; nothing landed.
     """
-    rows = pa.Table.from_pylist(result_rows(summary, datetime.now(UTC)), schema=QUALITY_RESULTS)
     store.append(
         "quality_results",
-        rows,
+        _rows(summary),
         transactions={**validated.transactions, SEQUENCE: (since.sequence or 0) + 1},
         expected={SEQUENCE: since.sequence},
     )
+
+
+def record_apart(store: Tables, summary: ValidationSummary) -> None:
+    """Append `summary`'s results where no run of the export is meant: no position moves.
+
+    Raises:
+        ConcurrentCommit: there are results under this run id; nothing landed.
+    """
+    store.append("quality_results", _rows(summary), transactions={summary.run_id: 1}, expected={summary.run_id: None})
+
+
+def _rows(summary: ValidationSummary) -> pa.Table:
+    return pa.Table.from_pylist(result_rows(summary, datetime.now(UTC)), schema=QUALITY_RESULTS)

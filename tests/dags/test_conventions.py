@@ -14,7 +14,10 @@ import pytest
 pytestmark = pytest.mark.airflow
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
-DAG_IDS = {"acktrail_export", "acktrail_reconcile"}
+BY_HAND = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
+DAG_IDS = {"acktrail_export", "acktrail_reconcile", *BY_HAND}
+NEVER_TRIED_AGAIN = {"execute"}
+WAITS_FOR_A_PERSON = {"approve"}
 HEAVY = (
     *(
         "confluent_kafka",
@@ -66,12 +69,14 @@ def test_effective_settings(scheduled: dict[str, Any], dag_id: str) -> None:
     assert dag.doc_md
     assert "**When it fails**" in dag.doc_md
     assert dag.catchup is False
-    assert dag.max_active_runs == 1
+    assert dag.max_active_runs == (4 if dag_id in BY_HAND else 1)
     assert dag.dagrun_timeout is not None
     for task in dag.tasks:
         assert task.doc_md, task.task_id
-        assert task.retries >= 2, task.task_id
+        assert (task.retries == 0) if task.task_id in NEVER_TRIED_AGAIN else (task.retries >= 2), task.task_id
         assert timedelta(seconds=5) <= task.retry_delay <= timedelta(minutes=1), task.task_id
+        if task.task_id in WAITS_FOR_A_PERSON:
+            continue
         assert task.execution_timeout is not None, task.task_id
         assert task.execution_timeout < dag.dagrun_timeout, task.task_id
 
@@ -105,6 +110,18 @@ def test_reconcile_steps_follow_each_other(dag_bag: Any) -> None:
     assert dag.task_dict["publish"].upstream_task_ids >= {"validate"}
     assert dag.task_dict["validate"].upstream_task_ids >= {"reconcile"}
     assert {task.trigger_rule for task in dag.tasks} == {"all_success"}
+
+
+@pytest.mark.parametrize("dag_id", sorted(BY_HAND))
+def test_resets_run_by_hand_and_a_dry_run_is_the_default(scheduled: dict[str, Any], dag_id: str) -> None:
+    """Nothing schedules them; without a word they change nothing; a person stands between plan and execution."""
+    dag = scheduled[dag_id]
+    assert dag.timetable.can_be_scheduled is False
+    assert dag.params["dry_run"] is True
+    before = set(dag.task_dict["execute"].get_flat_relative_ids(upstream=True))
+    assert {"check_plan", "dry_run_ends_here", "approve", "recheck", "note_decision"} <= before
+    assert dag.task_dict["execute"].trigger_rule == "all_success"
+    assert "verify" in dag.task_dict["execute"].get_flat_relative_ids(upstream=False)
 
 
 def test_parsing_loads_nothing_heavy() -> None:

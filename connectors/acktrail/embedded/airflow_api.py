@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from acktrail.errors import AcktrailError
 
-__all__ = ["AirflowApi", "AirflowRefused", "AssetEvent", "DagRun", "TaskRun"]
+__all__ = ["AirflowApi", "AirflowRefused", "Approval", "AssetEvent", "DagRun", "TaskRun"]
 
 _TIMEOUT_S: Final = 30.0
 _ASK_S: Final = 0.5
@@ -53,6 +53,17 @@ class AssetEvent:
 
     asset: str
     extra: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A task that waits for a person. `body` is what they read, in Markdown."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    subject: str
+    body: str
 
 
 class AirflowApi:
@@ -126,6 +137,30 @@ class AirflowApi:
         query = urlencode({"source_dag_id": dag_id, "source_run_id": run_id, "order_by": "timestamp"})
         answer = self._send("GET", f"/api/v2/assets/events?{query}")
         return tuple(AssetEvent(asset=of["name"], extra=of["extra"] or {}) for of in answer["asset_events"])
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """What waits for a person now."""
+        answer = self._send("GET", "/api/v2/dags/~/dagRuns/~/hitlDetails?response_received=false")
+        return tuple(
+            Approval(
+                dag_id=of["task_instance"]["dag_id"],
+                run_id=of["task_instance"]["dag_run_id"],
+                task_id=of["task_instance"]["task_id"],
+                subject=of["subject"],
+                body=of["body"] or "",
+            )
+            for of in answer["hitl_details"]
+        )
+
+    def answer(self, approval: Approval, option: str) -> None:
+        """Answer for the user: ``Approve`` or ``Reject``."""
+        path = f"{self._run_path(approval.dag_id, approval.run_id)}/taskInstances/{approval.task_id}/-1/hitlDetails"
+        self._send("PATCH", path, {"chosen_options": [option], "params_input": {}}, tries=1)
+
+    def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What a task of a run returned."""
+        path = f"{self._run_path(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/return_value?deserialize=true"
+        return self._send("GET", path)["value"]
 
     @staticmethod
     def _run_path(dag_id: str, run_id: str) -> str:

@@ -19,6 +19,10 @@ __all__ = ["AuditEntry", "AuditRow", "ChainReport", "Event", "Stamp", "chained",
 class Event(StrEnum):
     """What a row says."""
 
+    APPROVED = "approved"
+    """A person agreed to the plan. `actor` is who; `group_id` is None."""
+    REJECTED = "rejected"
+    """A person did not, or nobody answered in time: nothing is sent."""
     LEASE_TAKEN = "lease_taken"
     """The change begins; nobody else may change the group. `detail`: until when, and by which process."""
     REFUSED = "refused"

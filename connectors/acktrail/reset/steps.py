@@ -34,6 +34,7 @@ __all__ = [
     "execute",
     "groups_empty",
     "load_plan",
+    "note_decision",
     "plan",
     "preflight",
     "raise_unless_ok",
@@ -186,6 +187,26 @@ def recheck(kafka: KafkaConfig, plan: Json, *, partial: bool = False) -> int:
     from acktrail.reset.execute import to_send
 
     return len(to_send(kafka, _plan(plan), partial=partial, now_ms=_now_ms()))
+
+
+def note_decision(tables: TablesConfig, plan: Json, *, approved: bool, actor: str, note: str = "") -> None:
+    """Note in the audit who approved or rejected a plan; `actor` says it for people, `note` why.
+
+    Raises:
+        ForeignCluster, OutcomeUnknown, ConfigurationError, RetryableError: as the tables say.
+    """
+    from acktrail.reset.audit import AuditEntry, Event
+
+    value = _plan(plan)
+    entry = AuditEntry(
+        kind=value.kind.value,
+        event=Event.APPROVED if approved else Event.REJECTED,
+        plan_id=value.plan_id,
+        plan_hash=value.plan_hash,
+        attempt=0,
+        detail={"note": note} if note else {},
+    )
+    _journal(tables, value, actor).note([entry])
 
 
 def execute(

@@ -1,0 +1,83 @@
+"""A plan in Markdown, for the person who is asked to approve it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from acktrail.cli.tabular import printable, table
+
+__all__ = ["plan_text"]
+
+_SHARE_PARTITIONS: Final = 50
+_NOTICES: Final = 30
+_TOTALS: Final = (
+    ("partitions", "Share partitions"),
+    ("refused_partitions", "Refused"),
+    ("to_deliver", "Records to deliver"),
+    ("delivered_again", "Records delivered again"),
+    ("skipped", "Records skipped for good"),
+    ("acknowledgements_forgotten", "Acknowledgements forgotten"),
+    ("archived_forgotten", "Archived records forgotten"),
+    ("in_flight_discarded", "In-flight records discarded"),
+)
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """What would happen, in Markdown: totals, notices, the first share partitions. Names are shown inside code blocks
+    only, with nothing in them that could end one."""
+    return "\n\n".join(_parts(plan))
+
+
+def _parts(plan: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Plan `{plan['plan_id']}`, made {_made(plan)}, hash `{plan['plan_hash'][:16]}`."
+    totals = [(label, _number(plan["totals"].get(name))) for name, label in _TOTALS]
+    yield _block(table(("TOTAL", "RECORDS OR PARTITIONS"), totals))
+    notices = plan["notices"]
+    if notices:
+        rows = [(notice["severity"], notice["rule"], _subject(notice), _safe(notice["text"])) for notice in notices]
+        yield _block(table(("SEVERITY", "RULE", "ABOUT", "WHAT"), rows[:_NOTICES])) + _more(len(rows), _NOTICES)
+    partitions = [_share_partition(row) for row in plan["partitions"]]
+    headers = ("GROUP", "TOPIC", "PARTITION", "START OFFSET", "NEW START OFFSET", "DELIVERED AGAIN", "SKIPPED")
+    yield _block(table(headers, partitions[:_SHARE_PARTITIONS])) + _more(len(partitions), _SHARE_PARTITIONS)
+    yield "Delivery states and counts cannot be brought back once this is carried out: an undo restores start offsets."
+
+
+def _made(plan: Mapping[str, Any]) -> str:
+    from acktrail.reset.moments import instant_text
+
+    return instant_text(plan["created_at_ms"])
+
+
+def _share_partition(row: Mapping[str, Any]) -> tuple[object, ...]:
+    impact = row["impact"] or {}
+    return (
+        _safe(row["group_id"]),
+        _safe(row["topic"]),
+        row["partition"],
+        _number(row["start_offset"]),
+        "refused" if row["target_offset"] is None else row["target_offset"],
+        _number(impact.get("delivered_again")),
+        _number(impact.get("skipped")),
+    )
+
+
+def _subject(notice: Mapping[str, Any]) -> str:
+    parts = [notice.get("group_id"), notice.get("topic"), notice.get("partition")]
+    return _safe(" ".join(str(part) for part in parts if part is not None)) or "all"
+
+
+def _safe(text: str) -> str:
+    return printable(text).replace("`", "'")
+
+
+def _number(value: object) -> object:
+    return "unknown" if value is None else value
+
+
+def _block(text: str) -> str:
+    return f"```\n{text}\n```"
+
+
+def _more(count: int, shown: int) -> str:
+    return f"\n\n... and {count - shown} more, all of them in the table reset_plan_partitions." if count > shown else ""

@@ -1,0 +1,57 @@
+"""### Take a reset of share groups back
+
+By hand only: brings the start offsets back that the snapshot of an earlier plan holds. **Delivery states and counts
+cannot come back**: Kafka has no request for them, so what was acknowledged or archived at or above the restored start
+offset is delivered again; the plan counts it. Otherwise the same steps as `acktrail_reset_offsets`: a dry run by
+default, a person's approval, verification, audit.
+
+**Needs** what `acktrail_reset_offsets` needs, and the tables that hold the plan.
+
+**When it fails**, the same holds: before `execute` nothing was changed; afterwards clear `verify`, never `execute`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import dag, get_current_context, task
+
+from acktrail_dags import parameters
+from acktrail_dags.notifying import callbacks
+from acktrail_dags.reset_chain import carry_out
+from acktrail_dags.reset_parameters import carrying_out, rollback_fields
+from acktrail_dags.reset_steps import Asked
+
+
+@dag(
+    dag_id="acktrail_rollback_offsets",
+    doc_md=__doc__,
+    schedule=None,
+    catchup=False,
+    max_active_runs=4,
+    dagrun_timeout=timedelta(hours=30),
+    tags=["acktrail", "kafka", "share-groups", "data-quality"],
+    params={
+        **rollback_fields(),
+        **carrying_out(),
+        "kafka_conn_id": parameters.kafka_conn_id(parameters.DEFAULT_KAFKA_CONN_ID, "Airflow connection."),
+        "tables_uri": parameters.tables_uri("Folder or object-storage URI. Empty: ACKTRAIL_TABLES."),
+    },
+    default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
+    on_failure_callback=callbacks(),
+    on_success_callback=callbacks(),
+)
+def acktrail_rollback_offsets() -> None:
+    """Wiring only."""
+
+    @task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
+    def validate() -> Asked:
+        """Which plan is to be taken back."""
+        from acktrail_dags import reset_steps
+
+        return reset_steps.validate_rollback(get_current_context())
+
+    carry_out(validate(), subject="Take a reset of share groups back?")
+
+
+acktrail_rollback_offsets()

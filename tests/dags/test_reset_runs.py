@@ -1,0 +1,195 @@
+"""Resets by the real scheduler, against a real broker, with the approvals answered through Airflow's own interface."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.workload import Workload, until
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.config import TablesConfig
+from acktrail.embedded.airflow import AirflowStandalone
+from acktrail.embedded.airflow_api import AirflowApi, AirflowRefused, Approval
+from acktrail.embedded.airflow_logs import task_log
+from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.reset.journal import read_audit
+from acktrail.tables.store import Tables
+
+pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
+
+DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
+RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"
+CARRIED_OUT = {
+    *("validate", "preflight", "group_empty", "plan", "check_plan", "dry_run_ends_here", "approve", "recheck"),
+    *("note_decision", "execute", "verify", "check_result"),
+}
+HOSTILE = "g`'\"```<b>;--"
+
+
+def asked_until(condition: Callable[[], Any], what: str) -> Any:
+    """Ask once a second, and no more often: the answers come from the process that the tasks wait for, too."""
+    deadline = time.monotonic() + 400
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        time.sleep(1)
+    raise AssertionError(f"{what} took longer than 400 s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """An Airflow, a broker with groups that acknowledged ten records each, and the tables of the resets."""
+
+    api: AirflowApi
+    broker: EmbeddedBroker
+    tables: TablesConfig
+    logs: Path
+
+    def start(self, dag_id: str, **conf: Any) -> str:
+        return self.api.trigger(dag_id, conf)
+
+    def approval(self, run_id: str) -> Approval:
+        """What the run asks a person."""
+        return asked_until(lambda: next((a for a in self.api.approvals() if a.run_id == run_id), None), run_id)
+
+    def ended(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        """State of every task once the run ended."""
+        asked_until(lambda: self.api.run(dag_id, run_id).state in {"success", "failed"}, run_id)
+        return {task.task_id: task.state for task in self.api.tasks(dag_id, run_id)}
+
+    def reason(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """Why a task failed."""
+        (number,) = (task.try_number for task in self.api.tasks(dag_id, run_id) if task.task_id == task_id)
+        return task_log(self.logs, dag_id, run_id, task_id, number).reason
+
+    def start_offset(self, group_id: str) -> int | None:
+        with ShareGroupAdmin(self.broker.config()) as admin:
+            (offset,) = admin.describe_offsets(group_id)
+        return offset.start_offset
+
+    def events(self, plan_id: str) -> list[tuple[str, str]]:
+        """Who did what, from the audit of a plan."""
+        return [(row.event, row.actor) for row in read_audit(self.tables, {"plan_id": plan_id})]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Both DAGs unpaused."""
+    folder = tmp_path_factory.mktemp("resets")
+    tables = TablesConfig(uri=str(folder / "tables"))
+    home = (folder / "airflow").resolve()
+    standalone = AirflowStandalone(DAGS_FOLDER, folder=home, env={"ACKTRAIL_TABLES": tables.uri})
+    with standalone as airflow, EmbeddedBroker() as broker:
+        workload = Workload(broker.config())
+        for topic, group_id in (("orders", HOSTILE), ("bills", "bills-desk")):
+            workload.create_topic(topic)
+            workload.produce(topic, 10)
+            workload.acknowledge(group_id, topic, 10)
+        api = airflow.api()
+        api.add_connection("acktrail_kafka", host=broker.bootstrap_servers)
+        for dag_id in (RESET, ROLLBACK):
+            airflow.watch().wait_for_dag(dag_id, timeout_s=120)
+            api.set_paused(dag_id, paused=False)
+        yield Scene(api=api, broker=broker, tables=tables, logs=home / "logs")
+
+
+def succeeded(states: dict[str, str | None]) -> set[str]:
+    return {task for task, state in states.items() if state == "success"}
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"strategy": "to-tomorrow"},
+        {"datetime": "yesterday"},
+        {"datetime": "2026-03-01T08:00:00"},
+        {"offset": -1},
+        {"groups": [""]},
+        {"topics": ["orders:x"]},
+        {"duration": "an hour"},
+        {"duration": "P"},
+        {"wait_for_empty_s": 1_000_000},
+        {"dry_run": "no"},
+    ],
+    ids=json.dumps,
+)
+def test_the_form_refuses_what_is_not_meant(scene: Scene, conf: dict[str, Any]) -> None:
+    """Values outside a field's schema, a date without a time zone among them, are refused before anything runs."""
+    with pytest.raises(AirflowRefused, match="400"):
+        scene.start(RESET, **conf)
+
+
+def test_plan_approval_execution_and_undo(scene: Scene) -> None:
+    """A dry run changes nothing; what is approved is done and verified; what is rejected leaves everything as it was;
+    the undo brings the start offset back. The audit names who decided."""
+    before = {group: scene.start_offset(group) for group in (HOSTILE, "bills-desk")}
+    dry = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest")
+    approved = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest", dry_run=False)
+    rejected = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", offset=3, dry_run=False)
+    wrong = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", dry_run=False)
+
+    asked, other = scene.approval(approved), scene.approval(rejected)
+    assert "HOSTILE" not in asked.subject
+    assert asked.body.count("```") % 2 == 0
+    assert "Records delivered again" in asked.body
+    assert {group: scene.start_offset(group) for group in before} == before
+    scene.api.answer(asked, "Approve")
+    scene.api.answer(other, "Reject")
+
+    assert succeeded(scene.ended(RESET, approved)) == CARRIED_OUT
+    assert scene.start_offset(HOSTILE) == 0
+    plan_id = scene.api.returned(RESET, approved, "plan")["plan_id"]
+    events = scene.events(plan_id)
+    assert [event for event, _ in events] == [
+        *("approved", "lease_taken", "before_call", "after_call", "verified", "lease_released"),
+    ]
+    assert events[0] == ("approved", "admin")
+
+    states = scene.ended(RESET, rejected)
+    assert (states["execute"], states["verify"], states["note_decision"]) == ("skipped", "skipped", "success")
+    assert scene.start_offset("bills-desk") == before["bills-desk"]
+    assert scene.events(scene.api.returned(RESET, rejected, "plan")["plan_id"]) == [("rejected", "admin")]
+
+    states = scene.ended(RESET, dry)
+    assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
+
+    assert scene.ended(RESET, wrong)["validate"] == "failed"
+    assert "to-offset needs offset" in scene.reason(RESET, wrong, "validate")
+
+    undo = scene.start(ROLLBACK, plan_id=plan_id, dry_run=False, allow_skip=True)
+    scene.api.answer(scene.approval(undo), "Approve")
+    assert succeeded(scene.ended(ROLLBACK, undo)) == CARRIED_OUT
+    assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
+    suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())
+    assert suites == {"reset_plan", "reset_result"}
+
+
+def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
+    """Between approval and execution everything is looked at again: a group at work is left alone."""
+    run = scene.start(RESET, groups=["bills-desk"], topics=["bills"], strategy="to-earliest", dry_run=False)
+    asked = scene.approval(run)
+    before = scene.start_offset("bills-desk")
+    workload = Workload(scene.broker.config())
+    with workload.share_consumer("bills-desk", "bills") as consumer:
+        until(lambda: consumer.poll(timeout=1.0) is not None and _members(scene, "bills-desk"), timeout_s=60)
+        scene.api.answer(asked, "Approve")
+        poll: Callable[[], Any] = lambda: consumer.poll(timeout=0.2)  # noqa: E731  # a member stays one by polling
+        asked_until(lambda: (poll(), scene.api.run(RESET, run).state in {"success", "failed"})[1], run)
+    states = scene.ended(RESET, run)
+    assert states["recheck"] == "failed"
+    assert states["execute"] == "upstream_failed"
+    assert states["verify"] in {"skipped", "upstream_failed"}
+    assert "has members" in scene.reason(RESET, run, "recheck")
+    assert scene.start_offset("bills-desk") == before
+
+
+def _members(scene: Scene, group_id: str) -> int:
+    with ShareGroupAdmin(scene.broker.config()) as admin:
+        (found,) = admin.describe_groups([group_id])
+    return len(found.members)

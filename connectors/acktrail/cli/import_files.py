@@ -52,9 +52,11 @@ def import_command(
     Example: acktrail import __share_group_state-*/*.log --tables /data/forensics --cluster 4L6g3nShT-eMCtK--X86sw
     """
     from acktrail.cli.importing import ImportPlan, import_files
+    from acktrail.cli.lean_arrow import forgo_pandas
     from acktrail.cli.operations import new_run_id
     from acktrail.offline.damage import Reading
 
+    forgo_pandas()
     reading = Reading(state_partition=state_partition, on_damage=say_damage)
     plan = ImportPlan(
         files=tuple(files),

@@ -13,7 +13,7 @@ __all__ = ["Counter", "file_counter"]
 
 
 class Counter(Protocol):
-    def __call__(self, *, readable: bool) -> None: ...
+    def __call__(self, *, readable: bool, records: int = 1) -> None: ...
 
 
 @contextmanager
@@ -21,10 +21,10 @@ def file_counter(verb: str) -> Iterator[Counter]:
     """Count records; say at the end how many were read, `verb`, and could not be read."""
     read = readable_records = 0
 
-    def count(*, readable: bool) -> None:
+    def count(*, readable: bool, records: int = 1) -> None:
         nonlocal read, readable_records
-        read += 1
-        readable_records += readable
+        read += records
+        readable_records += readable * records
         if read % 100_000 == 0 and sys.stderr.isatty():
             typer.echo(f"\r{read:,} records read", nl=False, err=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -24,7 +25,7 @@ from acktrail.model.generations.policies import Policy
 if TYPE_CHECKING:
     from acktrail.model.generations.findings import Finding
     from acktrail.model.generations.records import Placed
-    from acktrail.offline.damage import Damage
+    from acktrail.offline.damage import Damage, Reading
     from acktrail.offline.moments import Cut, Moment
     from acktrail.offline.replays import Replayed
     from acktrail.wire.dialects.registry import Dialect
@@ -35,6 +36,8 @@ __all__ = ["app"]
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _PARTITIONS_SHOWN: Final = 20
+_LARGE_BYTES: Final = 1 << 20
+"""From here on a sweep, which takes longer to begin, is quicker than the plain fold."""
 
 
 @app.command()
@@ -72,28 +75,86 @@ def replay(
     Example: acktrail replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
     from acktrail.offline.damage import Reading
-    from acktrail.offline.files import read_files
-    from acktrail.offline.log_order import in_log_order
     from acktrail.offline.moments import Cut, parse_moment
-    from acktrail.offline.replays import replay_records
 
     moment, cut = None if at is None else parse_moment(at), Cut()
+    reading = Reading(state_partition=state_partition)
+    is_plain = policy is Policy.BROKER and moment is None and findings is None
+    can_sweep = is_plain and _pays_to_sweep(files)
     with file_counter("replayed") as count:
-
-        def note_damage(damage: Damage) -> None:
-            count(readable=False)
-            say_damage(damage)
-
-        reading = Reading(state_partition=state_partition, on_damage=note_damage)
         chosen = chosen_dialect(dialect, files, reading)
-        records = _belonging(in_log_order(read_files(files, reading)), moment, cut)
-        replayed = replay_records(chosen, _decoded(chosen, records, count), policy, audited=findings is not None)
+        swept = _swept(files, chosen, reading, count) if can_sweep else None
+        replayed = swept or _folded(
+            files, chosen, reading, count, policy=policy, moment=moment, cut=cut, audited=findings is not None
+        )
     say_left_out(reading)
     if moment is not None:
         typer.echo(_included(cut), err=True)
     _report(replayed, findings)
     for state in replayed.states:
         typer.echo(json_line(state))
+
+
+def _pays_to_sweep(files: list[Path]) -> bool:
+    """Whether the files are large enough, and what a sweep needs is installed: then it is made ready."""
+    from acktrail.cli.lean_arrow import forgo_pandas
+    from acktrail.offline.swept import can_sweep
+
+    try:
+        size = sum(file.stat().st_size for file in files)
+    except OSError:
+        return False  # whoever opens the file says it better
+    if size < _LARGE_BYTES or not can_sweep():
+        return False
+    forgo_pandas()
+    return True
+
+
+def _swept(files: list[Path], dialect: Dialect[Any], reading: Reading, count: Counter) -> Replayed | None:
+    """All share partitions at once, where the files are in the order of their log; None where they are not."""
+    from acktrail.offline.replays import Replayed
+    from acktrail.offline.swept import sweep_files
+    from acktrail.wire.dialects.registry import KAFKA_4_2
+
+    if dialect is not KAFKA_4_2:
+        return None
+    damages: list[Damage] = []
+    own = replace(reading, on_damage=damages.append, nameless=[])
+    swept = sweep_files(files, own)
+    if swept is None:
+        return None
+    reading.take(own)
+    for damage in damages:
+        count(readable=False)
+        say_damage(damage)
+    count(readable=True, records=swept.readable)
+    count(readable=False, records=swept.unreadable)
+    return Replayed(states=swept.states, findings=(), differences=())
+
+
+def _folded(
+    files: list[Path],
+    dialect: Dialect[Any],
+    reading: Reading,
+    count: Counter,
+    *,
+    policy: Policy,
+    moment: Moment | None,
+    cut: Cut,
+    audited: bool,
+) -> Replayed:
+    """Record by record, in the order of the log, whatever the order in the files."""
+    from acktrail.offline.files import read_files
+    from acktrail.offline.log_order import in_log_order
+    from acktrail.offline.replays import replay_records
+
+    def note_damage(damage: Damage) -> None:
+        count(readable=False)
+        say_damage(damage)
+
+    reading.on_damage = note_damage
+    records = _belonging(in_log_order(read_files(files, reading)), moment, cut)
+    return replay_records(dialect, _decoded(dialect, records, count), policy, audited=audited)
 
 
 def _belonging(records: Iterable[RawRecord], moment: Moment | None, cut: Cut) -> Iterable[RawRecord]:

@@ -57,3 +57,9 @@ class Reading:
     control_records: int = 0
     aborted_records: int = 0
     nameless: list[str] = field(default_factory=list)
+
+    def take(self, other: Reading) -> None:
+        """Count what `other` counted as well."""
+        self.control_records += other.control_records
+        self.aborted_records += other.aborted_records
+        self.nameless += other.nameless

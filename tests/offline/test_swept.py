@@ -1,0 +1,123 @@
+"""Replay of whole files by the sweep: what the plain fold gives, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from command_line import run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from log_segments import batch
+from strategies import keys, records
+
+from acktrail.cli import replay as command
+from acktrail.offline.damage import Reading
+from acktrail.offline.dump import dump_line
+from acktrail.offline.swept import sweep_files
+from acktrail.wire.dialects.registry import KAFKA_4_2
+from acktrail.wire.raw_record import RawRecord
+
+in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[RawRecord]:
+    """Few share partitions, each in a state partition of its own; some records damaged, holes in the offsets."""
+    owned = draw(st.lists(keys, min_size=1, max_size=3, unique=True))
+    found, offset = [], 0
+    for _ in range(draw(st.integers(0, 12))):
+        home = draw(st.integers(0, len(owned) - 1))
+        key, value = KAFKA_4_2.encode(draw(records(st.just(owned[home]))))
+        if draw(st.integers(0, 9)) == 0:
+            value = (value or b"xyz")[:-3]
+        found.append(RawRecord(state_partition=home, offset=offset, timestamp_ms=0, key=key, value=value))
+        offset += draw(st.integers(1, 3))
+    return found
+
+
+def dump(file: Path, found: Sequence[RawRecord]) -> Path:
+    file.write_text("".join(dump_line(record) + "\n" for record in found), encoding="utf-8")
+    return file
+
+
+@in_one_folder
+@given(logs())
+def test_the_same_as_record_by_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, found: list[RawRecord]
+) -> None:
+    """Of a log in order the command prints the same states and the same counts both ways."""
+    file = dump(tmp_path / "a.jsonl", found)
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "_LARGE_BYTES", 1 << 40)
+        folded = run(capsys, "replay", file, "--dialect", "4.2")
+        patch.setattr(command, "_LARGE_BYTES", 0)
+        swept = run(capsys, "replay", file, "--dialect", "4.2")
+
+    assert sweep_files([file], Reading()) is not None
+    assert swept == folded
+
+
+@in_one_folder
+@given(logs(), st.data())
+def test_any_other_order_is_left_to_the_fold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: list[RawRecord], data: st.DataObject
+) -> None:
+    """Records out of order, twice, or spread over files: swept to the same states, or not at all."""
+    shuffled = data.draw(st.permutations([*found, *data.draw(st.lists(st.sampled_from(found or [None]), max_size=2))]))
+    lines = [record for record in shuffled if record is not None]
+    cut = data.draw(st.integers(0, len(lines)))
+    files = [dump(tmp_path / "a.jsonl", lines[:cut]), dump(tmp_path / "b.jsonl", lines[cut:])]
+
+    swept = sweep_files(files, Reading())
+
+    if swept is not None:
+        assert list(swept.states) == run(capsys, "replay", *files, "--dialect", "4.2").rows
+
+
+def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> None:
+    """A share partition in two state partitions is two states for the sweep, and one for the fold."""
+    key, value = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
+    found = [RawRecord(state_partition=p, offset=5, timestamp_ms=0, key=key, value=value) for p in (0, 1)]
+
+    assert sweep_files([dump(tmp_path / "a.jsonl", found[:1])], Reading()) is not None
+    assert sweep_files([dump(tmp_path / "a.jsonl", found)], Reading()) is None
+
+
+def test_two_logs_are_not_mixed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two different records at one address are refused, however large the file is."""
+    monkeypatch.setattr(command, "_LARGE_BYTES", 0)
+    key = b"\x00\x00\x00\x01g" + bytes(20)
+    found = [
+        RawRecord(state_partition=3, offset=5, timestamp_ms=0, key=key, value=b"\x00\x00" + bytes(35) + end)
+        for end in (b"\x00\x01\x00", b"\x01\x01\x00")
+    ]
+
+    line = run(capsys, "replay", dump(tmp_path / "a.jsonl", found)).complaint(2)
+
+    assert "two different records at state partition 3, offset 5" in line
+
+
+def test_damage_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever way a segment is replayed, its damage is said and counted once."""
+    key, value = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
+    found = [RawRecord(state_partition=3, offset=o, timestamp_ms=0, key=key, value=value) for o in range(3)]
+    folder = tmp_path / "__share_group_state-3"
+    folder.mkdir()
+    parts = [batch([record]) for record in found]
+    (folder / "0.log").write_bytes(parts[0] + parts[1][:-1] + b"\x99" + parts[2])
+    again = dump(tmp_path / "again.jsonl", found[:1])
+    said = []
+    for size, files in ((1 << 40, [folder / "0.log"]), (0, [folder / "0.log"]), (0, [folder / "0.log", again])):
+        monkeypatch.setattr(command, "_LARGE_BYTES", size)
+        said.append(run(capsys, "replay", *files))
+
+    assert said[0] == said[1]
+    assert said[2].stdout == said[0].stdout
+    assert [done.stderr.count("corrupt batch") for done in said] == [1, 1, 1]
+    assert said[0].stderr.endswith("3 read, 2 replayed, 1 not readable\n")

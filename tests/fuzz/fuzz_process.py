@@ -1,0 +1,23 @@
+"""Runs one target under atheris: ``fuzz_process.py TARGET CORPUS [libFuzzer options]``; an exception ends it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    import atheris
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    with atheris.instrument_imports(include=["acktrail.offline", "acktrail.wire", "targets"]):
+        from targets import TARGETS, use_scratch
+    name, *options = sys.argv[1:]
+    corpus = Path(options[0])
+    use_scratch(corpus.with_name(f"{corpus.name}-scratch"))
+    atheris.Setup([sys.argv[0], *options], TARGETS[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

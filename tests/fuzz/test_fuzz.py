@@ -1,0 +1,73 @@
+"""Coverage-guided fuzzing of everything that reads bytes: bounded here, as long as you like by hand.
+
+``tests/fuzz/fuzz_process.py TARGET FOLDER -max_total_time=600`` goes on until it finds something. What it finds goes
+into ``corpus/TARGET.hex``, one input a line, and is replayed for ever.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fuzz.targets import TARGETS, use_scratch
+
+HERE = Path(__file__).parent
+CHECKED = sorted(TARGETS.keys() - {"planted"})
+RUNS = 4_000
+SECONDS = 3
+
+
+def corpus(target: str) -> list[bytes]:
+    """The committed inputs of a target."""
+    return [bytes.fromhex(line) for line in (HERE / f"corpus/{target}.hex").read_text().split()]
+
+
+def fuzzed(target: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    if importlib.util.find_spec("atheris") is None:
+        pytest.skip("atheris is built for Linux on x86-64 alone")
+    command = [sys.executable, HERE / "fuzz_process.py", target, folder, f"-artifact_prefix={folder}/found-"]
+    limits = ["-seed=1", "-timeout=20", "-rss_limit_mb=1024", "-max_len=2048", "-print_final_stats=1"]
+    return subprocess.run(
+        [*map(str, command), *limits, *options], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize("target", CHECKED)
+def test_known_inputs(target: str, tmp_path: Path) -> None:
+    """Every input of the corpus, cut off anywhere and with a changed byte, keeps the target's promises."""
+    use_scratch(tmp_path)
+    inputs = corpus(target)
+    assert inputs
+    for data in inputs:
+        TARGETS[target](data)
+        for at in range(0, len(data), 1 + len(data) // 16):
+            TARGETS[target](data[:at])
+            TARGETS[target](data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+
+
+@pytest.mark.parametrize("target", CHECKED)
+def test_new_inputs(target: str, tmp_path: Path) -> None:
+    """A few thousand inputs that reach new code, from the corpus on, break nothing and take no gigabyte."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number, data in enumerate(corpus(target)):
+        (folder / f"{number:04}").write_bytes(data)
+
+    done = fuzzed(target, folder, f"-runs={RUNS}", f"-max_total_time={SECONDS}")
+
+    assert done.returncode == 0, done.stderr[-4_000:]
+    assert "stat::number_of_executed_units:" in done.stderr
+
+
+def test_the_fuzzer_finds_a_planted_fault(tmp_path: Path) -> None:
+    """A fault three bytes deep, of which the corpus knows nothing, is found: the fuzzer is guided by coverage."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+
+    done = fuzzed("planted", folder, "-runs=500000", "-max_total_time=30", "-max_len=8")
+
+    assert done.returncode != 0
+    assert "planted" in done.stdout + done.stderr

@@ -176,11 +176,35 @@ def test_going_on_from_states_is_a_full_replay(rows: list[Row], data: st.DataObj
     assert swept([table_of([*again, *rows[len(before) :]])], base=base) == folded(rows)
 
 
+def test_a_snapshot_right_after_a_state_replaces_it() -> None:
+    """Also where its offset is the very next one: nothing of the state is left, in either way of going on from it."""
+    fields: dict[str, Any] = {"key": KEYS[0], "snapshot_epoch": 1, "delivery_complete_count": None, "leader_epoch": 0}
+    times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}
+    whole = (StateBatch(first_offset=0, last_offset=9, delivery_state=2, delivery_count=3),)
+    log: list[StateRecord] = [
+        ShareSnapshot(state_epoch=1, start_offset=0, batches=whole, **times, **fields),
+        ShareSnapshot(state_epoch=2, start_offset=5, batches=(), **times, **fields),
+    ]
+    rows: list[Row] = [(3, offset, *encode(record)) for offset, record in enumerate(log)]
+    base = finished(table_of(rows[:1]))
+    assert swept([table_of(rows[1:])], base=base) == folded(rows)
+    assert found_in(replay_decoded(decode_records(table_of(rows[1:])), base)) == folded(rows)
+
+
 @given(any_logs(), st.data())
 def test_decoded_records_leave_the_same(rows: list[Row], data: st.DataObject) -> None:
     """What the tables hold, in any order, replays to the same states as the bytes."""
     mixed = data.draw(st.permutations(rows))
     assert found_in(replay_decoded(decode_records(table_of(mixed)))) == folded(rows)
+
+
+@given(any_logs(), st.data())
+def test_decoded_records_go_on_from_states(rows: list[Row], data: st.DataObject) -> None:
+    """Piece after piece, each from the states that the one before left."""
+    base = REPLAYED_STATES.empty_table()
+    for piece in cut(rows, data):
+        base = replay_decoded(decode_records(table_of(piece)), base)
+    assert found_in(base) == folded(rows)
 
 
 @pytest.mark.parametrize(("seed", "held_bytes"), [(1, 1 << 28), (2, 200_000)])

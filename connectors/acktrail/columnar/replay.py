@@ -13,7 +13,7 @@ from acktrail.columnar.columns import Column, RecordColumns, said_columns
 from acktrail.columnar.gather import Integers, Mask
 from acktrail.columnar.keys import snapshot_keys
 from acktrail.columnar.share_keys import ShareKeys
-from acktrail.columnar.states import REPLAYED_STATES
+from acktrail.columnar.states import REPLAYED_STATES, StateColumns
 from acktrail.wire.raw_record import DecodeStatus
 
 __all__ = ["replay_decoded"]
@@ -21,21 +21,29 @@ __all__ = ["replay_decoded"]
 _LOWEST: Final = np.iinfo(np.int64).min
 
 
-def replay_decoded(records: pa.Table) -> pa.Table:
+def replay_decoded(records: pa.Table, base: pa.Table | None = None) -> pa.Table:
     """The states (``REPLAYED_STATES``) after all `records`: one row for each share partition and state partition.
 
     `records` have the columns of ``STATE_RECORDS`` that say address and content, in any order; those that could not be
-    decoded are passed over. Equal to ``acktrail.model.replay`` for each state partition.
+    decoded are passed over. `base`: states (``REPLAYED_STATES``) to go on from, which the records follow. Equal to
+    ``acktrail.model.replay`` for each state partition.
+
+    Raises:
+        InputError: a share partition has two states in `base`.
     """
     decoded = records.filter(pc.equal(records["decode_status"], DecodeStatus.DECODED.value)).combine_chunks()
     if not decoded.num_rows:
-        return REPLAYED_STATES.empty_table()
+        return REPLAYED_STATES.empty_table() if base is None else base
     keys = ShareKeys()
-    owners = _numbered(decoded, keys)
-    offsets = decoded["offset"].to_numpy()
-    needed = offsets >= _floors(owners, offsets, decoded["record_type"], len(keys))[owners]
-    said = [_with_address(batch) for batch in decoded.to_batches()]
-    return states_after(owners=owners, offsets=offsets, records=said, counted=needed).to_arrow(keys)
+    before = StateColumns.none() if base is None else StateColumns.of_arrow(base, keys)
+    owners, offsets = _numbered(decoded, keys), decoded["offset"].to_numpy()
+    floors = _floors(owners, offsets, decoded["record_type"], len(keys))
+    return states_after(
+        owners=np.concatenate([before.owners, owners]),
+        offsets=np.concatenate([before.floors - 1, offsets]),
+        records=[before.records, *(_with_address(batch) for batch in decoded.to_batches())],
+        counted=np.concatenate([before.floors > floors[before.owners], offsets >= floors[owners]]),
+    ).to_arrow(keys)
 
 
 def _numbered(records: pa.Table, keys: ShareKeys) -> Integers:

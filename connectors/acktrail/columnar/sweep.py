@@ -45,6 +45,7 @@ class Sweep:
         self._states = StateColumns.none() if base is None else StateColumns.of_arrow(base, self._keys)
         self._floors = np.full(len(self._keys), _LOWEST)  # of each share partition, the lowest offset still needed
         self._floors[self._states.owners] = self._states.floors
+        self._superseded = np.zeros(len(self._keys), np.bool_)  # of each, whether a base came after its state
         self._folded = self._floors[:0]  # of each, the offset below which records have come too late
         self._waiting: list[pa.RecordBatch] = []
         self._held: list[RetainedRecords] = []
@@ -79,6 +80,7 @@ class Sweep:
         keys = self._keys.number(pa.chunked_array([b.column("key") for b in batches]), _numbers(batches, "partition"))
         owners, offsets = keys.owners, _numbers(batches, "offset")
         self._floors = _grown(self._floors, len(self._keys))
+        self._superseded = np.append(self._superseded, np.zeros(len(self._keys) - len(self._superseded), np.bool_))
         self._refuse_late(owners, offsets)
         self._raise_floors(owners, offsets, keys.is_snapshot, [batch.column("value") for batch in batches])
         needed = (owners != UNREADABLE) & (offsets >= np.append(self._floors, _LOWEST)[owners])
@@ -127,13 +129,15 @@ class Sweep:
         is_tombstone = candidates.take(pa.array(newest)).is_null().to_numpy(zero_copy_only=False)
         bases = rows[newest]
         self._floors[owners[bases]] = offsets[bases] + is_tombstone
+        self._superseded[owners[bases]] = True
 
     def _needed(self) -> list[RetainedRecords]:
         return [piece.where(piece.offsets >= self._floors[piece.owners]) for piece in self._held]
 
     def _fold(self) -> None:
         """Make new states of the old ones and of what is held."""
-        states = self._states.where(self._floors[self._states.owners] <= self._states.floors)
+        states = self._states.where(~self._superseded[self._states.owners])
+        self._superseded[:] = False
         if self._held:
             held, self._held = self._needed(), []
             states = advance(states, held)

@@ -17,7 +17,7 @@ from fuzz.targets import TARGETS, use_scratch
 HERE = Path(__file__).parent
 CHECKED = sorted(TARGETS.keys() - {"planted"})
 RUNS = 4_000
-SECONDS = 3
+SECONDS = 2
 
 
 def corpus(target: str) -> list[bytes]:

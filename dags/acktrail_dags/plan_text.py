@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from acktrail.cli.tabular import printable, table
+from acktrail.cli.tabular import printable
 
 __all__ = ["plan_text"]
 
 _SHARE_PARTITIONS: Final = 50
 _NOTICES: Final = 30
+_PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")
 _TOTALS: Final = (
     ("partitions", "Share partitions"),
     ("refused_partitions", "Refused"),
@@ -24,22 +26,22 @@ _TOTALS: Final = (
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """What would happen, in Markdown: totals, notices, the first share partitions. Names are shown inside code blocks
-    only, with nothing in them that could end one."""
+    """What would happen, in Markdown: totals, notices, the first share partitions. Names and texts are escaped: nothing
+    in them is taken for Markdown or HTML."""
     return "\n\n".join(_parts(plan))
 
 
 def _parts(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"Plan `{plan['plan_id']}`, made {_made(plan)}, hash `{plan['plan_hash'][:16]}`."
     totals = [(label, _number(plan["totals"].get(name))) for name, label in _TOTALS]
-    yield _block(table(("TOTAL", "RECORDS OR PARTITIONS"), totals))
+    yield _table(("", "Number"), totals)
     notices = plan["notices"]
     if notices:
-        rows = [(notice["severity"], notice["rule"], _subject(notice), _safe(notice["text"])) for notice in notices]
-        yield _block(table(("SEVERITY", "RULE", "ABOUT", "WHAT"), rows[:_NOTICES])) + _more(len(rows), _NOTICES)
+        rows = [(notice["severity"], notice["rule"], _subject(notice), notice["text"]) for notice in notices]
+        yield _table(("Severity", "Rule", "About", "What"), rows[:_NOTICES]) + _more(len(rows), _NOTICES)
     partitions = [_share_partition(row) for row in plan["partitions"]]
-    headers = ("GROUP", "TOPIC", "PARTITION", "START OFFSET", "NEW START OFFSET", "DELIVERED AGAIN", "SKIPPED")
-    yield _block(table(headers, partitions[:_SHARE_PARTITIONS])) + _more(len(partitions), _SHARE_PARTITIONS)
+    headers = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Delivered again", "Skipped")
+    yield _table(headers, partitions[:_SHARE_PARTITIONS]) + _more(len(partitions), _SHARE_PARTITIONS)
     yield "Delivery states and counts cannot be brought back once this is carried out: an undo restores start offsets."
 
 
@@ -52,8 +54,8 @@ def _made(plan: Mapping[str, Any]) -> str:
 def _share_partition(row: Mapping[str, Any]) -> tuple[object, ...]:
     impact = row["impact"] or {}
     return (
-        _safe(row["group_id"]),
-        _safe(row["topic"]),
+        row["group_id"],
+        row["topic"],
         row["partition"],
         _number(row["start_offset"]),
         "refused" if row["target_offset"] is None else row["target_offset"],
@@ -64,19 +66,20 @@ def _share_partition(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _subject(notice: Mapping[str, Any]) -> str:
     parts = [notice.get("group_id"), notice.get("topic"), notice.get("partition")]
-    return _safe(" ".join(str(part) for part in parts if part is not None)) or "all"
-
-
-def _safe(text: str) -> str:
-    return printable(text).replace("`", "'")
+    return " ".join(str(part) for part in parts if part is not None) or "all"
 
 
 def _number(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def _block(text: str) -> str:
-    return f"```\n{text}\n```"
+def _table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [headers, ["---"] * len(headers), *([_cell(value) for value in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    return _PUNCTUATION.sub(r"\\\1", printable(str(value)))
 
 
 def _more(count: int, shown: int) -> str:

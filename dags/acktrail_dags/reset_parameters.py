@@ -86,7 +86,7 @@ def _names(title: str, description: str, pattern: str | None = None) -> Param:
     items: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 4096}
     if pattern:
         items["pattern"] = pattern
-    return Param([], type="array", items=items, uniqueItems=True, title=title, description=description)
+    return Param([], type=["null", "array"], items=items, uniqueItems=True, title=title, description=description)
 
 
 def _flag(title: str, description: str, *, default: bool = False) -> Param:

@@ -82,8 +82,8 @@ def validate_reset(context: Context) -> Asked:
     with advised():
         chosen = context["params"]
         asked = {
-            "groups": chosen["groups"],
-            "topics": chosen["topics"],
+            "groups": chosen["groups"] or [],
+            "topics": chosen["topics"] or [],
             "all_topics": chosen["all_topics"],
             "strategies": _strategies(chosen),
             "allow_skip": chosen["allow_skip"],
@@ -103,7 +103,7 @@ def validate_rollback(context: Context) -> Asked:
             raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
         earlier = steps.load_plan(_tables(chosen["tables_uri"]), chosen["plan_id"])
         params = steps.undo_params(
-            earlier, topics=tuple(chosen["topics"]), reason=chosen["reason"] or "", requested_by=_person(context)
+            earlier, topics=tuple(chosen["topics"] or ()), reason=chosen["reason"] or "", requested_by=_person(context)
         )
         return _asked(chosen, steps.validate({**params, "allow_skip": chosen["allow_skip"]}))
 

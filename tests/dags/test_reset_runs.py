@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from broker.workload import Workload, until
+from browser import CHROMIUM, browsing
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
@@ -50,6 +52,7 @@ class Scene:
     broker: EmbeddedBroker
     tables: TablesConfig
     logs: Path
+    url: str
 
     def start(self, dag_id: str, **conf: Any) -> str:
         return self.api.trigger(dag_id, conf)
@@ -96,7 +99,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for dag_id in (RESET, ROLLBACK):
             airflow.watch().wait_for_dag(dag_id, timeout_s=120)
             api.set_paused(dag_id, paused=False)
-        yield Scene(api=api, broker=broker, tables=tables, logs=home / "logs")
+        yield Scene(api=api, broker=broker, tables=tables, logs=home / "logs", url=airflow.url)
 
 
 def succeeded(states: dict[str, str | None]) -> set[str]:
@@ -125,9 +128,25 @@ def test_the_form_refuses_what_is_not_meant(scene: Scene, conf: dict[str, Any]) 
         scene.start(RESET, **conf)
 
 
-def test_plan_approval_execution_and_undo(scene: Scene) -> None:
+def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> None:
+    """As a person does it: open Airflow's page, read, press the button. Without a browser, by REST."""
+    if CHROMIUM is None:
+        scene.api.answer(approval, "Approve")
+        return
+    run_id = quote(approval.run_id, safe="")
+    with browsing(tmp_path / "profile") as page:
+        address = f"{scene.url}/dags/{approval.dag_id}/runs/{run_id}/tasks/{approval.task_id}/required_actions"
+        page.open(address, _token=scene.api.token())
+        page.until(
+            "document.querySelectorAll('table').length >= 3 && document.body.innerText.includes('Delivered again')"
+        )
+        page.press("Approve")
+        asked_until(lambda: approval not in scene.api.approvals(), "the answer")
+
+
+def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path) -> None:
     """A dry run changes nothing; what is approved is done and verified; what is rejected leaves everything as it was;
-    the undo brings the start offset back. The audit names who decided."""
+    the undo, approved on the web page, brings the start offset back. The audit names who decided."""
     before = {group: scene.start_offset(group) for group in (HOSTILE, "bills-desk")}
     dry = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest")
     approved = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest", dry_run=False)
@@ -163,7 +182,7 @@ def test_plan_approval_execution_and_undo(scene: Scene) -> None:
     assert "to-offset needs offset" in scene.reason(RESET, wrong, "validate")
 
     undo = scene.start(ROLLBACK, plan_id=plan_id, dry_run=False, allow_skip=True)
-    scene.api.answer(scene.approval(undo), "Approve")
+    approve_on_its_page(scene, scene.approval(undo), tmp_path)
     assert succeeded(scene.ended(ROLLBACK, undo)) == CARRIED_OUT
     assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
     suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())

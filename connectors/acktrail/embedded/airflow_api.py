@@ -74,6 +74,11 @@ class AirflowApi:
         self._credentials = {"username": user, "password": password}
         self._token = ""
 
+    def token(self) -> str:
+        """The user's token: of this client's requests, and of a browser that carries it as the cookie ``_token``."""
+        self._token = self._token or self._log_in()
+        return self._token
+
     def health(self) -> dict[str, str]:
         """Component to status (``healthy`` ...); empty while nothing answers."""
         status, text = self._exchange("GET", "/api/v2/monitor/health", None, {})
@@ -172,8 +177,7 @@ class AirflowApi:
         """One request; again while Airflow is busy or silent, at most `tries` times in all."""
         headers = {"Content-Type": "application/json"}
         if token:
-            self._token = self._token or self._log_in()
-            headers["Authorization"] = f"Bearer {self._token}"
+            headers["Authorization"] = f"Bearer {self.token()}"
         data = None if body is None else json.dumps(body).encode()
         status, text = self._exchange(method, path, data, headers)
         for _ in range(tries - 1):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from queue import Empty, Full, Queue
-from threading import Event, Thread
+from threading import Condition, Event, Thread
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,22 +12,30 @@ from acktrail.connect.contract import SourceBatch, SourceTask
 
 __all__ = ["ReadAhead"]
 
+_AHEAD_BYTES: Final = 32 * 1024 * 1024
+"""About as much as is read during a commit."""
 _LOOK_UP_S: Final = 0.1
 
 
 class ReadAhead:
-    """Polls `tasks` in turn, at most `ahead` batches before they are taken. Use it as a context manager.
+    """Polls `tasks` in turn, ahead of who takes what they give, until `ahead_bytes` wait. Use it as a context manager.
 
     From entry to exit the tasks belong to the thread: nobody else may touch them. While all are idle it waits for one
     of them at a time, `poll_s` seconds. It ends when every task is finished, when `stop` is set (what was read before
     can still be taken), or when the block is left.
     """
 
-    def __init__(self, tasks: Sequence[SourceTask], stop: Event, *, poll_s: float, ahead: int = 4) -> None:
+    def __init__(
+        self, tasks: Sequence[SourceTask], stop: Event, *, poll_s: float, ahead_bytes: int = _AHEAD_BYTES
+    ) -> None:
         self._tasks = tasks
         self._stop = stop
         self._poll_s = poll_s
-        self._queue: Queue[SourceBatch | None] = Queue(ahead)
+        self._ahead_bytes = ahead_bytes
+        self._waiting: deque[SourceBatch] = deque()
+        self._waiting_bytes = 0
+        self._changed = Condition()
+        self._read_out = False
         self._abandoned = Event()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._read, name="acktrail-reader", daemon=True)
@@ -53,22 +60,26 @@ class ReadAhead:
         Raises:
             AcktrailError: whatever a task raised, after the batches read before it.
         """
-        try:
-            batch = self._queue.get(timeout=timeout_s)
-        except Empty:
-            return None
-        if batch is None:
-            self.is_over = True
-            if self._error is not None:
-                raise self._error
-        return batch
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._read_out, timeout_s)
+            if self._waiting:
+                batch = self._waiting.popleft()
+                self._waiting_bytes -= _size(batch)
+                self._changed.notify_all()
+                return batch
+            self.is_over = self._read_out
+        if self.is_over and self._error is not None:
+            raise self._error
+        return None
 
     def _read(self) -> None:
         try:
             self._poll_in_turn()
         except BaseException as error:  # noqa: BLE001  # raised again by whoever takes
             self._error = error
-        self._hand_over(None)
+        with self._changed:
+            self._read_out = True
+            self._changed.notify_all()
 
     def _poll_in_turn(self) -> None:
         running = deque(self._tasks)
@@ -84,10 +95,14 @@ class ReadAhead:
             else:
                 running.append(task)
 
-    def _hand_over(self, batch: SourceBatch | None) -> None:
-        while not self._abandoned.is_set():
-            try:
-                self._queue.put(batch, timeout=_LOOK_UP_S)
-            except Full:
-                continue
-            return
+    def _hand_over(self, batch: SourceBatch) -> None:
+        with self._changed:
+            while self._waiting_bytes >= self._ahead_bytes and not self._abandoned.is_set():
+                self._changed.wait(_LOOK_UP_S)
+            self._waiting.append(batch)
+            self._waiting_bytes += _size(batch)
+            self._changed.notify_all()
+
+
+def _size(batch: SourceBatch) -> int:
+    return sum(rows.nbytes for rows in batch.rows.values())

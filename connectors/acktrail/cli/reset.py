@@ -193,9 +193,20 @@ def verify(
 
     Changes nothing in the cluster.
     """
+    from acktrail.reset import other_steps
+
     target = TablesConfig.from_environment(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
+    other = None if Path(plan).exists() else other_steps.load_other(target, plan)
+    if other is None:
+        _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
+        return
+    outcomes = other_steps.settle(kafka, target, other)
+    if as_json:
+        typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}))
+    else:
+        rows = list(outcomes.items())
+        typer.echo(table(("GROUP", "OUTCOME"), rows) if rows else "nothing to settle")
 
 
 @app.command()
@@ -284,17 +295,23 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
-    from acktrail.reset import reports
+    from acktrail.reset import other_steps, reports
 
     target = TablesConfig.optional_from_environment(tables, tables_options)
-    loaded = _loaded(plan, target)
+    other = None if target is None or Path(plan).exists() else other_steps.load_other(target, plan)
+    loaded = other or _loaded(plan, target)
     progress = {} if target is None else reports.progress(target, loaded["plan_id"])
     if as_json:
         typer.echo(json.dumps({"plan": loaded, **progress}))
         return
     from acktrail.cli.reset_text import results_text
 
-    typer.echo(_as_text(loaded))
+    if other is None:
+        typer.echo(_as_text(loaded))
+    else:
+        from acktrail.cli.changing import other_text
+
+        typer.echo(other_text(other_steps.other_value(other)))
     if progress.get("groups"):
         standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
         typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))

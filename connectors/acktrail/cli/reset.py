@@ -193,20 +193,9 @@ def verify(
 
     Changes nothing in the cluster.
     """
-    from acktrail.reset import other_steps
-
     target = TablesConfig.from_environment(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    other = None if Path(plan).exists() else other_steps.load_other(target, plan)
-    if other is None:
-        _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
-        return
-    outcomes = other_steps.settle(kafka, target, other)
-    if as_json:
-        typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}))
-    else:
-        rows = list(outcomes.items())
-        typer.echo(table(("GROUP", "OUTCOME"), rows) if rows else "nothing to settle")
+    _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
 
 
 @app.command()
@@ -295,23 +284,17 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
-    from acktrail.reset import other_steps, reports
+    from acktrail.reset import reports
 
     target = TablesConfig.optional_from_environment(tables, tables_options)
-    other = None if target is None or Path(plan).exists() else other_steps.load_other(target, plan)
-    loaded = other or _loaded(plan, target)
+    loaded = _loaded(plan, target)
     progress = {} if target is None else reports.progress(target, loaded["plan_id"])
     if as_json:
         typer.echo(json.dumps({"plan": loaded, **progress}))
         return
     from acktrail.cli.reset_text import results_text
 
-    if other is None:
-        typer.echo(_as_text(loaded))
-    else:
-        from acktrail.cli.changing import other_text
-
-        typer.echo(other_text(other_steps.other_value(other)))
+    typer.echo(_as_text(loaded))
     if progress.get("groups"):
         standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
         typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))

@@ -46,11 +46,10 @@ class Column:
     def take(self, rows: Integers) -> Self:
         return type(self)(values=self.values[rows], known=None if self.known is None else self.known[rows])
 
-    def mended(self, rows: Integers, right: Self) -> Self:
-        """These numbers with those of `right` in `rows`."""
-        known, values = self.mask.copy(), self.values.copy()
-        known[rows], values[rows] = right.mask, right.values
-        return type(self)(values=values, known=known)
+    def put(self, rows: Integers, numbers: Self) -> None:
+        """Set `rows` to `numbers`, in place. Not for columns of which all are known."""
+        assert self.known is not None
+        self.known[rows], self.values[rows] = numbers.mask, numbers.values
 
     @property
     def mask(self) -> Mask:

@@ -1,21 +1,21 @@
 """Raw records to decoded columns at memory speed, in plain numpy over Arrow buffers.
 
-Regular records are decoded in bulk; every odd one (a tombstone, an unknown tag, bytes left over, a damaged key ...)
-goes one by one through the strict decoder of ``wire``. Both give the same on every row.
+Regular records are decoded in one go; odd ones (a tombstone, an unknown tag, bytes left over ...) together, step by
+step; the rest (a damaged key ...) one by one through the strict decoder of ``wire``. All give the same on every row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.columns import SAID_NUMBERS, RecordColumns, said_columns
-from acktrail.columnar.gather import Integers, binary_column
+from acktrail.columnar.columns import SAID_NUMBERS
+from acktrail.columnar.gather import binary_column
 from acktrail.columnar.keys import read_keys
+from acktrail.columnar.odd_rows import OddRows
 from acktrail.columnar.schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.columnar.strict_rows import SAID_COLUMNS, Decoder, said_by_rows
 from acktrail.columnar.values import read_values
@@ -31,7 +31,9 @@ _ROWS_AT_ONCE: Final = 65_536
 """Rows decoded together: the arrays in between stay in the processor's cache."""
 
 _NO_TIMESTAMP: Final = pa.scalar(-1, pa.int64())
-_RECORD_TYPES: Final = pa.array(["update", "snapshot"])
+_RECORD_TYPES: Final = pa.array(["update", "snapshot", "tombstone"])
+_TOMBSTONE: Final = 2
+_STATUSES: Final = tuple(DecodeStatus)
 
 
 def decode_records(raw: pa.Table) -> pa.Table:
@@ -65,40 +67,55 @@ def _with_address(raw: pa.RecordBatch, said: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([partition, offset, known, key, value, *said.columns], schema=DECODED_RECORDS)
 
 
-@dataclass(slots=True, kw_only=True)
-class _OddRows:
-    """The rows of `raw` that are read one by one, and what the strict decoder says of them."""
-
-    raw: pa.RecordBatch
-    rows: Integers = field(default_factory=lambda: np.empty(0, np.int64))
-    said: pa.RecordBatch | None = None
-
-    def decode(self, rows: Integers) -> RecordColumns:
-        self.rows, self.said = rows, said_by_rows(self.raw.take(pa.array(rows)))
-        return said_columns(self.said)
-
-    def mend(self, name: str, column: pa.Array) -> pa.Array:
-        """`column` with what the strict decoder says in its rows."""
-        if self.said is None:
-            return column
-        order = np.arange(len(column))
-        order[self.rows] = len(column) + np.arange(len(self.rows))
-        return pa.concat_arrays([column, self.said.column(name)]).take(pa.array(order))
-
-
 def _said(raw: pa.RecordBatch) -> pa.RecordBatch:
     keys = read_keys(raw.column("key"))
-    whole_keys = bool(keys.regular.all())
-    odd = _OddRows(raw=raw)
     values = binary_column(raw.column("value"))
-    records = read_values(values, keys.is_snapshot, odd.decode, None if whole_keys else keys.regular)
-    names = {"group_id": keys.group_id, "topic_id": keys.topic_id, "partition": pa.array(keys.partition)}
+    odd = OddRows(
+        keys=lambda rows: raw.column("key").take(pa.array(rows)),
+        values=lambda rows: raw.column("value").take(pa.array(rows)),
+        is_snapshot=keys.is_snapshot,
+        trusted=keys.regular,
+    )
+    records = read_values(values, keys.is_snapshot, odd.decode, keys.regular)
+    types = keys.is_snapshot.astype(np.int8)
+    types[(values.lengths < 0) & keys.is_snapshot] = _TOMBSTONE
     columns = {
-        "record_type": odd.mend("record_type", _RECORD_TYPES.take(pa.array(keys.is_snapshot.astype(np.int8)))),
-        **(names if whole_keys else {name: odd.mend(name, column) for name, column in names.items()}),
+        "record_type": _alone_mended("record_type", _RECORD_TYPES.take(pa.array(types)), odd),
+        "group_id": _alone_mended("group_id", keys.group_id, odd),
+        "topic_id": _alone_mended("topic_id", keys.topic_id, odd),
+        "partition": _alone_mended("partition", pa.array(keys.partition), odd),
         **{name: records.numbers[name].to_arrow(SAID_COLUMNS.field(name).type) for name in SAID_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
-        "decode_status": odd.mend("decode_status", pa.repeat(DecodeStatus.DECODED.value, raw.num_rows)),
-        "decode_error": odd.mend("decode_error", pa.nulls(raw.num_rows, pa.string())),
+        "decode_status": _statuses(raw.num_rows, odd),
+        "decode_error": _errors(raw.num_rows, odd),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SAID_COLUMNS.names], schema=SAID_COLUMNS)
+
+
+def _alone_mended(name: str, column: pa.Array, odd: OddRows) -> pa.Array:
+    """`column` with what the strict decoder says in the rows that only it can read."""
+    if odd.said is None:
+        return column
+    order = np.arange(len(column))
+    order[odd.alone] = len(column) + np.arange(len(odd.alone))
+    return pa.concat_arrays([column, odd.said.column(name)]).take(pa.array(order))
+
+
+def _statuses(count: int, odd: OddRows) -> pa.StringArray:
+    if odd.readable.all():
+        return pa.repeat(DecodeStatus.DECODED.value, count)
+    codes = np.zeros(count, np.int8)
+    codes[odd.rows] = [_STATUSES.index(status) for status in odd.statuses]
+    return pa.array([status.value for status in _STATUSES]).take(pa.array(codes))
+
+
+def _errors(count: int, odd: OddRows) -> pa.StringArray:
+    """The reasons, null in all other rows."""
+    if odd.readable.all():
+        return pa.nulls(count, pa.string())
+    told = [(row, reason.encode()) for row, reason in zip(odd.rows.tolist(), odd.reasons, strict=True) if reason]
+    lengths = np.zeros(count + 1, np.int32)
+    lengths[[row + 1 for row, _ in told]] = [len(reason) for _, reason in told]
+    buffers = (np.packbits(lengths[1:] > 0, bitorder="little"), np.cumsum(lengths, dtype=np.int32))
+    octets = b"".join(reason for _, reason in told)
+    return pa.StringArray.from_buffers(count, *(pa.py_buffer(b) for b in (buffers[1], octets, buffers[0])))

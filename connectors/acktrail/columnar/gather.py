@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import pyarrow as pa
 # lets it keep the arrays of one batch for the next. Without it, fetching pages anew takes longer than decoding.
 np.empty((32 << 20) - 65_536, np.uint8)
 
-__all__ = ["BinaryColumn", "Integers", "Mask", "binary_column", "runs"]
+__all__ = ["BinaryColumn", "Integers", "Mask", "binary_column", "runs", "strides"]
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -29,6 +29,10 @@ class BinaryColumn:
     data: npt.NDArray[np.uint8]
     starts: Integers
     lengths: Integers
+
+    def take(self, rows: Integers) -> Self:
+        """`rows`, in that order."""
+        return type(self)(data=self.data, starts=self.starts[rows], lengths=self.lengths[rows])
 
     @property
     def ends(self) -> Integers:
@@ -69,3 +73,20 @@ def runs(lengths: Integers) -> tuple[Integers, Integers]:
     rows = np.repeat(np.arange(len(lengths)), lengths)
     before = np.cumsum(lengths) - lengths
     return rows, np.arange(len(rows)) - before[rows]
+
+
+def strides(first: Integers, lengths: Integers, width: int) -> Integers:
+    """Where the items of rows begin: ``first[i]`` and every `width` from there, ``lengths[i]`` of them, end to end.
+
+    One running sum over steps, of which nearly all are `width`.
+    """
+    if not lengths.all():
+        filled = np.flatnonzero(lengths)
+        first, lengths = first[filled], lengths[filled]
+    if not len(lengths):
+        return np.empty(0, np.int64)
+    ends = np.cumsum(lengths)
+    steps = np.full(ends[-1], width)
+    steps[0] = first[0]
+    steps[ends[:-1]] = first[1:] - first[:-1] - width * (lengths[:-1] - 1)
+    return np.cumsum(steps, out=steps)

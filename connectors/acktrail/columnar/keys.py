@@ -22,6 +22,7 @@ _FIXED_BYTES: Final = _HEAD.itemsize + _TAIL.itemsize
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _SEXTETS: Final = np.array([18, 12, 6, 0], np.uint32)
 _TOPIC_ID_CHARACTERS: Final = 22
+_FIRST_NOT_ASCII: Final = 0x80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +79,22 @@ def _group_ids(keys: pa.BinaryArray, regular: Mask) -> tuple[pa.StringArray, Mas
     if not regular.all():
         keys = pc.if_else(pa.array(regular), keys, pa.scalar(None, pa.binary()))
     octets = pc.binary_slice(keys, _HEAD.itemsize, -_TAIL.itemsize)
+    texts = _texts(octets)
+    if texts is not None:
+        return texts, regular
+    one_by_one = [_text(group_id) for group_id in octets.to_pylist()]
+    return pa.array(one_by_one, pa.string()), regular & np.array([text is not None for text in one_by_one])
+
+
+def _texts(octets: pa.BinaryArray) -> pa.StringArray | None:
+    """`octets` as text; None where some are no UTF-8. Where all is ASCII that is seen at once, without a copy."""
+    validity, bounds, data = octets.buffers()
+    if data is None or np.frombuffer(data, np.uint8).max(initial=0) < _FIRST_NOT_ASCII:
+        return pa.StringArray.from_buffers(len(octets), bounds, data, validity, octets.null_count, octets.offset)
     try:
-        return octets.cast(pa.string()), regular
+        return octets.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [_text(group_id) for group_id in octets.to_pylist()]
-        return pa.array(texts, pa.string()), regular & np.array([text is not None for text in texts])
+        return None
 
 
 def _text(octets: bytes | None) -> str | None:

@@ -9,13 +9,11 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.columns import Column, RecordColumns, said_columns
-from acktrail.columnar.gather import BinaryColumn, Integers, Mask, binary_column
-from acktrail.columnar.schemas import RAW_RECORDS
-from acktrail.columnar.strict_rows import said_by_rows
+from acktrail.columnar.columns import Column, RecordColumns
+from acktrail.columnar.gather import Integers, Mask, binary_column
+from acktrail.columnar.odd_rows import OddRows
 from acktrail.columnar.values import read_values
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
-from acktrail.wire.raw_record import DecodeStatus
 from acktrail.wire.state_record import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
 __all__ = ["RetainedRecords", "Values"]
@@ -38,23 +36,17 @@ class Values:
 
     def read(self, rows: Integers, is_snapshot: Mask) -> tuple[RecordColumns, Mask]:
         """What the values in `rows` say, of snapshots and updates as told, and which of them could be read."""
-        readable = np.ones(len(rows), np.bool_)
-
-        def decode_rows(odd: Integers) -> RecordColumns:
-            said = said_by_rows(self._raw(rows[odd], is_snapshot[odd]))
-            readable[odd] = [status == DecodeStatus.DECODED for status in said.column("decode_status").to_pylist()]
-            return said_columns(said)
-
-        column = BinaryColumn(
-            data=self._column.data, starts=self._column.starts[rows], lengths=self._column.lengths[rows]
+        trusted = np.ones(len(rows), np.bool_)
+        odd = OddRows(
+            keys=lambda some: _KEYS.take(pa.array(is_snapshot[some].astype(np.int8))),
+            values=lambda some: self._array.take(pa.array(rows[some])),
+            is_snapshot=is_snapshot,
+            trusted=trusted,
         )
-        return read_values(column, is_snapshot, decode_rows), readable
-
-    def _raw(self, rows: Integers, is_snapshot: Mask) -> pa.RecordBatch:
-        nothing = np.zeros(len(rows), np.int64)
-        address = [pa.array(nothing, kind) for kind in (pa.int32(), pa.int64(), pa.int64())]
-        keys = _KEYS.take(pa.array(is_snapshot.astype(np.int8)))
-        return pa.RecordBatch.from_arrays([*address, keys, self._array.take(pa.array(rows))], schema=RAW_RECORDS)
+        records = read_values(self._column.take(rows), is_snapshot, odd.decode, trusted)
+        readable = trusted.copy()
+        readable[odd.rows] = odd.readable
+        return records, readable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from acktrail.columnar.columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
-from acktrail.columnar.gather import BinaryColumn, Integers, Mask, runs
+from acktrail.columnar.gather import BinaryColumn, Integers, Mask, strides
 
 __all__ = ["DecodeRows", "read_values"]
 
-DecodeRows = Callable[[Integers], RecordColumns]
-"""What the strict decoder makes of some rows; no number and no batch where it makes nothing."""
+DecodeRows = Callable[[Integers, BinaryColumn], RecordColumns]
+"""What is read in some rows, whose values are the column; no number and no batch where nothing can be read."""
 
 _VARINT: Final = [("low", "u1"), ("high", "u1")]
 _UPDATE: Final = np.dtype(
@@ -64,9 +64,7 @@ class _Arrays:
     has_complete_count: Mask
 
 
-def read_values(
-    column: BinaryColumn, is_snapshot: Mask, decode_rows: DecodeRows, trusted: Mask | None = None
-) -> RecordColumns:
+def read_values(column: BinaryColumn, is_snapshot: Mask, decode_rows: DecodeRows, trusted: Mask) -> RecordColumns:
     """``SAID_NUMBERS`` and the batches of every value.
 
     Regular values are read in bulk: version 0, batches without tagged fields, a tag buffer that is empty or holds the
@@ -77,20 +75,20 @@ def read_values(
     end = column.gather(column.ends - _END.itemsize, _END)
     arrays = _find_arrays(column, is_snapshot, heads, end, trusted)
     odd = np.flatnonzero(~arrays.regular)
-    said = decode_rows(odd) if len(odd) else None
+    said = decode_rows(odd, column.take(odd)) if len(odd) else None
     if said is not None:
         arrays.count[odd] = said.batches.counts
-    rows, places = runs(arrays.count)
-    batches = column.gather(arrays.first[rows] + _BATCH.itemsize * places, _BATCH)
+    batches = column.gather(strides(arrays.first, arrays.count, _BATCH.itemsize), _BATCH)
     if said is not None:
-        batches[~arrays.regular[rows]] = said.batches.structures(_BATCH)
+        batches[_places(arrays.count, odd)] = said.batches.structures(_BATCH)
     if batches["tags"].any():  # of a length that looks regular: once more, with these rows read one by one
         regular = arrays.regular.copy()
-        regular[rows[batches["tags"] != 0]] = False
+        regular[np.repeat(np.arange(len(regular)), arrays.count)[batches["tags"] != 0]] = False
         return read_values(column, is_snapshot, decode_rows, regular)
     numbers = _numbers(heads, is_snapshot, arrays, end["count"])
     if said is not None:
-        numbers = {name: number.mended(odd, said.numbers[name]) for name, number in numbers.items()}
+        for name, number in numbers.items():
+            number.put(odd, said.numbers[name])
     return RecordColumns(numbers=numbers, batches=_batch_columns(arrays.count, batches))
 
 
@@ -112,7 +110,7 @@ def _native(layout: np.dtype[np.void], name: str) -> np.dtype[Any]:
 
 
 def _find_arrays(
-    column: BinaryColumn, is_snapshot: Mask, heads: _Numbers, end: npt.NDArray[Any], trusted: Mask | None
+    column: BinaryColumn, is_snapshot: Mask, heads: _Numbers, end: npt.NDArray[Any], trusted: Mask
 ) -> _Arrays:
     size = np.where(is_snapshot, _SNAPSHOT.itemsize, _UPDATE.itemsize)
     count, first = heads["low"].astype(np.int64), column.starts + size - 1
@@ -126,9 +124,7 @@ def _find_arrays(
     rest = column.ends - first - _BATCH.itemsize * count
     has_count = (rest == _END.itemsize) & (end["mark"] & 0xFFFFFF == _COUNT_MARK)
     has_none = (rest == 1) & (end["count"] & 0xFF == 0)
-    regular = is_sane & (count >= 0) & (column.lengths >= size) & (has_count | has_none)
-    if trusted is not None:
-        regular &= trusted
+    regular = trusted & is_sane & (count >= 0) & (column.lengths >= size) & (has_count | has_none)
     count[~regular] = 0
     return _Arrays(first=first, count=count, regular=regular, has_complete_count=has_count)
 
@@ -139,16 +135,21 @@ def _numbers(
     count = complete_count.astype(np.int32)
     leader_epoch, start_offset = heads["leader_epoch"], heads["start_offset"]
     known = {
-        "snapshot_epoch": None,
-        "state_epoch": is_snapshot,
+        "snapshot_epoch": np.ones(len(is_snapshot), np.bool_),
+        "state_epoch": is_snapshot.copy(),
         "leader_epoch": is_snapshot | (leader_epoch != _ABSENT),
         "start_offset": start_offset != _ABSENT,
         "delivery_complete_count": arrays.has_complete_count & (count != _ABSENT),
-        "create_timestamp_ms": is_snapshot,
-        "write_timestamp_ms": is_snapshot,
+        "create_timestamp_ms": is_snapshot.copy(),
+        "write_timestamp_ms": is_snapshot.copy(),
     }
     values = {**heads, "delivery_complete_count": count}
     return {name: Column(values=values[name], known=known[name]) for name in SAID_NUMBERS}
+
+
+def _places(counts: Integers, rows: Integers) -> Integers:
+    """Where the items of `rows` are, when rows of `counts` items lie end to end."""
+    return strides(np.cumsum(counts)[rows] - counts[rows], counts[rows], 1)
 
 
 def _batch_columns(counts: Integers, batches: npt.NDArray[Any]) -> BatchColumns:

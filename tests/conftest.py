@@ -11,6 +11,11 @@ from hypothesis import HealthCheck, settings
 from acktrail.config import KafkaConfig
 from acktrail.embedded.broker import EmbeddedBroker
 
+_LEFT_ALONE = {
+    "share.coordinator.state.topic.prune.interval.ms": "86400000",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "86400000",
+}
+
 settings.register_profile("quick", max_examples=60, derandomize=True, deadline=None)
 settings.register_profile("exhaustive", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
@@ -18,8 +23,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
-    """A real Kafka broker of the default release, shared by the run: use topic and group names of your own."""
-    with EmbeddedBroker() as running:
+    """A real Kafka broker of the default release, shared by the run: use topic and group names of your own.
+
+    It writes no snapshot and prunes nothing of its own accord, however long the run takes.
+    """
+    with EmbeddedBroker(properties=_LEFT_ALONE) as running:
         yield running
 
 

@@ -28,7 +28,8 @@ def lives(draw: st.DrawFn) -> list[StateRecord]:
         elif deed == 1:
             life.cool()
         elif deed == 2:
-            life.initialize(key, state_epoch=draw(st.integers(1, 3)), start_offset=draw(st.integers(0, 12)))
+            epoch = (life.states[key].state_epoch or 0) + draw(st.integers(0, 2))
+            life.initialize(key, state_epoch=epoch, start_offset=draw(st.integers(0, 12)))
         else:
             state = life.states[key]
             first = max(reached[key] - draw(st.integers(0, 6)), state.effective_start_offset or 0, 0)

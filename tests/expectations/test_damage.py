@@ -92,7 +92,7 @@ def moved_away(records: pa.Table) -> pa.Table:
 RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     "a record twice": (twice, {"record_once"}),
     "an update lost": (lost(0, 4), {"offsets_dense"}),
-    "the snapshot below an update lost": (lost(0, 10), {"offsets_dense", "update_epoch_matches"}),
+    "the snapshot below an update lost": (lost(0, 11), {"offsets_dense", "update_epoch_matches"}),
     "a snapshot between snapshots lost": (lost(0, 14), {"offsets_dense", "snapshot_epoch_step"}),
     "the snapshot after a tombstone lost": (lost(1, 5), {"offsets_dense", "update_has_base"}),
     "a value cut short": (unreadable, {"record_decoded"}),

@@ -227,7 +227,7 @@ def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
     life.initialize(key, start_offset=0)
     life.write(key, 0, batch(3, 5, 0, 1))
     state = life.states[key]
-    life.states[key] = SharePartitionState(
+    life.topic.coordinator_of(key).memory.states[key] = SharePartitionState(
         **{name: getattr(state, name) for name in SharePartitionState.__slots__ if name != "batches"}, batches=()
     )
     life.cool()

@@ -57,10 +57,11 @@ public final class KafkaCoordinator {
 
     private final AtomicLong now = new AtomicLong();
     private final ShareCoordinatorRecordSerde serde = new ShareCoordinatorRecordSerde();
+    private final Time clock = time();
     private final ShareCoordinatorShard shard;
     private long offset = 0;
 
-    private KafkaCoordinator(JsonNode settings) throws Exception {
+    public KafkaCoordinator(JsonNode settings) throws Exception {
         ShareCoordinatorConfig config = new ShareCoordinatorConfig(new AbstractConfig(ShareCoordinatorConfig.CONFIG_DEF, Map.of(
             ShareCoordinatorConfig.SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT_CONFIG, settings.get("limit").asInt(),
             ShareCoordinatorConfig.COLD_PARTITION_SNAPSHOT_INTERVAL_MS_CONFIG, settings.get("cold_after_ms").asInt()
@@ -69,7 +70,7 @@ public final class KafkaCoordinator {
             .withSnapshotRegistry(newRegistry())
             .withCoordinatorMetrics(new ShareCoordinatorMetrics())
             .withTopicPartition(new TopicPartition("__share_group_state", 0))
-            .withTime(time())
+            .withTime(clock)
             .build();
         know(settings.get("topics"));
     }
@@ -128,7 +129,26 @@ public final class KafkaCoordinator {
         };
         ObjectNode answer = JSON.createObjectNode();
         answer.set("answer", spelt(result.response()));
-        ArrayNode records = answer.putArray("records");
+        write(result, answer.putArray("records"));
+        Optional<Long> needed = shard.lastRedundantOffset().response();
+        answer.put("needed_from", needed.orElse(-1L));
+        return answer;
+    }
+
+    public ShareCoordinatorShard shard() {
+        return shard;
+    }
+
+    public Time clock() {
+        return clock;
+    }
+
+    public void setTime(long milliseconds) {
+        now.set(milliseconds);
+    }
+
+    /** Takes the records of a result into memory and adds their bytes to {@code records}. */
+    public void write(CoordinatorResult<?, CoordinatorRecord> result, ArrayNode records) {
         List<CoordinatorRecord> written = new ArrayList<>(result.records());
         written.sort(Comparator.comparing(KafkaCoordinator::order));
         for (CoordinatorRecord record : written) {
@@ -141,9 +161,6 @@ public final class KafkaCoordinator {
             }
             shard.replay(offset++, -1L, (short) -1, record);
         }
-        Optional<Long> needed = shard.lastRedundantOffset().response();
-        answer.put("needed_from", needed.orElse(-1L));
-        return answer;
     }
 
     private CoordinatorResult<?, CoordinatorRecord> forget(JsonNode line) {

@@ -42,15 +42,15 @@ class KafkaProgram:
         return done.stdout.decode("utf-8").splitlines()
 
 
-def compiled(source: str, main_class: str, version: str, folder: Path) -> KafkaProgram:
-    """The program of `source` for a Kafka release; skips the test where there is no JDK."""
+def compiled(sources: tuple[str, ...], main_class: str, version: str, folder: Path) -> KafkaProgram:
+    """The program of `sources` for a Kafka release; skips the test where there is no JDK."""
     compiler = shutil.which("javac")
     if compiler is None:
         pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own classes")
     installation = install(version)
-    path = Path(__file__).with_name(source)
+    paths = [str(Path(__file__).with_name(source)) for source in sources]
     done = subprocess.run(
-        [compiler, "-nowarn", "-cp", f"{installation.jars}/*", "-d", str(folder), str(path)],
+        [compiler, "-nowarn", "-cp", f"{installation.jars}/*", "-d", str(folder), *paths],
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,58 @@
+"""What a member says of records it acquired, and whether that is said rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = ["AcknowledgeType", "AcknowledgementBatch", "are_well_formed"]
+
+
+class AcknowledgeType(IntEnum):
+    """By number, as in ShareFetch and ShareAcknowledge."""
+
+    GAP = 0
+    """There is no record at the offset (compaction, a transaction marker)."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """The lock begins anew, nothing else changes (KIP-1222, Kafka 4.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgementBatch:
+    """Offsets `first_offset` to `last_offset`, both inclusive; one type for all of them, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: tuple[int, ...]
+
+    def type_at(self, offset: int) -> AcknowledgeType:
+        """What is said of an offset."""
+        return AcknowledgeType(self.types[0 if len(self.types) == 1 else offset - self.first_offset])
+
+
+def are_well_formed(
+    batches: Iterable[AcknowledgementBatch], *, renewing: bool = False, highest_type: int = AcknowledgeType.RENEW
+) -> bool:
+    """Whether a broker takes them, or refuses them all (INVALID_REQUEST; ``KafkaApis.validateAcknowledgementBatches``).
+
+    Batches ascend; one type or one an offset; types there are. KIP-932 forbids batches to overlap; a broker lets one
+    shared offset pass, and so does this. `renewing`: the request says that it renews, without which RENEW is refused.
+    """
+    before = -1
+    for batch in batches:
+        if not _is_well_formed(batch, before, AcknowledgeType(highest_type)):
+            return False
+        if AcknowledgeType.RENEW in batch.types and not renewing:
+            return False
+        before = batch.last_offset
+    return True
+
+
+def _is_well_formed(batch: AcknowledgementBatch, before: int, highest: AcknowledgeType) -> bool:
+    in_order = batch.first_offset <= batch.last_offset and batch.first_offset >= before
+    complete = len(batch.types) in (1, batch.last_offset - batch.first_offset + 1)
+    return in_order and complete and all(AcknowledgeType.GAP <= kind <= highest for kind in batch.types)

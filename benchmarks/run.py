@@ -8,10 +8,12 @@ import sys
 
 import describe
 import export
+import reset_plan
 
 BENCHMARKS = {
     "export": lambda: export.compare(1_000_000),
     "describe": describe.compare,
+    "reset": reset_plan.compare,
 }
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig
+from acktrail.cli.changing import Execute, Expect, Reason, RequestedBy, carry_out
+from acktrail.cli.group_config import app as config_app
+from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.tabular import table
 from acktrail.config import KafkaConfig
 
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What the brokers say of share groups.", rich_markup_mode=None, add_completion=False)
+app = typer.Typer(
+    help="What the brokers say of share groups; their deletion and configuration.",
+    rich_markup_mode=None,
+    add_completion=False,
+)
+app.add_typer(config_app, name="config")
 
 
 @app.command("list")
@@ -61,6 +68,33 @@ def describe(
         typer.echo("\n\n".join(_members_text(group) for group, _ in found))
     else:
         typer.echo("\n\n".join(_offsets_text(group, offsets) for group, offsets in found))
+
+
+@app.command()
+def delete(
+    groups: Annotated[list[str], typer.Argument(help="Share groups by id.")],
+    execute: Execute = False,
+    expect: Expect = None,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a deletion would take away; with --execute delete the groups. They must have no members.
+
+    Groups of other types are refused: Kafka would delete them. The start offsets stay in the plan (`acktrail reset
+    show`); acknowledgements and archived records cannot come back.
+    """
+    from acktrail.reset.other_steps import plan_deletion
+
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    plan = plan_deletion(kafka, groups, reason=reason, requested_by=requested_by)
+    carry_out(
+        kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json
+    )
 
 
 def _group_json(group: GroupDescription, offsets: tuple[ShareOffset, ...]) -> dict[str, object]:

@@ -21,6 +21,7 @@ COMMANDS: Final = MappingProxyType(
         "broker": "acktrail.cli.broker:app",
         "export": "acktrail.cli.export:app",
         "groups": "acktrail.cli.groups:app",
+        "offsets": "acktrail.cli.offsets:app",
         "reset": "acktrail.cli.reset:app",
         "decode": "acktrail.cli.decode:app",
         "replay": "acktrail.cli.replay:app",

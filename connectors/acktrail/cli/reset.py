@@ -142,7 +142,7 @@ def plan_(
     target = TablesConfig.optional_from_environment(tables, tables_options)
     if wait_empty:
         steps.groups_empty(kafka, request, timeout_s=wait_empty)
-    _show_new(steps.plan(request, steps.snapshot(kafka, request, tables=target), kafka=kafka), target, out, as_json)
+    _show_new(steps.planned(kafka, request, tables=target), target, out, as_json)
 
 
 @app.command()
@@ -193,9 +193,20 @@ def verify(
 
     Changes nothing in the cluster.
     """
+    from acktrail.reset import other_steps
+
     target = TablesConfig.from_environment(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
+    other = None if Path(plan).exists() else other_steps.load_other(target, plan)
+    if other is None:
+        _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
+        return
+    outcomes = other_steps.settle(kafka, target, other)
+    if as_json:
+        typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}))
+    else:
+        rows = list(outcomes.items())
+        typer.echo(table(("GROUP", "OUTCOME"), rows) if rows else "nothing to settle")
 
 
 @app.command()
@@ -222,15 +233,17 @@ def undo(
     the start of its state is delivered again.
     """
     from acktrail.reset import steps
+    from acktrail.reset.plain import to_plain
 
     target = TablesConfig.from_environment(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     earlier = steps.load_plan(target, plan)
     params = steps.undo_params(earlier, topics=tuple(topic or ()), reason=reason, requested_by=requested_by)
     request = steps.validate(params)
-    made = steps.plan(request, steps.snapshot(kafka, request, tables=target), kafka=kafka)
-    _show_new(made, target, out, as_json and not execute, quiet=execute)
+    value = steps.planned(kafka, request, tables=target)
+    _show_new(value, target, out, as_json and not execute, quiet=execute)
     if execute:
+        made = to_plain(value)
         done = steps.execute(kafka, target, made, partial=partial)
         _settle(kafka, target, made, wait, watch, as_json, done)
 
@@ -284,17 +297,23 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
-    from acktrail.reset import reports
+    from acktrail.reset import other_steps, reports, steps
 
     target = TablesConfig.optional_from_environment(tables, tables_options)
-    loaded = _loaded(plan, target)
+    other = None if target is None or Path(plan).exists() else other_steps.load_other(target, plan)
+    loaded = other or _loaded(plan, target)
     progress = {} if target is None else reports.progress(target, loaded["plan_id"])
     if as_json:
         typer.echo(json.dumps({"plan": loaded, **progress}))
         return
     from acktrail.cli.reset_text import results_text
 
-    typer.echo(_as_text(loaded))
+    if other is None:
+        typer.echo(_as_text(steps.value_of(loaded)))
+    else:
+        from acktrail.cli.changing import other_text
+
+        typer.echo(other_text(other_steps.other_value(other)))
     if progress.get("groups"):
         standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
         typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))
@@ -335,20 +354,20 @@ def export(
 
 
 def _show_new(
-    made: dict[str, Any], target: TablesConfig | None, out: Path | None, as_json: bool, *, quiet: bool = False
+    value: ResetPlan, target: TablesConfig | None, out: Path | None, as_json: bool, *, quiet: bool = False
 ) -> None:
     """Store, write and print a new plan; raise when a rule forbids it."""
     from acktrail.reset import steps
+    from acktrail.reset.plan_file import plan_text, write_plan
 
     if target is not None:
-        steps.store_plan(target, made)
+        steps.store_value(target, value)
     if out is not None:
-        steps.write_plan(made, out)
+        write_plan(value, out)
     if quiet:
-        typer.echo(f"plan {made['plan_id']}", err=True)
+        typer.echo(f"plan {value.plan_id}", err=True)
         return
-    typer.echo(json.dumps(made) if as_json else _as_text(made))
-    value = steps.value_of(made)
+    typer.echo(plan_text(value) if as_json else _as_text(value), nl=not as_json)
     if value.refusals:
         raise steps.refusal_of(value)
     if not as_json:
@@ -361,11 +380,10 @@ def _next(value: ResetPlan, out: Path | None, *, is_stored: bool) -> str:
     return f"nothing was changed; to carry it out: acktrail reset apply {out or value.plan_id} --execute"
 
 
-def _as_text(made: dict[str, Any]) -> str:
+def _as_text(value: ResetPlan) -> str:
     from acktrail.cli.reset_text import plan_text
-    from acktrail.reset.steps import value_of
 
-    return plan_text(value_of(made))
+    return plan_text(value)
 
 
 def _loaded(plan: str, target: TablesConfig | None) -> dict[str, Any]:

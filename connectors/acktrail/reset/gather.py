@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -138,6 +136,8 @@ def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[
     """The groups that a request names, by id, and the globs that match none. A named group need not be there."""
     if not (request.group_globs or request.all_groups):
         return tuple(sorted(set(request.groups))), ()
+    from fnmatch import fnmatchcase
+
     listed = [listing.group_id for listing in admin.list_groups()]
     if request.all_groups:
         return tuple(listed), () if listed else ("*",)
@@ -260,10 +260,16 @@ def _topics(
             rights=_sorted(rights.get(topic.name)),
             error_code=topic.error_code,
             error=topic.error,
-            nearest=tuple(difflib.get_close_matches(topic.name, known, n=_NEAREST)) if topic.error_code else (),
+            nearest=_nearest(topic.name, known) if topic.error_code else (),
         )
         for topic in described
     }
+
+
+def _nearest(name: str, known: Sequence[str]) -> tuple[str, ...]:
+    import difflib
+
+    return tuple(difflib.get_close_matches(name, known, n=_NEAREST))
 
 
 def _scope(request: ResetRequest, described: Offsets, given: Mapping[Part, Given] | None) -> tuple[TopicScope, ...]:

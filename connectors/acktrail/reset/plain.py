@@ -21,21 +21,23 @@ __all__ = ["canonical_json", "fingerprint", "from_plain", "to_plain"]
 
 T = TypeVar("T")
 _ALGORITHM: Final = "sha256"
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def to_plain(value: Any) -> Any:
     """`value` as objects, lists, text, whole numbers, booleans and null."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is tuple or kind is list:
+        return [to_plain(part) for part in value]
+    if is_dataclass(kind):
+        return {name: to_plain(getattr(value, name)) for name in _names(kind)}
     if isinstance(value, Enum):
         return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: to_plain(getattr(value, name)) for name in _hints(type(value))}
     if isinstance(value, Mapping):
         return {str(key): to_plain(part) for key, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [to_plain(part) for part in value]
-    if value is None or isinstance(value, str | int):
-        return value
-    raise TypeError(f"{type(value).__name__} is not plain data")
+    raise TypeError(f"{kind.__name__} is not plain data")
 
 
 def from_plain(kind: type[T], data: Any, where: str = "$") -> T:
@@ -55,6 +57,11 @@ def canonical_json(data: Any) -> str:
 def fingerprint(data: Any) -> str:
     """``sha256:`` and the digest of the canonical text: equal for equal data, whatever its order or layout was."""
     return f"{_ALGORITHM}:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @cache

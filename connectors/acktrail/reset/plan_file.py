@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,8 @@ def write_plan(plan: ResetPlan, file: Path) -> None:
     Raises:
         MalformedFile: the file cannot be written.
     """
+    import tempfile
+
     try:
         with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=file.absolute().parent, delete=False) as part:
             part.write(plan_text(plan))

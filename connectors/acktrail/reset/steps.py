@@ -12,8 +12,8 @@ before returned. `plan` is the content of a plan file. Whatever is raised is an 
 from __future__ import annotations
 
 import getpass
+import os
 import time
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,7 @@ __all__ = [
     "load_plan",
     "note_decision",
     "plan",
+    "planned",
     "preflight",
     "raise_unless_ok",
     "read_plan_file",
@@ -43,11 +44,11 @@ __all__ = [
     "refusal_of",
     "snapshot",
     "store_plan",
+    "store_value",
     "undo_params",
     "validate",
     "value_of",
     "verify",
-    "write_plan",
 ]
 
 Json = dict[str, Any]
@@ -124,10 +125,7 @@ def snapshot(kafka: KafkaConfig, request: Json, *, tables: TablesConfig | None =
         UnknownName: there is no such earlier plan.
         Unreachable, RetryableError, ConfigurationError: the cluster or the tables cannot be asked.
     """
-    from acktrail.reset.gather import take_snapshot
-
-    wanted = from_plain(ResetRequest, request)
-    return _json(take_snapshot(kafka, wanted, now_ms=_now_ms(), given=_given(kafka, tables, wanted)))
+    return _json(_snapshot(kafka, tables, from_plain(ResetRequest, request)))
 
 
 def plan(request: Json, found: Json, *, kafka: KafkaConfig | None = None, created_by: str | None = None) -> Json:
@@ -136,21 +134,17 @@ def plan(request: Json, found: Json, *, kafka: KafkaConfig | None = None, create
     Raises:
         Unreachable, RetryableError: a broker did not answer.
     """
-    wanted, facts = from_plain(ResetRequest, request), from_plain(Snapshot, found)
-    is_undo = wanted.strategy.kind is StrategyKind.TO_SNAPSHOT
-    made = build_plan(
-        wanted,
-        facts,
-        plan_id=f"{compact_instant(facts.taken_at_ms)}-{uuid.uuid4().hex[:8]}",
-        created_by=created_by or getpass.getuser(),
-        acktrail_version=__version__,
-        undoes=wanted.strategy.source if is_undo else None,
-    )
-    if kafka is not None:
-        from acktrail.reset.times import with_times
+    return _json(_made(from_plain(ResetRequest, request), from_plain(Snapshot, found), kafka, created_by))
 
-        made = with_times(kafka, made)
-    return _json(made)
+
+def planned(kafka: KafkaConfig, request: Json, *, tables: TablesConfig | None = None) -> ResetPlan:
+    """`snapshot` and `plan` in one, as a value: for a caller in the same process, and many share partitions.
+
+    Raises:
+        As `snapshot` and `plan`.
+    """
+    wanted = from_plain(ResetRequest, request)
+    return _made(wanted, _snapshot(kafka, tables, wanted), kafka, None)
 
 
 def store_plan(tables: TablesConfig, plan: Json) -> str:
@@ -160,9 +154,13 @@ def store_plan(tables: TablesConfig, plan: Json) -> str:
         PlanStale: another plan with this id is stored.
         ForeignCluster, OutcomeUnknown, ConfigurationError, RetryableError: as the tables say.
     """
+    return store_value(tables, _plan(plan))
+
+
+def store_value(tables: TablesConfig, value: ResetPlan) -> str:
+    """`store_plan` for a plan that is a value already."""
     from acktrail.reset.rows import partition_rows, plan_row
 
-    value = _plan(plan)
     _journal(tables, value).write_plan(plan_row(value), partition_rows(value))
     return value.plan_id
 
@@ -231,7 +229,7 @@ def execute(
 
     value = _plan(plan)
     check_age(value, now_ms=_now_ms(), longest_ms=max_age_ms)
-    store_plan(tables, plan)
+    store_value(tables, value)
     journal = _journal(tables, value, actor)
     done = done_before(kafka, journal, value)
     return _json(carry_out(kafka, journal, value, partial=partial, done=done))
@@ -277,17 +275,6 @@ def read_plan_file(file: Path) -> Json:
     return _json(read_plan(file))
 
 
-def write_plan(plan: Json, file: Path) -> None:
-    """Write a plan to a file, whole or not at all.
-
-    Raises:
-        MalformedFile: the file cannot be written.
-    """
-    from acktrail.reset.plan_file import write_plan as write
-
-    write(_plan(plan), file)
-
-
 def value_of(plan: Json) -> ResetPlan:
     """A plan as a value. Raises PlanStale, InputError: it was altered."""
     return _plan(plan)
@@ -311,20 +298,47 @@ def raise_unless_ok(plan: Json, verified: list[Json], execution: Json | None) ->
     check(plan["plan_id"], verified, execution)
 
 
+def _snapshot(kafka: KafkaConfig, tables: TablesConfig | None, request: ResetRequest) -> Snapshot:
+    from acktrail.reset.gather import take_snapshot
+
+    return take_snapshot(kafka, request, now_ms=_now_ms(), given=_given(kafka, tables, request))
+
+
+def _made(request: ResetRequest, found: Snapshot, kafka: KafkaConfig | None, created_by: str | None) -> ResetPlan:
+    is_undo = request.strategy.kind is StrategyKind.TO_SNAPSHOT
+    made = build_plan(
+        request,
+        found,
+        plan_id=_new_id(found.taken_at_ms),
+        created_by=created_by or getpass.getuser(),
+        acktrail_version=__version__,
+        undoes=request.strategy.source if is_undo else None,
+    )
+    if kafka is None:
+        return made
+    from acktrail.reset.times import with_times
+
+    return with_times(kafka, made)
+
+
+def _new_id(now_ms: int) -> str:
+    """A name that nobody else has: UTC time and a random part."""
+    return f"{compact_instant(now_ms)}-{os.urandom(4).hex()}"
+
+
 _NO_TABLES: Final = "give --tables or set ACKTRAIL_TABLES"
 
 
 def _given(kafka: KafkaConfig, tables: TablesConfig | None, request: ResetRequest) -> GivenOffsets | None:
+    strategy = request.strategy
+    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.FROM_FILE, StrategyKind.TO_HISTORY):
+        return None
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.reset.gather import select_groups
     from acktrail.reset.sources import from_file, from_history, from_plan
 
-    strategy = request.strategy
     if strategy.kind is StrategyKind.TO_SNAPSHOT:
-        earlier = load_plan(_needed(tables), strategy.source or "")
-        return from_plan(_plan(earlier))
-    if strategy.kind not in (StrategyKind.FROM_FILE, StrategyKind.TO_HISTORY):
-        return None
+        return from_plan(_plan(load_plan(_needed(tables), strategy.source or "")))
     with ShareGroupAdmin(kafka) as admin:
         groups, _ = select_groups(admin, request)
         if strategy.kind is StrategyKind.FROM_FILE:
@@ -341,7 +355,7 @@ def _needed(tables: TablesConfig | None) -> TablesConfig:
 def _journal(tables: TablesConfig, value: ResetPlan, actor: str | None = None) -> Any:
     from acktrail.reset.journal import Journal
 
-    run_id = f"{compact_instant(_now_ms())}-{uuid.uuid4().hex[:8]}"
+    run_id = _new_id(_now_ms())
     return Journal(tables, cluster_id=value.cluster.cluster_id, run_id=run_id, actor=actor or getpass.getuser())
 
 

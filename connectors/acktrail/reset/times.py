@@ -27,17 +27,17 @@ def with_times(kafka: KafkaConfig, plan: ResetPlan, *, most: int = _MOST) -> Res
     rows = [row for row in plan.partitions if row.impact is not None and row.impact.again_first is not None]
     if not rows:
         return plan
-    chosen = {row.key for row in rows[:most]}
+    chosen, left_out = {row.key for row in rows[:most]}, {row.key for row in rows[most:]}
     with ShareGroupAdmin(kafka) as admin:
         times = admin.batch_times({p for row in rows[:most] for p in _positions(row)})
-    left_off = f"not looked up: more than {most} share partitions"
+    reason = f"not looked up: more than {most} share partitions"
     return sealed(
         replace(
             plan,
             partitions=tuple(
                 _timed(row, times)
                 if row.key in chosen
-                else replace(row, times_reason=left_off if row in rows[most:] else None)
+                else replace(row, times_reason=reason if row.key in left_out else None)
                 for row in plan.partitions
             ),
         )

@@ -226,7 +226,8 @@ def _unsettled(journal: Journal, plan: ResetPlan) -> list[GroupStanding]:
     found = [s for s in journal.standings({"plan_id": plan.plan_id}) if s.lease is not None or s.standing in _UNSETTLED]
     for standing in found:
         lease = standing.lease
-        if lease is None or not lease.is_held(now_ms) or (lease.host, lease.pid) == here():
+        is_answered = standing.newest.event == Event.AFTER_CALL
+        if lease is None or is_answered or not lease.is_held(now_ms) or (lease.host, lease.pid) == here():
             continue
         left = (lease.expires_at_ms - now_ms) // 1000 + 1
         hint = f"process {lease.pid} on {lease.host} is at it, for at most {left} s more"

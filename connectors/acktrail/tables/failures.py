@@ -101,7 +101,7 @@ _CAUSES: Final = (
 
 def storage_failure(error: BaseException, root: str) -> AcktrailError:
     """The error to raise for `error` of the storage under `root` (which holds no credentials)."""
-    text = str(error).lower()
+    text = f"{type(error).__name__} {error}".lower()  # Arrow's FileNotFoundError holds the path alone
     for cause in _CAUSES:
         if any(mark in text for mark in cause.marks):
             return cause.kind(f"tables at {root}: {cause.reason}", hint=cause.hint, data={"root": root})

@@ -47,10 +47,12 @@ class CommitRecord:
 class TableSnapshot:
     """A table as it was at `version`; later commits do not show."""
 
-    def __init__(self, name: str, delta: DeltaTable, root: str) -> None:
+    def __init__(self, name: str, delta: DeltaTable, root: str, folder: str | None = None) -> None:
+        """`root` is for messages; `folder` is where the table lies on this machine, None: elsewhere."""
         self.name = name
         self.delta = delta
         self._root = root
+        self._folder = folder
 
     @property
     def version(self) -> int:
@@ -89,7 +91,7 @@ class TableSnapshot:
 
         Columns have the storage's types: read through ``read`` or ``batches`` for the schema's.
         """
-        return self.delta.to_pyarrow_dataset()
+        return self.delta.to_pyarrow_dataset(filesystem=None if self._folder is None else _folder(self._folder))
 
     def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.
@@ -148,10 +150,16 @@ def read_files(
     where: pc.Expression | None = None,
 ) -> pa.Table:
     """Rows of the files at `paths` of the table at `uri` that satisfy `where`; columns that a file lacks are null."""
-    storage = fs.PyFileSystem(DeltaStorageHandler(uri, None if options is None else dict(options)))
+    storage = _folder(uri) if options is None else fs.PyFileSystem(DeltaStorageHandler(uri, dict(options)))
     dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=storage)
     wanted = schema.names if columns is None else list(columns)
     return dataset.to_table(columns=wanted, filter=where)
+
+
+def _folder(path: str) -> fs.FileSystem:
+    """A folder of this machine, read without Python: Arrow's threads must not call back while the interpreter ends, or
+    the process aborts after its work is done."""
+    return fs.SubTreeFileSystem(path, fs.LocalFileSystem())
 
 
 def _metadata(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -73,7 +73,7 @@ class Tables:
         _check_name(name)
         with self._translated():
             try:
-                return TableSnapshot(name, DeltaTable(self._root.table(name), storage_options=self._options), self.root)
+                return self._as_snapshot(name, DeltaTable(self._root.table(name), storage_options=self._options))
             except TableNotFoundError:
                 return None
 
@@ -89,7 +89,7 @@ class Tables:
         with self._translated():
             ensure_conditional_put(self._root, self._options)
             try:
-                return TableSnapshot(name, self._create(name, properties), self.root)
+                return self._as_snapshot(name, self._create(name, properties))
             except DeltaError:
                 found = self.snapshot(name)
                 if found is None:
@@ -206,6 +206,9 @@ class Tables:
         """The number committed last to a table under `app_id`; None when there is none."""
         snapshot = self.snapshot(name)
         return None if snapshot is None else snapshot.transaction_version(app_id)
+
+    def _as_snapshot(self, name: str, delta: DeltaTable) -> TableSnapshot:
+        return TableSnapshot(name, delta, self.root, self._root.table(name) if self._root.is_local else None)
 
     def _create(self, name: str, properties: Mapping[str, str]) -> DeltaTable:
         own = {PROPERTY_PREFIX + key: value for key, value in properties.items()}

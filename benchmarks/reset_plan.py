@@ -1,0 +1,48 @@
+"""`acktrail reset plan` against the dry run of kafka-share-groups.sh on the same jars, and a plan of many groups."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from measure import in_turn
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import NewStartOffset, raise_unless_done
+from acktrail.embedded import EmbeddedBroker, KafkaTool
+
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+TOPIC = "big"
+
+
+def compare(groups: int = 100, partitions: int = 100, rounds: int = 5) -> list[tuple[str, str]]:
+    """Rows of (what, figure) for one group, and for `groups` of `partitions` share partitions each."""
+    acktrail = str(Path(sys.executable).with_name("acktrail"))
+    with EmbeddedBroker() as broker:
+        _make(broker, groups, partitions)
+        where = ("--bootstrap-server", broker.bootstrap_servers)
+        one = ("--group", "g-000", "--topic", TOPIC, "--to-earliest")
+        ours, theirs = in_turn(
+            [acktrail, "reset", "plan", *one, *where],
+            KafkaTool(broker.version).command(SHARE_GROUPS, *where, "--reset-offsets", "--dry-run", *one),
+            rounds=rounds,
+        )
+        every = [acktrail, "reset", "plan", "--group-glob", "g-*", "--topic", TOPIC, "--to-earliest", *where]
+        many, _ = in_turn(every, every, rounds=2)
+    return [
+        ("acktrail reset plan, one group", f"{ours.wall_s:.2f} s wall, {ours.cpu_s:.2f} s CPU"),
+        ("kafka-share-groups.sh --dry-run", f"{theirs.wall_s:.2f} s wall, {theirs.cpu_s:.2f} s CPU"),
+        ("ratio", f"{theirs.wall_s / ours.wall_s:.1f}x faster, {theirs.cpu_s / ours.cpu_s:.1f}x less CPU"),
+        (f"{groups} groups x {partitions}", f"{many.wall_s:.2f} s wall, {many.cpu_s:.2f} s CPU"),
+    ]
+
+
+def _make(broker: EmbeddedBroker, groups: int, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(TOPIC, partitions, 1)]).values():
+        future.result(30)
+    offsets = [NewStartOffset(topic=TOPIC, partition=index, start_offset=0) for index in range(partitions)]
+    with ShareGroupAdmin(broker.config()) as share_groups:
+        for number in range(groups):
+            raise_unless_done(share_groups.alter_offsets(f"g-{number:03}", offsets), operation="READ")

@@ -1,0 +1,75 @@
+"""What the commands that delete or configure share: preview, then change with --execute."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acktrail.cli.tabular import printable, table
+from acktrail.config import KafkaConfig, TablesConfig
+
+if TYPE_CHECKING:
+    from acktrail.reset.other_plan import OtherPlan
+
+__all__ = ["Execute", "Expect", "Reason", "RequestedBy", "carry_out", "other_text"]
+
+Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
+Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]
+RequestedBy = Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")]
+
+
+def carry_out(
+    kafka: KafkaConfig,
+    plan: dict[str, Any],
+    *,
+    execute: bool,
+    expect: str | None,
+    tables: str | None,
+    tables_options: Path | None,
+    as_json: bool,
+) -> None:
+    """Print the preview; with `execute` change the cluster, verified and audited."""
+    from acktrail.errors import ChangeRefused
+    from acktrail.reset import other_steps
+
+    value = other_steps.other_value(plan)
+    if not execute:
+        typer.echo(json.dumps(plan) if as_json else other_text(value))
+        if value.refusals:
+            first = value.refusals[0]
+            raise ChangeRefused(first.rule, f"{first.subject}: {first.text}".removeprefix(": "))
+        if not as_json:
+            typer.echo(f"nothing was changed; to do it: --execute --expect {value.preview_hash}", err=True)
+        return
+    target = TablesConfig.from_environment(tables, tables_options)
+    done = other_steps.apply_other(kafka, target, plan, expect=expect)
+    if as_json:
+        typer.echo(json.dumps(done))
+    else:
+        rows = [(group, standing) for group, standing in done["outcomes"].items()]
+        typer.echo(f"plan {done['plan_id']}\n\n{table(('GROUP', 'STANDING'), rows)}")
+    other_steps.raise_unless_other_done(done)
+
+
+def other_text(plan: OtherPlan) -> str:
+    """A preview for people."""
+    what = plan.kind.value.replace("_", " ")
+    blocks = [f"plan {plan.plan_id}: {what}; cluster {plan.cluster_id}, Kafka {plan.release}"]
+    offsets = [
+        (part.group_id, o.topic, o.partition, o.start_offset, o.lag) for part in plan.parts for o in part.offsets
+    ]
+    if offsets:
+        blocks.append(table(("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"), offsets))
+    configs = [
+        (part.group_id, step.name, step.before, "group" if step.is_own else "default", step.after or "(default)")
+        for part in plan.parts
+        for step in part.configs
+    ]
+    if configs:
+        blocks.append(table(("GROUP", "NAME", "VALUE", "FROM", "NEW VALUE"), configs))
+    lines = [f"{n.severity.value:<8} {printable(n.subject)}: {printable(n.text)} [{n.rule}]" for n in plan.notices]
+    return "\n\n".join([*blocks, "\n".join([*lines, f"preview {plan.preview_hash}"])])

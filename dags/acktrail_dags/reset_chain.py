@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from airflow.sdk import TriggerRule, chain, get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail_dags.approval import DECISION, KeptApproval
 from acktrail_dags.notifying import notifiers
@@ -14,6 +15,7 @@ from acktrail_dags.reset_steps import Asked, Planned
 __all__ = ["carry_out"]
 
 _SHORT = timedelta(minutes=20)
+_NO_PLAN = "there is no plan"
 _HOURS_TO_ANSWER = 20  # a plan may be a day old when it is carried out
 
 
@@ -64,10 +66,12 @@ def recheck(planned: Planned) -> int:
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=_SHORT)
-def note_decision(planned: Planned) -> str:
+def note_decision(planned: Planned | None) -> str:
     """Who approved or rejected it, into the audit."""
     from acktrail_dags import reset_steps
 
+    if planned is None:
+        raise AirflowSkipException(_NO_PLAN)
     response = get_current_context()["ti"].xcom_pull(task_ids="approve", key=DECISION)
     return reset_steps.note_decision(planned, response)
 
@@ -81,10 +85,12 @@ def execute(planned: Planned, actor: str) -> dict[str, Any]:
 
 
 @task(trigger_rule=TriggerRule.NONE_SKIPPED, execution_timeout=timedelta(minutes=80))
-def verify(planned: Planned) -> list[dict[str, Any]]:
+def verify(planned: Planned | None) -> list[dict[str, Any]]:
     """What the state topic and the brokers say afterwards, also when the execution failed."""
     from acktrail_dags import reset_steps
 
+    if planned is None:
+        raise AirflowSkipException(_NO_PLAN)
     return reset_steps.verify(planned)
 
 

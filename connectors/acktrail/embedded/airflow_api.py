@@ -144,7 +144,8 @@ class AirflowApi:
         return tuple(AssetEvent(asset=of["name"], extra=of["extra"] or {}) for of in answer["asset_events"])
 
     def approvals(self) -> tuple[Approval, ...]:
-        """What waits for a person now."""
+        """What waits for a person now. (A request is there a moment before its task waits; an answer in that moment is
+        lost with the try that it was given to.)"""
         answer = self._send("GET", "/api/v2/dags/~/dagRuns/~/hitlDetails?response_received=false")
         return tuple(
             Approval(
@@ -155,6 +156,7 @@ class AirflowApi:
                 body=of["body"] or "",
             )
             for of in answer["hitl_details"]
+            if of["task_instance"]["state"] == "awaiting_input"
         )
 
     def answer(self, approval: Approval, option: str) -> None:

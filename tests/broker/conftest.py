@@ -37,8 +37,13 @@ def admin(kafka: KafkaConfig) -> Iterator[ShareGroupAdmin]:
 
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[EmbeddedBroker]:
-    """A broker with logins and ACLs: `admin` may do everything, `reader` and `exporter` nothing until it is granted."""
-    users = {"admin": "admin-secret", "reader": "reader-secret", "exporter": "exporter-secret"}
+    """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
+    users = {
+        "admin": "admin-secret",
+        "reader": "reader-secret",
+        "exporter": "exporter-secret",
+        "resetter": "resetter-secret",
+    }
     with EmbeddedBroker(sasl_users=users) as broker:
         yield broker
 

@@ -23,9 +23,9 @@ def test_missing_rights_are_refusals_by_name(
 ) -> None:
     """R004-16, R004-17: without READ on group, topic or state topic there is no plan; what may be reset is, with
     `partial`; without the state topic only by the broker's own word, and only where that was asked for."""
-    world = World.at(guarded.config("exporter"), tmp_path)
+    world = World.at(guarded.config("resetter"), tmp_path)
     for kind, name in (("GROUP", "g"), ("TOPIC", "orders"), ("TOPIC", "forbidden")):
-        guarded_workload.allow("exporter", "DESCRIBE", kind, name)
+        guarded_workload.allow("resetter", "DESCRIBE", kind, name)
     guarded_workload.create_topic("forbidden")
     asked: dict[str, Any] = {"groups": ["g"], "topics": ["orders", "forbidden"], "strategies": {"to-earliest": None}}
     everything = {
@@ -38,8 +38,8 @@ def test_missing_rights_are_refusals_by_name(
     }
     until(lambda: refusals(world.plan(**asked)) == everything, what="every refusal")
 
-    guarded_workload.allow("exporter", "READ", "GROUP", "g")
-    guarded_workload.allow("exporter", "READ", "TOPIC", "orders")
+    guarded_workload.allow("resetter", "READ", "GROUP", "g")
+    guarded_workload.allow("resetter", "READ", "TOPIC", "orders")
     blind = {**asked, "without_state": True}
     until(lambda: refusals(world.plan(**blind)) == {("unauthorized_topic", "forbidden")}, what="the rights")
     plan = world.plan(**blind)
@@ -47,7 +47,7 @@ def test_missing_rights_are_refusals_by_name(
     world.execute(plan, partial=True)
     assert [(r["topic"], r["status"]) for r in world.verify(plan)] == [("orders", "OK_BY_DESCRIPTION")]
 
-    guarded_workload.allow("exporter", "READ", "TOPIC", "__share_group_state")
+    guarded_workload.allow("resetter", "READ", "TOPIC", "__share_group_state")
     until(lambda: refusals(world.plan(**asked)) == {("unauthorized_topic", "forbidden")}, what="the right to read")
     world.execute(seeing := world.plan(**asked), partial=True)
     assert [row["status"][:2] for row in world.verify(seeing)] == ["OK"]

@@ -44,7 +44,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
             *("export", "--connector", "state", "--flush-records", "5000"),
             *("--bootstrap-server", broker.bootstrap_servers, "--tables", str(tmp_path / "tables")),
         ]
-        killed = sum(_killed(command, moments.uniform(0.8, 3.0)) for _ in range(KILLS))
+        killed = sum(_killed(command, moments.uniform(0.5, 1.6)) for _ in range(KILLS))
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
     tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))

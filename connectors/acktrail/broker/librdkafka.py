@@ -6,14 +6,33 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from acktrail.broker.settings import ClientSettings
 from acktrail.config import KafkaConfig
+from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError
 
-__all__ = ["new_log_consumer", "to_librdkafka"]
+__all__ = ["AT_THE_END", "GONE", "PRUNED", "REFUSED", "new_log_consumer", "read_failure", "to_librdkafka"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+# librdkafka's own codes have names with an underscore; they are part of its interface all the same.
+AT_THE_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001  # see above
+"""The partition was read up to its present end."""
+PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001  # see above
+"""The log does not have the offset that is to be read next."""
+REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # see above
+"""The broker does not let this client in."""
+GONE: Final = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  # see above
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001  # see above
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""There is no such topic or partition, or not with this id."""
 
 _EXACT_AND_BOUNDED: Final = {
     "enable.auto.commit": False,
@@ -78,6 +97,15 @@ def new_log_consumer(config: KafkaConfig, group_id: str, on_error: Callable[[Any
     return Consumer(
         {**to_librdkafka(config), **_EXACT_AND_BOUNDED, "group.id": group_id, "error_cb": on_error}, logger=_LOG
     )
+
+
+def read_failure(topic: str, error: Any) -> AcktrailError:
+    """What to raise for an error of librdkafka's that trying again does not cure, while `topic` was read."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return NotAuthorized("READ", f"topic {topic}")
+    if error.code() in REFUSED:
+        return ConfigurationError("the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*")
+    return RetryableError(f"{topic} cannot be read: {error.name()}", hint="try again; see the broker's log")
 
 
 def _present(properties: Mapping[str, str | None]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from acktrail.broker.librdkafka import new_log_consumer
+from acktrail.broker.librdkafka import AT_THE_END, GONE, PRUNED, REFUSED, new_log_consumer, read_failure
 from acktrail.broker.raw_feed import RawFeed
 from acktrail.broker.raw_messages import partition_runs
 from acktrail.broker.state_cursor import Lot, Piece, StateCursor
@@ -17,7 +17,7 @@ from acktrail.broker.state_topic import StateTopic
 from acktrail.columnar.decode import decode_records
 from acktrail.columnar.schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
-from acktrail.errors import ConfigurationError, ForeignCluster, NotAuthorized, RetryableError
+from acktrail.errors import ForeignCluster, RetryableError
 
 __all__ = ["StateLog"]
 
@@ -27,18 +27,6 @@ _SHORTEST_WAIT_S: Final = 0.005
 _WAITING_BYTES: Final = 64 * 1024 * 1024
 _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
-
-_PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001
-_GONE: Final = frozenset(
-    {
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError.INCONSISTENT_TOPIC_ID,
-    }
-)
-_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001
 
 
 class StateLog:
@@ -122,7 +110,7 @@ class StateLog:
         """Read once for everybody. Whether that brought anything."""
         delivery = self._source().take(timeout_s)
         if self._failure is not None:
-            raise _as_error(self._topic.name, self._failure)
+            raise read_failure(self._topic.name, self._failure)
         if delivery is None:
             self._mind_the_silence()
             return False
@@ -169,12 +157,12 @@ class StateLog:
         code, cursor = event.error().code(), self._cursors.get(event.partition())
         if cursor is None or code == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return
-        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001
+        if code == AT_THE_END:
             cursor.reach(event.offset())
-        elif code in _PRUNED or code in _GONE:
+        elif code in PRUNED or code in GONE:
             self._find_again(cursor)
         else:
-            raise _as_error(self._topic.name, event.error())
+            raise read_failure(self._topic.name, event.error())
 
     def _find_again(self, cursor: StateCursor) -> None:
         """The log does not have the next offset: it was pruned since, or this is not the same log any more."""
@@ -224,7 +212,7 @@ class StateLog:
 
     def _note(self, error: Any) -> None:
         """librdkafka's errors about no partition: it keeps trying, except where that cannot help."""
-        if error.code() in _REFUSED or error.fatal():
+        if error.code() in REFUSED or error.fatal():
             self._failure = error
 
     def _assign(self, cursor: StateCursor) -> None:
@@ -247,12 +235,3 @@ def _past_the_end(topic: str, partition: int, position: int, end: int) -> Foreig
         hint="the topic was recreated or its log was truncated: export it to tables of its own",
         data={"partition": partition, "position": position, "log_end_offset": end},
     )
-
-
-def _as_error(topic: str, error: Any) -> Exception:
-    """What to raise for an error of librdkafka's that trying again does not cure."""
-    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return NotAuthorized("READ", f"topic {topic}")
-    if error.code() in _REFUSED:
-        return ConfigurationError("the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*")
-    return RetryableError(f"{topic} cannot be read: {error.name()}", hint="try again; see the broker's log")

@@ -13,11 +13,11 @@ from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from acktrail.broker.librdkafka import new_log_consumer
+from acktrail.broker.librdkafka import AT_THE_END, PRUNED, REFUSED, new_log_consumer, read_failure
 from acktrail.broker.state_topic import StateTopic
 from acktrail.config import KafkaConfig
-from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError
-from acktrail.model.records import StateRecord
+from acktrail.errors import RetryableError
+from acktrail.model.records import ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_raw
@@ -30,8 +30,6 @@ _MESSAGES_AT_ONCE: Final = 10_000
 _SLICE_S: Final = 0.02
 _PATIENCE_S: Final = 60.0
 _ATTEMPTS: Final = 3
-_PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001
-_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class KeyReading:
     """What the log holds of one share partition.
 
     `state` None: nothing, or a tombstone. `offset` is that of the record that changed it last. `unreadable` is the
-    first record that could not be decoded, after which the state is not known.
+    first record that could not be decoded since the newest snapshot or tombstone: the state is not known then.
     """
 
     state_partition: int
@@ -129,7 +127,7 @@ class StateReader:
     def _some(self, deadline: float) -> list[Any]:
         messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
         if self._failure is not None:
-            raise self._explained(self._failure)
+            raise read_failure(self._topic.name, self._failure)
         if not messages and time.monotonic() > deadline:
             raise RetryableError(f"{self._topic.name} does not answer", hint="do its partitions have leaders?")
         return messages
@@ -153,26 +151,17 @@ class StateReader:
             del left[partition]
 
     def _is_end(self, error: Any) -> bool:
-        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+        if error.code() == AT_THE_END:
             return True
-        if error.code() in _PRUNED:
+        if error.code() in PRUNED:
             raise _Pruned
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return False
-        raise self._explained(error)
-
-    def _explained(self, error: Any) -> AcktrailError:
-        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return NotAuthorized("READ", f"topic {self._topic.name}")
-        if error.code() in _REFUSED:
-            return ConfigurationError(
-                "the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*"
-            )
-        return RetryableError(f"{self._topic.name} cannot be read: {error.name()}", hint="try again")
+        raise read_failure(self._topic.name, error)
 
     def _note(self, error: Any) -> None:
         """librdkafka's errors about no partition: it keeps trying, except where that cannot help."""
-        if error.code() in _REFUSED or error.fatal():
+        if error.code() in REFUSED or error.fatal():
             self._failure = error
 
 
@@ -207,7 +196,7 @@ def _after(reading: KeyReading, addressed: AddressedRecord[StateRecord]) -> KeyR
         return KeyReading(
             state_partition=reading.state_partition, unreadable=f"{where}: {addressed.reason}", offset=raw.offset
         )
-    if reading.unreadable is not None:
+    if reading.unreadable is not None and isinstance(record, ShareUpdate):
         return reading
     return KeyReading(
         state_partition=reading.state_partition,

@@ -16,31 +16,12 @@ from datetime import timedelta
 
 from airflow.sdk import dag, get_current_context, task
 
-from acktrail_dags import parameters
-from acktrail_dags.notifying import callbacks
-from acktrail_dags.reset_chain import carry_out
-from acktrail_dags.reset_parameters import carrying_out, rollback_fields
+from acktrail_dags.reset_chain import by_hand, carry_out
+from acktrail_dags.reset_parameters import rollback_fields
 from acktrail_dags.reset_steps import Asked
 
 
-@dag(
-    dag_id="acktrail_rollback_offsets",
-    doc_md=__doc__,
-    schedule=None,
-    catchup=False,
-    max_active_runs=4,
-    dagrun_timeout=timedelta(hours=30),
-    tags=["acktrail", "kafka", "share-groups", "data-quality"],
-    params={
-        **rollback_fields(),
-        **carrying_out(),
-        "kafka_conn_id": parameters.kafka_conn_id(parameters.DEFAULT_KAFKA_CONN_ID, "Airflow connection."),
-        "tables_uri": parameters.tables_uri("Folder or object-storage URI. Empty: ACKTRAIL_TABLES."),
-    },
-    default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
-    on_failure_callback=callbacks(),
-    on_success_callback=callbacks(),
-)
+@dag(dag_id="acktrail_rollback_offsets", doc_md=__doc__, **by_hand(rollback_fields()))
 def acktrail_rollback_offsets() -> None:
     """Wiring only."""
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, cast
 
-from airflow.sdk import TriggerRule, chain, get_current_context, task
+from airflow.sdk import Param, TriggerRule, chain, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from acktrail_dags import parameters
 from acktrail_dags.approval import DECISION, KeptApproval
-from acktrail_dags.notifying import notifiers
+from acktrail_dags.notifying import callbacks, notifiers
+from acktrail_dags.reset_parameters import carrying_out
 from acktrail_dags.reset_steps import Asked, Planned
 
-__all__ = ["carry_out"]
+__all__ = ["by_hand", "carry_out"]
 
 _SHORT = timedelta(minutes=20)
 _NO_PLAN = "there is no plan"
@@ -100,6 +102,26 @@ def check_result(planned: Planned) -> None:
     from acktrail_dags import reset_steps
 
     reset_steps.check_result(planned)
+
+
+def by_hand(fields: dict[str, Param]) -> dict[str, Any]:
+    """The settings of a DAG that a person triggers from a form with `fields` and those that both have."""
+    return {
+        "schedule": None,
+        "catchup": False,
+        "max_active_runs": 4,
+        "dagrun_timeout": timedelta(hours=30),
+        "tags": ["acktrail", "kafka", "share-groups", "data-quality"],
+        "params": {
+            **fields,
+            **carrying_out(),
+            "kafka_conn_id": parameters.kafka_conn_id(parameters.DEFAULT_KAFKA_CONN_ID, "Airflow connection."),
+            "tables_uri": parameters.tables_uri("Folder or object-storage URI. Empty: ACKTRAIL_TABLES."),
+        },
+        "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
+        "on_failure_callback": callbacks(),
+        "on_success_callback": callbacks(),
+    }
 
 
 def carry_out(asked: Any, *, subject: str) -> None:

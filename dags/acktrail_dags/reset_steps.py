@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail_dags.advice import advised
 from acktrail_dags.connection import kafka_config
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
@@ -166,14 +166,14 @@ def check_plan(planned: Planned) -> None:
 
 
 def note_decision(planned: Planned, response: Mapping[str, Any] | None) -> str:
-    """Note who approved or rejected the plan, and when nobody answered; whoever approved."""
+    """Note who approved or rejected the plan, or that nobody answered; the name of whoever approved."""
     from acktrail.reset import steps
 
     answer = response or {}
     approved, person = answer.get("chosen_options") == ["Approve"], _responder(answer)
     with advised():
         tables = _tables(planned["tables_uri"])
-        note = "" if answer.get("responded_by_user") else "nobody answered in time"
+        note = "" if approved or answer.get("responded_by_user") else "nobody answered"
         steps.note_decision(
             tables, steps.load_plan(tables, planned["plan_id"]), approved=approved, actor=person, note=note
         )
@@ -196,11 +196,8 @@ def execute(planned: Planned, actor: str) -> dict[str, Any]:
     from acktrail.reset import steps
 
     kafka, tables = kafka_config(planned["kafka_conn_id"]), _tables(planned["tables_uri"])
-    try:
-        with advised():
-            return steps.execute(kafka, tables, _stored(planned), partial=planned["partial"], actor=actor)
-    except AcktrailError as error:
-        raise AirflowFailException(f"{error.message}. {error.hint}") from error
+    with advised():
+        return steps.execute(kafka, tables, _stored(planned), partial=planned["partial"], actor=actor)
 
 
 def verify(planned: Planned) -> list[dict[str, Any]]:

@@ -107,5 +107,5 @@ def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) ->
         return table
     instants = table[column]
     earlier = pc.less_equal(instants, pa.scalar(ended, type=instants.type))
-    wanted = pc.or_(pc.fill_null(earlier, True), pc.fill_null(pc.equal(table["run_id"], run_id), False))  # noqa: FBT003
-    return table.filter(wanted)
+    own = pc.equal(table["run_id"], run_id)
+    return table.filter(pc.or_(pc.fill_null(earlier, fill_value=True), pc.fill_null(own, fill_value=False)))

@@ -74,7 +74,7 @@ class Heads:
             return _maxima(_offsets(_NO_RECORDS, pa.array([], pa.int64())))
         heads = self._pieces[0]
         later = [pc.greater(heads[name], heads["tombstone_offset"]) for name in ("last_record_offset", "unreadable_at")]
-        told = [pc.fill_null(is_later, False) for is_later in later]  # noqa: FBT003
+        told = [pc.fill_null(is_later, fill_value=False) for is_later in later]
         return heads.filter(pc.or_(pc.is_null(heads["tombstone_offset"]), pc.or_(*told)))
 
     def archived_seen(self, address: _Address) -> int:
@@ -146,7 +146,7 @@ def _initializes(records: pa.Table) -> pa.ChunkedArray:
     """Snapshots as an initialization or a reset writes them: no batches, leader epoch 0, both timestamps equal."""
     is_new = pc.equal(records["create_timestamp_ms"], records["write_timestamp_ms"])
     is_bare = pc.and_(pc.equal(records["leader_epoch"], 0), pc.equal(pc.list_value_length(records["batches"]), 0))
-    return pc.fill_null(pc.and_(is_new, is_bare), False)  # noqa: FBT003
+    return pc.fill_null(pc.and_(is_new, is_bare), fill_value=False)
 
 
 def _marked(count: int, rows: pa.Array) -> pa.Array:

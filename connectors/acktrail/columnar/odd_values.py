@@ -118,7 +118,7 @@ class _Reader:
         unknown = versions != 0
         self.cursors.fail(rows[unknown], Fault.UNKNOWN_VERSION, amount=versions[unknown])
         rows, fields = self.cursors.structures(rows[~unknown], layout)
-        self._keep(rows, fields, layout is _SNAPSHOT)
+        self._keep(rows, fields, is_snapshot=layout is _SNAPSHOT)
         rows = self._read_batches(rows)
         counts = self._values["delivery_complete_count"]
         counts[rows] = _ABSENT
@@ -144,7 +144,7 @@ class _Reader:
             ),
         )
 
-    def _keep(self, rows: Integers, fields: npt.NDArray[Any], is_snapshot: bool) -> None:  # noqa: FBT001
+    def _keep(self, rows: Integers, fields: npt.NDArray[Any], *, is_snapshot: bool) -> None:
         for name in fields.dtype.names or ():
             self._values[name][rows] = fields[name]
             self._known[name][rows] = True

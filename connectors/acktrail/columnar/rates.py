@@ -132,7 +132,7 @@ def _factors(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
 
 
 def _is(states: pa.ChunkedArray, number: DeliveryState) -> pa.ChunkedArray:
-    return pc.fill_null(pc.equal(states, int(number)), False)  # noqa: FBT003
+    return pc.fill_null(pc.equal(states, int(number)), fill_value=False)
 
 
 def _where(mask: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -46,7 +46,7 @@ def from_plain(kind: type[T], data: Any, where: str = "$") -> T:
     Raises:
         InputError: a field is missing, unknown, or of another type; it names the field.
     """
-    return _read(kind, data, where)  # type: ignore[no-any-return]
+    return _read(kind, data, where)  # type: ignore[no-any-return]  # it was checked against `kind`
 
 
 def canonical_json(data: Any) -> str:
@@ -77,7 +77,7 @@ def _read(kind: Any, data: Any, where: str) -> Any:
     if origin is tuple:
         return _read_tuple(get_args(kind), data, where)
     if is_dataclass(kind):
-        return _read_dataclass(kind, data, where)  # type: ignore[arg-type]
+        return _read_dataclass(kind, data, where)  # type: ignore[arg-type]  # a class: an origin is none
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _read_enum(kind, data, where)
     if type(data) is not kind:

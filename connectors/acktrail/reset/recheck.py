@@ -35,7 +35,7 @@ def what_moved(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) ->
 
 
 def _refusal(rule: str, text: str, **about: object) -> Notice:
-    return Notice(severity=Severity.REFUSAL, rule=rule, text=text, **about)  # type: ignore[arg-type]
+    return Notice(severity=Severity.REFUSAL, rule=rule, text=text, **about)  # type: ignore[arg-type]  # a notice's own fields
 
 
 def _group(before: GroupFacts, now: GroupFacts) -> Iterator[Notice]:

@@ -45,10 +45,10 @@ def partition_rows(plan: ResetPlan) -> list[dict[str, Any]]:
     """One row a share partition."""
     refused = RefusedParts(plan.refusals)
     said = _by_part(plan.notices)
-    return [_row(plan.plan_id, row, row.key in refused, said.get(row.key, [])) for row in plan.partitions]
+    return [_row(plan.plan_id, row, said.get(row.key, []), is_refused=row.key in refused) for row in plan.partitions]
 
 
-def _row(plan_id: str, row: PartitionPlan, is_refused: bool, notices: list[str]) -> dict[str, Any]:  # noqa: FBT001
+def _row(plan_id: str, row: PartitionPlan, notices: list[str], *, is_refused: bool) -> dict[str, Any]:
     impact = {} if row.impact is None else to_plain(row.impact)
     numbers = (
         *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.gather import Integers, Mask
-from acktrail.columnar.retained import Values
+from acktrail.columnar.gather import Integers, Mask, binary_column
+from acktrail.columnar.orders import by_owner_and_offset
+from acktrail.columnar.retained import read_odd
+from acktrail.columnar.spelled import read_spelled
 
 __all__ = ["newest_readable"]
 
@@ -17,14 +19,13 @@ def newest_readable(owners: Integers, offsets: Integers, values: pa.BinaryArray)
     The newest of each owner is chosen by offset and then decoded. Only where that one cannot be read are the owner's
     others decoded too.
     """
-    order = np.lexsort((offsets, owners))
+    order = by_owner_and_offset(owners, offsets)
     newest = order[_tails(owners[order])]
-    decoder = Values(values)
-    readable = _are_readable(decoder, newest)
+    readable = _are_readable(values, newest)
     if readable.all():
         return newest
     doubtful = order[np.isin(owners[order], owners[newest[~readable]])]
-    good = doubtful[_are_readable(decoder, doubtful)]
+    good = doubtful[_are_readable(values, doubtful)]
     return np.concatenate([newest[readable], good[_tails(owners[good])]])
 
 
@@ -33,5 +34,10 @@ def _tails(owners: Integers) -> Integers:
     return np.flatnonzero(np.diff(owners, append=-1))
 
 
-def _are_readable(values: Values, rows: Integers) -> Mask:
-    return values.read(rows, np.ones(len(rows), np.bool_))[1]
+def _are_readable(values: pa.BinaryArray, rows: Integers) -> Mask:
+    is_snapshot = np.ones(len(rows), np.bool_)
+    readable = read_spelled(binary_column(values).take(rows), is_snapshot)[1].copy()
+    odd = np.flatnonzero(~readable)
+    if len(odd):
+        readable[odd] = read_odd(values.take(pa.array(rows[odd])), is_snapshot[odd])[1]
+    return readable

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from acktrail.columnar.gather import Integers, Mask
+from acktrail.columnar.live import LiveBatches, above
 from acktrail.columnar.schemas import BATCHES
 from acktrail.model.delivery import StateBatch
 
@@ -99,6 +100,12 @@ class BatchColumns:
             delivery_state=self.delivery_state[places],
             delivery_count=self.delivery_count[places],
         )
+
+    def cut(self, owners: Integers, cuts: Integers) -> LiveBatches:
+        """What is left of them at or above `cuts`, one for each row; `owners` are the rows'."""
+        chosen, rows = above(self.last_offset, self.counts, cuts)
+        fields = {field.name: getattr(self, field.name)[chosen] for field in BATCHES.value_type}
+        return LiveBatches.of(fields, owners[rows], cuts[rows])
 
     def structures(self, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
         """The batches as structures of `layout`; fields that batches do not have are zero."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from acktrail.columnar.columns import Column, RecordColumns
 from acktrail.columnar.gather import Integers
 from acktrail.columnar.merge import LOWEST, Segments, merged_batches
+from acktrail.columnar.parts import Parts
 
 __all__ = ["fold"]
 
@@ -19,10 +19,10 @@ _FORWARD: Final = ("leader_epoch", "start_offset")
 """Taken from the newest record that says them."""
 
 
-def fold(records: Sequence[RecordColumns], order: Integers, heads: Integers) -> RecordColumns:
+def fold(records: Parts, order: Integers, heads: Integers) -> RecordColumns:
     """The state of each share partition after its records: one row for each of `heads`.
 
-    `order` numbers rows of `records`, taken end to end: share partition by share partition, in log order; rows that it
+    `order` numbers rows of `records`: share partition by share partition, in log order; rows that it
     leaves out have no say. `heads` are the places in `order` where a share partition begins. Its first record is its
     base: a snapshot, a state, or the update that becomes one; the others are updates.
 
@@ -33,17 +33,16 @@ def fold(records: Sequence[RecordColumns], order: Integers, heads: Integers) -> 
 
     Cost: O(n log n) for n batches, without a Python step for a record (``merged_batches`` says when there is one).
     """
-    numbers = {name: Column.concat([part.numbers[name] for part in records]) for name in records[0].numbers}
     segments = Segments.of(order, heads)
-    places = {
-        **dict.fromkeys(_OF_BASE, segments.heads),
-        **dict.fromkeys(_OF_NEWEST, segments.tails),
-        **{name: _newest_known(numbers[name], segments) for name in _FORWARD},
-    }
-    starts = _starts_in_force(numbers["start_offset"], segments)
+    forward = {name: records.column(name) for name in _FORWARD}
+    starts = _starts_in_force(forward["start_offset"], segments)
     return RecordColumns(
-        numbers={name: numbers[name].take(order[place]) for name, place in places.items()},
-        batches=merged_batches([part.batches for part in records], starts, _cuts(starts, segments), segments),
+        numbers={
+            **records.numbers_of(order[segments.heads], _OF_BASE),
+            **records.numbers_of(order[segments.tails], _OF_NEWEST),
+            **{name: column.take(order[_newest_known(column, segments)]) for name, column in forward.items()},
+        },
+        batches=merged_batches(records, starts, _cuts(starts, segments), segments),
     )
 
 

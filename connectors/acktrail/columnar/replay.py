@@ -41,6 +41,7 @@ def replay_decoded(records: pa.Table, base: pa.Table | None = None) -> pa.Table:
     return states_after(
         owners=np.concatenate([before.owners, owners]),
         offsets=np.concatenate([before.floors - 1, offsets]),
+        rows=np.arange(len(before.owners) + len(owners)),
         records=[before.records, *(_with_address(batch) for batch in decoded.to_batches())],
         counted=np.concatenate([before.floors > floors[before.owners], offsets >= floors[owners]]),
     ).to_arrow(keys)

@@ -12,11 +12,11 @@ import pyarrow as pa
 from acktrail.columnar.columns import Column, RecordColumns
 from acktrail.columnar.gather import Integers, Mask, binary_column
 from acktrail.columnar.odd_rows import OddRows
-from acktrail.columnar.values import read_values
+from acktrail.columnar.spelled import SpelledRecords, read_spelled
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
 from acktrail.wire.state_record import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
-__all__ = ["RetainedRecords", "Values"]
+__all__ = ["RetainedRecords", "read_odd"]
 
 _ROWS_AT_ONCE: Final = 1 << 15
 """Values decoded together: what arises on the way stays in the processor's cache."""
@@ -25,28 +25,6 @@ _NO_TIMESTAMP: Final = -1
 _ANY_KEY: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
 _KEYS: Final = pa.array([encode_key(UPDATE_TYPE, _ANY_KEY), encode_key(SNAPSHOT_TYPE, _ANY_KEY)], pa.binary())
 """Stand for keys that were read before: an update's and a snapshot's."""
-
-
-class Values:
-    """Values of a binary array, to be decoded in any order."""
-
-    def __init__(self, array: pa.BinaryArray) -> None:
-        self._array = array
-        self._column = binary_column(array)
-
-    def read(self, rows: Integers, is_snapshot: Mask) -> tuple[RecordColumns, Mask]:
-        """What the values in `rows` say, of snapshots and updates as told, and which of them could be read."""
-        trusted = np.ones(len(rows), np.bool_)
-        odd = OddRows(
-            keys=lambda some: _KEYS.take(pa.array(is_snapshot[some].astype(np.int8))),
-            values=lambda some: self._array.take(pa.array(rows[some])),
-            is_snapshot=is_snapshot,
-            trusted=trusted,
-        )
-        records = read_values(self._column.take(rows), is_snapshot, odd.decode, trusted)
-        readable = trusted.copy()
-        readable[odd.rows] = odd.readable
-        return records, readable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,29 +43,34 @@ class RetainedRecords:
 
     def where(self, mask: Mask) -> RetainedRecords:
         """The records where `mask` holds; no value is copied."""
-        if mask.all():
+        kept = np.flatnonzero(mask)
+        if len(kept) == len(mask):
             return self
         return RetainedRecords(
-            owners=self.owners[mask],
-            offsets=self.offsets[mask],
-            is_snapshot=self.is_snapshot[mask],
-            rows=self.rows[mask],
+            owners=self.owners[kept],
+            offsets=self.offsets[kept],
+            is_snapshot=self.is_snapshot[kept],
+            rows=self.rows[kept],
             values=self.values,
             timestamps=self.timestamps,
         )
 
-    def read(self) -> Iterator[tuple[RecordColumns, Mask]]:
-        """What the records say, with `offset` and `timestamp_ms`, and which of them could be read; piece by piece."""
-        values, timestamps = Values(self.values), self.timestamps.fill_null(_NO_TIMESTAMP).to_numpy()
+    def read(self) -> Iterator[tuple[SpelledRecords, Mask]]:
+        """What the records of regular values say, and which are; piece by piece."""
+        column, timestamps = binary_column(self.values), self.timestamps.fill_null(_NO_TIMESTAMP).to_numpy()
         for start in range(0, len(self), _ROWS_AT_ONCE):
             piece = slice(start, start + _ROWS_AT_ONCE)
             rows = self.rows[piece]
-            said, readable = values.read(rows, self.is_snapshot[piece])
-            address = {
-                "offset": Column(values=self.offsets[piece]),
-                "timestamp_ms": Column(values=timestamps[rows], known=timestamps[rows] != _NO_TIMESTAMP),
-            }
-            yield RecordColumns(numbers={**said.numbers, **address}, batches=said.batches), readable
+            said, regular = read_spelled(column.take(rows), self.is_snapshot[piece])
+            address = _address(self.offsets[piece], timestamps[rows])
+            yield SpelledRecords(numbers={**said.numbers, **address}, batches=said.batches), regular
+
+    def read_odd(self) -> tuple[RecordColumns, Mask]:
+        """What the records say whatever their values are like, and which of them can be read."""
+        taken = [array.take(pa.array(self.rows)) for array in (self.values, self.timestamps)]
+        records, readable = read_odd(taken[0], self.is_snapshot)
+        address = _address(self.offsets, taken[1].fill_null(_NO_TIMESTAMP).to_numpy())
+        return RecordColumns(numbers={**records.numbers, **address}, batches=records.batches), readable
 
     @classmethod
     def packed(cls, pieces: Sequence[Self]) -> RetainedRecords:
@@ -103,3 +86,22 @@ class RetainedRecords:
                 [piece.timestamps.take(rows) for piece, rows in zip(pieces, places, strict=True)]
             ),
         )
+
+
+def read_odd(values: pa.BinaryArray, is_snapshot: Mask) -> tuple[RecordColumns, Mask]:
+    """What values of snapshots and updates say, and which of them can be read."""
+    keys = _KEYS.take(pa.array(is_snapshot.astype(np.int8)))
+    odd = OddRows(
+        keys=lambda rows: keys.take(pa.array(rows)),
+        values=lambda rows: values.take(pa.array(rows)),
+        is_snapshot=is_snapshot,
+        trusted=np.ones(len(is_snapshot), np.bool_),
+    )
+    return odd.decode(np.arange(len(is_snapshot)), binary_column(values)), odd.readable
+
+
+def _address(offsets: Integers, timestamps: Integers) -> dict[str, Column]:
+    return {
+        "offset": Column(values=offsets),
+        "timestamp_ms": Column(values=timestamps, known=timestamps != _NO_TIMESTAMP),
+    }

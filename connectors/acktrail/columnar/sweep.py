@@ -20,9 +20,10 @@ from acktrail.errors import InputError
 
 __all__ = ["Sweep"]
 
-_ROWS_AT_ONCE: Final = 1 << 19
+_ROWS_AT_ONCE: Final = 1 << 20
 """Rows whose keys are numbered together: enough that distinct keys are few among them."""
 
+_SMALL_ROWS: Final = 1 << 14
 _HELD_BYTES: Final = 1 << 28
 _LOWEST: Final = np.iinfo(np.int64).min
 
@@ -48,6 +49,7 @@ class Sweep:
         self._superseded = np.zeros(len(self._keys), np.bool_)  # of each, whether a base came after its state
         self._folded = self._floors[:0]  # of each, the offset below which records have come too late
         self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
         self._held: list[RetainedRecords] = []
 
     def add(self, records: pa.Table | pa.RecordBatch) -> None:
@@ -58,7 +60,9 @@ class Sweep:
         """
         for batch in _raw_batches(records):
             self._waiting.append(batch)
-            if sum(waiting.num_rows for waiting in self._waiting) >= _ROWS_AT_ONCE:
+            self._waiting_rows += batch.num_rows
+            self._waiting_bytes += batch.nbytes
+            if self._waiting_rows >= _ROWS_AT_ONCE or self._waiting_bytes > self._held_bytes // 2:
                 self.take_in()
 
     def finish(self) -> pa.Table:
@@ -74,7 +78,8 @@ class Sweep:
 
     def take_in(self) -> None:
         """Number the keys of what waits, find the newest bases, hold what lies at or above them."""
-        batches, self._waiting = self._waiting, []
+        batches, self._waiting = _alike(self._waiting), []
+        self._waiting_rows = self._waiting_bytes = 0
         if not batches:
             return
         keys = self._keys.number(pa.chunked_array([b.column("key") for b in batches]), _numbers(batches, "partition"))
@@ -156,6 +161,14 @@ def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
         table.select(list(kinds)).cast(pa.schema(list(kinds.items()))).to_batches(max_chunksize=_ROWS_AT_ONCE)
     )
     return batches
+
+
+def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """`batches` with keys of one type; and as one where they are so small that copying is cheaper than taking each."""
+    if len({batch.schema.field("key").type for batch in batches}) > 1:
+        batches = [batch.cast(RAW_RECORDS) for batch in batches]
+    rows = sum(batch.num_rows for batch in batches)
+    return batches if rows >= len(batches) * _SMALL_ROWS else [pa.concat_batches(batches)]
 
 
 def _numbers(batches: Sequence[pa.RecordBatch], name: str) -> npt.NDArray[Any]:

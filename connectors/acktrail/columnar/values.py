@@ -12,7 +12,17 @@ import numpy.typing as npt
 from acktrail.columnar.columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
 from acktrail.columnar.gather import BinaryColumn, Integers, Mask, strides
 
-__all__ = ["DecodeRows", "read_values"]
+__all__ = [
+    "BATCH",
+    "DecodeRows",
+    "RegularValues",
+    "batch_columns",
+    "find_regular",
+    "read_values",
+    "rows_with_tags",
+    "spelled_batches",
+    "without",
+]
 
 DecodeRows = Callable[[Integers, BinaryColumn], RecordColumns]
 """What is read in some rows, whose values are the column; no number and no batch where nothing can be read."""
@@ -35,7 +45,7 @@ _SNAPSHOT: Final = np.dtype(
 )
 """The fixed fields and the first two bytes of the array of batches: its length, and perhaps that of the first batch."""
 
-_BATCH: Final = np.dtype(
+BATCH: Final = np.dtype(
     [
         ("first_offset", ">i8"),
         ("last_offset", ">i8"),
@@ -55,41 +65,94 @@ _Numbers = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Arrays:
-    """Where each value's array of batches starts and how many it has: none where the value is not regular."""
+class RegularValues:
+    """``SAID_NUMBERS`` of the values that are `regular`, and where their batches are: row i's `counts[i]` from
+    ``first[i]`` on. Other rows have none, and numbers without meaning."""
 
+    numbers: dict[str, Column]
     first: Integers
-    count: Integers
+    counts: Integers
     regular: Mask
-    has_complete_count: Mask
 
 
 def read_values(column: BinaryColumn, is_snapshot: Mask, decode_rows: DecodeRows, trusted: Mask) -> RecordColumns:
-    """``SAID_NUMBERS`` and the batches of every value.
+    """``SAID_NUMBERS`` and the batches of every value: of regular ones in bulk; of others, and of those that are not
+    `trusted`, it is what `decode_rows` says.
+    """
+    found = find_regular(column, is_snapshot, trusted)
+    odd = np.flatnonzero(~found.regular)
+    said = decode_rows(odd, column.take(odd)) if len(odd) else None
+    if said is not None:
+        found.counts[odd] = said.batches.counts
+        for name, number in found.numbers.items():
+            number.put(odd, said.numbers[name])
+    batches = spelled_batches(column, found.first, found.counts)
+    if said is not None:
+        ends = np.cumsum(found.counts)[odd]
+        batches[strides(ends - said.batches.counts, said.batches.counts, 1)] = said.batches.structures(BATCH)
+    tagged = rows_with_tags(batches, found.counts)
+    if len(tagged):
+        return read_values(column, is_snapshot, decode_rows, without(trusted, tagged))
+    return RecordColumns(numbers=found.numbers, batches=batch_columns(found.counts, batches))
 
-    Regular values are read in bulk: version 0, batches without tagged fields, a tag buffer that is empty or holds the
-    delivery complete count alone, not a byte left over. Of all others, and of rows that are not `trusted`, it is what
-    `decode_rows` says.
+
+def find_regular(column: BinaryColumn, is_snapshot: Mask, trusted: Mask) -> RegularValues:
+    """The regular values among the `trusted` ones.
+
+    Regular are values of version 0 whose batches carry no tagged fields and whose own tag buffer is empty or holds the
+    delivery complete count alone, with not a byte left over. Whether batches carry some is not looked at yet.
     """
     heads = _read_heads(column, is_snapshot)
     end = column.gather(column.ends - _END.itemsize, _END)
-    arrays = _find_arrays(column, is_snapshot, heads, end, trusted)
-    odd = np.flatnonzero(~arrays.regular)
-    said = decode_rows(odd, column.take(odd)) if len(odd) else None
-    if said is not None:
-        arrays.count[odd] = said.batches.counts
-    batches = column.gather(strides(arrays.first, arrays.count, _BATCH.itemsize), _BATCH)
-    if said is not None:
-        batches[_places(arrays.count, odd)] = said.batches.structures(_BATCH)
-    if batches["tags"].any():  # of a length that looks regular: once more, with these rows read one by one
-        regular = arrays.regular.copy()
-        regular[np.repeat(np.arange(len(regular)), arrays.count)[batches["tags"] != 0]] = False
-        return read_values(column, is_snapshot, decode_rows, regular)
-    numbers = _numbers(heads, is_snapshot, arrays, end["count"])
-    if said is not None:
-        for name, number in numbers.items():
-            number.put(odd, said.numbers[name])
-    return RecordColumns(numbers=numbers, batches=_batch_columns(arrays.count, batches))
+    size = np.where(is_snapshot, _SNAPSHOT.itemsize, _UPDATE.itemsize)
+    counts, first = heads["low"].astype(np.int64), column.starts + size - 1
+    is_sane = heads["version"] == 0
+    wide = np.flatnonzero(heads["low"] >= 0x80)
+    counts[wide] = (counts[wide] & 0x7F) | heads["high"][wide].astype(np.int64) << 7
+    first[wide] += 1
+    is_sane[wide[heads["high"][wide] >= 0x80]] = False
+    counts -= 1
+    # A count is believed only where the batches it announces end exactly before a tag buffer.
+    rest = column.ends - first - BATCH.itemsize * counts
+    has_count = (rest == _END.itemsize) & (end["mark"] & 0xFFFFFF == _COUNT_MARK)
+    has_none = (rest == 1) & (end["count"] & 0xFF == 0)
+    regular = trusted & is_sane & (counts >= 0) & (column.lengths >= size) & (has_count | has_none)
+    counts[~regular] = 0
+    return RegularValues(
+        numbers=_numbers(heads, is_snapshot, end["count"], has_count), first=first, counts=counts, regular=regular
+    )
+
+
+def spelled_batches(column: BinaryColumn, first: Integers, counts: Integers) -> npt.NDArray[Any]:
+    """The batches of rows, end to end, as they are spelled: `counts` of them from `first` on."""
+    return column.gather(strides(first, counts, BATCH.itemsize), BATCH)
+
+
+def rows_with_tags(batches: npt.NDArray[Any], counts: Integers) -> Integers:
+    """The rows with a spelled batch, `counts` of which each row has, that carries tagged fields after all: by chance
+    its value has a length that looks regular."""
+    if not batches["tags"].any():
+        return np.empty(0, np.int64)
+    rows: Integers = np.repeat(np.arange(len(counts)), counts)[batches["tags"] != 0]
+    return rows
+
+
+def without(mask: Mask, rows: Integers) -> Mask:
+    """`mask` where it does not hold for `rows`."""
+    narrower = mask.copy()
+    narrower[rows] = False
+    return narrower
+
+
+def batch_columns(counts: Integers, batches: npt.NDArray[Any]) -> BatchColumns:
+    """Columns of spelled batches, `counts` of which each row has."""
+    return BatchColumns(
+        counts=counts,
+        first_offset=batches["first_offset"].astype(np.int64),
+        last_offset=batches["last_offset"].astype(np.int64),
+        delivery_state=batches["delivery_state"].copy(),
+        delivery_count=batches["delivery_count"].astype(np.int16),
+    )
 
 
 def _read_heads(column: BinaryColumn, is_snapshot: Mask) -> _Numbers:
@@ -109,28 +172,8 @@ def _native(layout: np.dtype[np.void], name: str) -> np.dtype[Any]:
     return layout[name].newbyteorder("=")
 
 
-def _find_arrays(
-    column: BinaryColumn, is_snapshot: Mask, heads: _Numbers, end: npt.NDArray[Any], trusted: Mask
-) -> _Arrays:
-    size = np.where(is_snapshot, _SNAPSHOT.itemsize, _UPDATE.itemsize)
-    count, first = heads["low"].astype(np.int64), column.starts + size - 1
-    is_sane = heads["version"] == 0
-    wide = np.flatnonzero(heads["low"] >= 0x80)
-    count[wide] = (count[wide] & 0x7F) | heads["high"][wide].astype(np.int64) << 7
-    first[wide] += 1
-    is_sane[wide[heads["high"][wide] >= 0x80]] = False
-    count -= 1
-    # A count is believed only where the batches it announces end exactly before a tag buffer.
-    rest = column.ends - first - _BATCH.itemsize * count
-    has_count = (rest == _END.itemsize) & (end["mark"] & 0xFFFFFF == _COUNT_MARK)
-    has_none = (rest == 1) & (end["count"] & 0xFF == 0)
-    regular = trusted & is_sane & (count >= 0) & (column.lengths >= size) & (has_count | has_none)
-    count[~regular] = 0
-    return _Arrays(first=first, count=count, regular=regular, has_complete_count=has_count)
-
-
 def _numbers(
-    heads: _Numbers, is_snapshot: Mask, arrays: _Arrays, complete_count: npt.NDArray[Any]
+    heads: _Numbers, is_snapshot: Mask, complete_count: npt.NDArray[Any], has_complete_count: Mask
 ) -> dict[str, Column]:
     count = complete_count.astype(np.int32)
     leader_epoch, start_offset = heads["leader_epoch"], heads["start_offset"]
@@ -139,24 +182,9 @@ def _numbers(
         "state_epoch": is_snapshot.copy(),
         "leader_epoch": is_snapshot | (leader_epoch != _ABSENT),
         "start_offset": start_offset != _ABSENT,
-        "delivery_complete_count": arrays.has_complete_count & (count != _ABSENT),
+        "delivery_complete_count": has_complete_count & (count != _ABSENT),
         "create_timestamp_ms": is_snapshot.copy(),
         "write_timestamp_ms": is_snapshot.copy(),
     }
     values = {**heads, "delivery_complete_count": count}
     return {name: Column(values=values[name], known=known[name]) for name in SAID_NUMBERS}
-
-
-def _places(counts: Integers, rows: Integers) -> Integers:
-    """Where the items of `rows` are, when rows of `counts` items lie end to end."""
-    return strides(np.cumsum(counts)[rows] - counts[rows], counts[rows], 1)
-
-
-def _batch_columns(counts: Integers, batches: npt.NDArray[Any]) -> BatchColumns:
-    return BatchColumns(
-        counts=counts,
-        first_offset=batches["first_offset"].astype(np.int64),
-        last_offset=batches["last_offset"].astype(np.int64),
-        delivery_state=batches["delivery_state"].copy(),
-        delivery_count=batches["delivery_count"].astype(np.int16),
-    )

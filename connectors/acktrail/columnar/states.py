@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -79,15 +79,6 @@ class StateColumns:
     def take(self, rows: Integers) -> Self:
         """The states in `rows`."""
         return type(self)(owners=self.owners[rows], floors=self.floors[rows], records=self.records.take(rows))
-
-    @classmethod
-    def concat(cls, pieces: Sequence[Self]) -> Self:
-        """The pieces end to end."""
-        return cls(
-            owners=np.concatenate([piece.owners for piece in pieces]),
-            floors=np.concatenate([piece.floors for piece in pieces]),
-            records=RecordColumns.concat([piece.records for piece in pieces]),
-        )
 
     def to_arrow(self, keys: ShareKeys) -> pa.Table:
         """``REPLAYED_STATES``, in the order in which the share partitions were met."""

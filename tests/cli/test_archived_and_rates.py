@@ -106,3 +106,21 @@ def test_rates_of_a_time(world: World, capsys: pytest.CaptureFixture[str]) -> No
 def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     """What to do, exit code 3."""
     assert "run `acktrail history`" in run(capsys, command, "g", "--tables", tmp_path / "none").complaint(3)
+
+
+@pytest.mark.parametrize("start", [0, 10])
+def test_archived_anew_in_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int) -> None:
+    """A second death after a reset, of which only a later snapshot tells, is listed: whether the record was last seen
+    archived, or below the start offset after another time of which nothing is known."""
+    world, key = World(tmp_path / "tables", state_partitions=1), key_of("g")
+    archived = (batch(5, 5, 4, 5),) if start == 0 else ()
+    world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(5, 5, 4, 5),)))
+    world.export("r1")
+    world.write(update(key, 0, 0, ()), snapshot(key, start, archived), snapshot(key, 0, state_epoch=2, leader_epoch=0))
+    world.export("r2", lost={0: 3})
+    world.write(update(key, 0, 0, (batch(5, 5, 4, 2),)), snapshot(key, 0, (batch(5, 5, 4, 2),), state_epoch=2))
+    world.export("r3", lost={0: 6})
+    build(world.tables)
+    found = answer(asked(world, capsys, "archived", "g"))["archived"]
+    told = [(r["state_record_offset"], r["delivery_count"], r["is_dated"]) for r in found]
+    assert told == [(1, 5, True), (6, 2, False)]

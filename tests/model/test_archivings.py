@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+import pytest
 from coordinator_lives import lives
 from coordinator_log import Coordinator, batch, share_partition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.archivings import archivings
+from acktrail.model.archivings import Archiving, archivings
 from acktrail.model.history import Change, History
 from acktrail.model.records import ShareSnapshot, StateRecord
 
 KEY = share_partition()
 
 
-def changes_of(log: list[StateRecord], lost: range = range(0)) -> list[Change]:
+def changes_of(log: list[StateRecord], lost: Container[int] = ()) -> list[Change]:
     history, found = History(0, {}), list[Change]()
     for at, record in enumerate(log):
         if at in lost:
-            found += history.gap(at) if at == lost[0] else ()
+            found += history.gap(at) if at - 1 not in lost else ()
         else:
             found += history.record(record, offset=at, timestamp_ms=at)
     return found
@@ -26,7 +29,8 @@ def changes_of(log: list[StateRecord], lost: range = range(0)) -> list[Change]:
 
 @given(lives(), st.integers(0, 12), st.integers(0, 4))
 def test_every_offset_that_a_record_shows_archived_is_told(log: list[StateRecord], first: int, length: int) -> None:
-    """As many distinct offsets as the exported records show at or above their start offset; undated ones just once."""
+    """As many distinct offsets as the exported records show at or above their start offset; undated ones only where
+    they were not archived when they were last known."""
     found = list(archivings(changes_of(log, range(first, first + length))))
     told = {(each.key, offset) for each in found for offset in range(each.first_offset, each.last_offset + 1)}
     shown = {
@@ -38,11 +42,26 @@ def test_every_offset_that_a_record_shows_archived_is_told(log: list[StateRecord
         for offset in range(found_batch.first_offset, found_batch.last_offset + 1)
     }
     assert told == shown
-    seen: set[tuple[object, int]] = set()
-    for each in found:
-        own = {(each.key, offset) for offset in range(each.first_offset, each.last_offset + 1)}
-        assert each.is_dated or not own & seen
-        seen |= own
+    again = {(each.at.offset, each.key, offset) for each in found for offset in _offsets(each) if not each.is_dated}
+    assert again == undated(changes_of(log, range(first, first + length)))
+
+
+def undated(changes: list[Change]) -> set[tuple[int, object, int]]:
+    """Record, share partition and offset of every undated archiving, offset by offset."""
+    was_archived: dict[tuple[object, int], bool] = {}
+    found: set[tuple[int, object, int]] = set()
+    for change in changes:
+        for offset in range(change.first_offset, min(change.last_offset, 200) + 1):
+            own, is_archived = (change.key, offset), change.after.delivery_state == 4
+            if is_archived and change.before.standing == "unknown" and not change.is_dated:
+                found |= set() if was_archived.get(own) else {(change.at.offset, *own)}
+            if change.after.standing != "unknown":
+                was_archived[own] = is_archived
+    return found
+
+
+def _offsets(archiving: Archiving) -> range:
+    return range(archiving.first_offset, archiving.last_offset + 1)
 
 
 def test_shown_again_after_a_gap() -> None:
@@ -72,3 +91,24 @@ def test_archived_anew_after_a_reset() -> None:
         (1, 5, 1),
         (3, 2, 1),
     ]
+
+
+@pytest.mark.parametrize("lost_as_well", [False, True])
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_archived_anew_where_nobody_saw_it(is_deleted: bool, lost_as_well: bool) -> None:
+    """After a reset or a deletion, a second death of which only a later snapshot tells is told too; also where the
+    first one is followed by a time of which nothing is known."""
+    life = Coordinator(limit=50)
+    life.initialize(KEY)
+    life.write(KEY, 0, batch(3, 3, 4, 5))
+    if lost_as_well:
+        life.write(KEY, 0, batch(1, 1, 0, 1))
+        life.cool()
+    if is_deleted:
+        life.delete(KEY)
+    life.initialize(KEY, state_epoch=2, start_offset=0)
+    life.write(KEY, 0, batch(3, 3, 4, 2))
+    unseen = {len(life.log) - 1} | ({2} if lost_as_well else set())
+    life.cool()
+    found = [(a.at.offset, a.delivery_count, a.is_dated) for a in archivings(changes_of(life.log, unseen))]
+    assert found == [(1, 5, True), (len(life.log) - 1, 2, False)]

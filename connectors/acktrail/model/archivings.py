@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from acktrail.model.conditions import Standing
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.history import Change, Moment
+from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
 __all__ = ["Archiving", "archivings"]
 
-_Range = tuple[int, int]
+_ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,42 +40,33 @@ class Archiving:
 def archivings(changes: Iterable[Change]) -> Iterator[Archiving]:
     """The archivings among `changes`, which come in log order for each share partition on each state partition.
 
-    What a record shows again after a time of which nothing is known was archived once: only offsets that were not seen
-    archived before are given. An offset that is archived anew, after a reset, is given again.
+    Needs every change to or from an archived condition, and every change from one that is not known; takes any others.
+
+    What a record shows again after a time of which nothing is known was archived once: of such an undated archiving
+    only offsets are given that were not archived when they were last known. An offset that is archived anew, after a
+    reset or a deletion, is given again.
     """
-    seen: dict[tuple[SharePartition, int], list[_Range]] = {}
+    archived: dict[tuple[SharePartition, int], OffsetRanges] = {}
     for change in changes:
-        if not _archives(change):
-            continue
-        known = seen.setdefault((change.key, change.at.state_partition), [])
-        own = (change.first_offset, change.last_offset)
-        for first, last in [own] if change.is_dated else _outside(own, known):
-            yield Archiving(
-                key=change.key,
-                first_offset=first,
-                last_offset=last,
-                delivery_count=change.after.delivery_count,
-                at=change.at,
-                is_dated=change.is_dated,
-            )
-        known.append(own)
+        known = archived.setdefault((change.key, change.at.state_partition), OffsetRanges())
+        if change.after.delivery_state == _ARCHIVED:
+            yield from _archivings(change, known)
+            known.add(change.first_offset, change.last_offset)
+        elif change.after.standing is not Standing.UNKNOWN:
+            known.remove(change.first_offset, change.last_offset)
 
 
-def _archives(change: Change) -> bool:
-    archived = DeliveryState.ARCHIVED
-    return change.after.delivery_state == archived and change.before.delivery_state != archived
-
-
-def _outside(own: _Range, known: Iterable[_Range]) -> Iterator[_Range]:
-    """The parts of `own` that lie in none of `known`."""
-    reached, end = own
-    for first, last in sorted(known):
-        if last < reached:
-            continue
-        if first > end:
-            break
-        if first > reached:
-            yield reached, first - 1
-        reached = max(reached, last + 1)
-    if reached <= end:
-        yield reached, end
+def _archivings(change: Change, known: OffsetRanges) -> Iterator[Archiving]:
+    """What `change` archives, where offsets in `known` were archived when they were last known."""
+    if change.before.delivery_state == _ARCHIVED:
+        return
+    own = (change.first_offset, change.last_offset)
+    for first, last in [own] if change.is_dated else known.outside(*own):
+        yield Archiving(
+            key=change.key,
+            first_offset=first,
+            last_offset=last,
+            delivery_count=change.after.delivery_count,
+            at=change.at,
+            is_dated=change.is_dated,
+        )

@@ -74,7 +74,7 @@ class HistoryReader:
         records, held = self._tables.snapshot("state_records"), self._tables.snapshot(HELD)
         if records is None or held is None:
             return records is None
-        return held.transaction_version(RECORDS_USED) == records.version
+        return (held.transaction_version(RECORDS_USED) or 0) == records.version
 
     @cached_property
     def topics(self) -> Mapping[str, TopicName]:
@@ -117,12 +117,9 @@ class HistoryReader:
         Raises:
             UnknownName: the history never heard of the group.
         """
-        where = (
-            (pc.field("group_id") == group_id)
-            & (pc.field("standing") == Standing.RECORDED.value)
-            & (pc.field("delivery_state") == int(DeliveryState.ARCHIVED))
+        rows = self.snapshot.read(
+            columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & _tells_of_archived()
         )
-        rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
         if not rows.num_rows:
             self.heard_of(group_id)
         found = archivings(sorted(changes_of(rows), key=_log_order))
@@ -197,6 +194,13 @@ class HistoryReader:
             hint="no record of it could be read",
             data={"topic_ids": ids},
         )
+
+
+def _tells_of_archived() -> pc.Expression:
+    """Changes to and from archived, and those that end a time of which nothing was known: as ``archivings`` needs."""
+    archived = int(DeliveryState.ARCHIVED)
+    was_or_is = (pc.field("delivery_state") == archived) | (pc.field("before_state") == archived)
+    return was_or_is | (pc.field("before_standing") == Standing.UNKNOWN.value)
 
 
 def _log_order(change: Change) -> tuple[int, int, int]:

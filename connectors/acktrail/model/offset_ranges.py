@@ -1,0 +1,58 @@
+"""A set of offsets, held as ranges."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+__all__ = ["OffsetRanges"]
+
+_Range = tuple[int, int]
+
+
+class OffsetRanges:
+    """A set of offsets. Every range of its methods is inclusive at both ends.
+
+    The invariant: ranges are ascending and none overlaps another. Each call costs O(log n + k) for n ranges, k of which
+    it meets, and one move of what lies after them.
+    """
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self) -> None:
+        self._ranges: list[_Range] = []
+
+    def add(self, first: int, last: int) -> None:
+        """Take offsets in."""
+        self.remove(first, last)
+        self._ranges.insert(bisect_left(self._ranges, first, key=_first), (first, last))
+
+    def remove(self, first: int, last: int) -> None:
+        """Take offsets out."""
+        met = self._met(first, last)
+        left: list[_Range] = []
+        for begin, end in self._ranges[met]:
+            left.extend(part for part in ((begin, first - 1), (last + 1, end)) if part[0] <= part[1])
+        self._ranges[met] = left
+
+    def outside(self, first: int, last: int) -> Iterator[_Range]:
+        """The parts of a range that are not in the set, ascending."""
+        reached = first
+        for begin, end in self._ranges[self._met(first, last)]:
+            if begin > reached:
+                yield reached, begin - 1
+            reached = end + 1
+        if reached <= last:
+            yield reached, last
+
+    def _met(self, first: int, last: int) -> slice:
+        """Where the ranges that share an offset with this one lie."""
+        return slice(bisect_left(self._ranges, first, key=_last), bisect_right(self._ranges, last, key=_first))
+
+
+def _first(own: _Range) -> int:
+    return own[0]
+
+
+def _last(own: _Range) -> int:
+    return own[1]

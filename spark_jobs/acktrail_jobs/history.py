@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Final
 
 import pyarrow as pa
@@ -14,11 +15,12 @@ from pyspark.sql import SparkSession
 from acktrail.columnar.held import HELD_COLUMNS
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
-from acktrail.tables.history import HistoryTables, held_rows, without
+from acktrail.tables.history import HistoryTables, Holding, held_rows, without
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_jobs import schemas
 from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, grow
+from acktrail_jobs.new_offsets import new_offsets
 from acktrail_jobs.parcels import Collected, packed, unpacked
 from acktrail_jobs.session import spark_session
 from acktrail_jobs.sources import shares_frame
@@ -44,12 +46,13 @@ def build_history(tables: TablesConfig, master: str | None = None) -> HistorySum
     stored = Tables(tables)
     records = stored.snapshot("state_records")
     if records is None:
-        raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")
+        raise _nothing_exported(stored)
     run = _Run(stored, records)
     if not run.is_done:
         with spark_session(master) as spark:
             while not run.is_done:
                 run.step(spark)
+    run.close()
     return HistorySummary(
         records=run.records, changes=run.changes, state_partitions=run.state_partitions, steps=run.steps
     )
@@ -61,19 +64,19 @@ class _Run:
     def __init__(self, stored: Tables, snapshot: TableSnapshot) -> None:
         self._stored = stored
         self._version = snapshot.version
-        self._history = HistoryTables(stored, _cluster_id(snapshot))
+        self._history = HistoryTables(stored, _cluster_id(stored, snapshot))
         self._holding = self._history.holding()
         self._paths = tuple(file.path for file in stored.files_since(snapshot, self._holding.records_version))
-        self._ends = _ends(stored, self._paths, self._holding.positions)
-        self._told = self._history.positions(self._ends)
-        self._bounds = {number: self._holding.positions.get(number, 0) for number in self._ends}
-        self.state_partitions = len(self._ends)
+        self._new = new_offsets(_addresses(stored, self._paths), self._holding.positions)
+        self._told = self._history.positions(self._new)
+        self._bounds = {number: new.first for number, new in self._new.items()}
+        self.state_partitions = len(self._new)
         self.records = self.changes = self.steps = 0
 
     @property
     def is_done(self) -> bool:
         """Every record is applied."""
-        return all(self._bounds[number] >= end for number, end in self._ends.items())
+        return all(self._bounds[number] >= new.end for number, new in self._new.items())
 
     def step(self, spark: SparkSession) -> None:
         """Apply a limited number of records: workers grow them to changes, then two commits follow."""
@@ -88,25 +91,30 @@ class _Run:
         self.changes += done.changes.num_rows
         self.steps += 1
 
+    def close(self) -> None:
+        """Remember that all rows are used, where the newest version of the records brought none."""
+        if self._holding.records_version != self._version:
+            self._hold(replace(self._holding, records_version=self._version))
+
     def _stretches(self) -> list[Stretch]:
         """As many records of each state partition that has some as share the limit, the longest stretch first."""
-        left = {number: end for number, end in self._ends.items() if self._bounds[number] < end}
+        left = {number: new for number, new in self._new.items() if self._bounds[number] < new.end}
         quota = max(1, RECORDS_AT_ONCE // len(left))
         stretches = [
             Stretch(
                 state_partition=number,
                 begin=self._holding.positions.get(number, 0),
                 told=self._told[number],
-                end=min(end, self._bounds[number] + quota),
+                end=new.end_of(self._bounds[number], quota),
             )
-            for number, end in left.items()
+            for number, new in left.items()
         ]
         return sorted(stretches, key=lambda stretch: stretch.begin - stretch.end)
 
     def _commit(self, done: Collected) -> None:
         self._history.add(done.changes, self._told, done.ends)
         self._told |= {number: max(end, self._told[number]) for number, end in done.ends.items()}
-        self._holding = self._history.hold(
+        self._hold(
             replace(
                 self._holding,
                 rows=pa.concat_tables([without(self._holding.rows, done.held), done.held]),
@@ -115,19 +123,28 @@ class _Run:
             )
         )
 
+    def _hold(self, holding: Holding) -> None:
+        self._holding = self._history.hold(holding)
 
-def _cluster_id(records: TableSnapshot) -> str:
-    return records.properties.get("cluster_id") or records.read(columns=["cluster_id"])["cluster_id"][0].as_py()
+
+def _cluster_id(stored: Tables, records: TableSnapshot) -> str:
+    """Whose records they are. Tables that do not say are asked for a row."""
+    named = records.properties.get("cluster_id")
+    if named:
+        return named
+    for batch in records.batches(columns=["cluster_id"]):
+        if batch.num_rows:
+            return str(batch["cluster_id"][0].as_py())
+    raise _nothing_exported(stored)
 
 
-def _ends(stored: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> dict[int, int]:
-    """The offset after the last record of each state partition that has records at or after its position."""
-    ends: dict[int, int] = {}
-    for path in paths:
-        rows = stored.read_files("state_records", [path], columns=["state_partition", "offset"])
-        for row in rows.group_by("state_partition", use_threads=False).aggregate([("offset", "max")]).to_pylist():
-            ends[row["state_partition"]] = max(row["offset_max"] + 1, ends.get(row["state_partition"], 0))
-    return {number: end for number, end in sorted(ends.items()) if end > positions.get(number, 0)}
+def _nothing_exported(stored: Tables) -> ConfigurationError:
+    return ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")
+
+
+def _addresses(stored: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
+    """State partition and offset of the records in each file."""
+    return (stored.read_files("state_records", [path], columns=["state_partition", "offset"]) for path in paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,17 +159,23 @@ class _Work:
         """The parcels of `stretches`."""
         stored = Tables(self.config)
         held = self._held(stored, stretches)
+        where = reduce(or_, (_within(stretch) for stretch in stretches))
+        records = stored.read_files("state_records", self.paths, columns=GROWTH_COLUMNS, where=where)
         for stretch in stretches:
-            is_own, offset = pc.field("state_partition") == stretch.state_partition, pc.field("offset")
-            where = is_own & (offset >= stretch.begin) & (offset < stretch.end)
-            records = stored.read_files("state_records", self.paths, columns=GROWTH_COLUMNS, where=where)
-            grown = grow(stretch, records, held.filter(is_own), partial(_ranges, stored))
+            is_own = pc.field("state_partition") == stretch.state_partition
+            grown = grow(stretch, records.filter(is_own), held.filter(is_own), partial(_ranges, stored))
             yield from packed(stretch.state_partition, grown)
 
     def _held(self, stored: Tables, stretches: Sequence[Stretch]) -> pa.Table:
         if not self.goes_on:
             return HELD_COLUMNS.empty_table()
         return held_rows(stored, pc.field("state_partition").isin([stretch.state_partition for stretch in stretches]))
+
+
+def _within(stretch: Stretch) -> pc.Expression:
+    offset = pc.field("offset")
+    is_own = pc.field("state_partition") == stretch.state_partition
+    return is_own & (offset >= stretch.begin) & (offset < stretch.end)
 
 
 def _ranges(stored: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from acktrail.columnar.changes import changes_of
 from acktrail.columnar.held import held_of
 from acktrail.columnar.rates import RATES
+from acktrail.columnar.schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.model.conditions import Held
 from acktrail.model.history import Cause, Change, History
@@ -26,7 +27,9 @@ from acktrail.tables.history import HistoryTables, held_rows
 from acktrail.tables.snapshot import DataFile
 from acktrail.tables.store import Tables
 from acktrail_jobs import history as job
+from acktrail_jobs.growth import Stretch
 from acktrail_jobs.history_command import build_history
+from acktrail_jobs.parcels import unpacked
 from acktrail_jobs.rates import delivery_rates
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -128,6 +131,52 @@ def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) 
         read.clear()
         build_history(world.config)
         assert len(set(read)) == 1
+
+
+def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many state partitions a worker has: it asks for their records in one read."""
+    reads: list[str] = []
+    plain = Tables.read_files
+    monkeypatch.setattr(Tables, "read_files", lambda *a, **options: reads.append(a[1]) or plain(*a, **options))
+    for number in range(8):
+        world.write(snapshot(key_of(f"g{number}"), snapshot_epoch=0), on=number % 4)
+    world.export("r1")
+    records = world.tables.snapshot("state_records")
+    assert records is not None
+    work = job._Work(config=world.config, paths=[file.path for file in records.files()], goes_on=False)
+    stretches = [Stretch(state_partition=number, begin=0, told=0, end=2) for number in range(4)]
+    assert unpacked(work(stretches)).records == 8
+    assert len(reads) == 1
+
+
+def test_the_first_build_on_a_pruned_topic_is_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets that Kafka pruned, before the export began and in the middle of it, cost nothing."""
+    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 20)
+    world.write(*(snapshot(key_of("g"), epoch, snapshot_epoch=epoch) for epoch in range(405)), on=0)
+    world.export("r1", lost={0: 200}, at_most=2)
+    world.export("r2", lost={0: 400})
+    summary = build_history(world.config)
+    assert (summary.records, summary.steps) == (7, 1)
+
+
+def test_a_version_without_records_is_used_too(world: World) -> None:
+    """After a commit that only notes a gap, or none at all: the history is said to be current, and a run writes that
+    down once."""
+    world.tables.create("state_records", properties={"cluster_id": "c1"})
+    build_history(world.config)
+    assert HistoryReader(world.tables).is_current
+    world.write(snapshot(key_of("g"), snapshot_epoch=0))
+    world.export("r1")
+    assert not HistoryReader(world.tables).is_current
+    build_history(world.config)
+    assert HistoryReader(world.tables).is_current
+    world.tables.append("state_records", TABLES["state_records"].empty_table())
+    assert not HistoryReader(world.tables).is_current
+    assert build_history(world.config).records == 0
+    assert HistoryReader(world.tables).is_current
+    before = versions(world)
+    build_history(world.config)
+    assert versions(world) == before
 
 
 @pytest.mark.parametrize("table", ["add", "hold"])

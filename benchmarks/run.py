@@ -6,11 +6,15 @@ import os
 import platform
 import sys
 
+import decode
 import describe
 import export
+import replay
 import reset_plan
 
 BENCHMARKS = {
+    "decode": decode.compare,
+    "replay": replay.compare,
     "export": lambda: export.compare(1_000_000),
     "describe": describe.compare,
     "reset": reset_plan.compare,
@@ -22,7 +26,7 @@ def main(names: list[str]) -> None:
     for name in names or BENCHMARKS:
         print(f"\n{name}")
         for what, figure in BENCHMARKS[name]():
-            print(f"  {what:<40} {figure}")
+            print(f"  {what:<48} {figure}")
 
 
 if __name__ == "__main__":

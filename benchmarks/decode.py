@@ -1,0 +1,97 @@
+"""Raw records to columns: the bulk decoder beside struct.unpack, Kafka's own classes and the copying of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from kafka_peer import kafka_peer
+from plain_decoder import unpack
+from raw_log import LogShape, raw_log
+from rounds import rounds, timed
+
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.strict_rows import SAID_COLUMNS
+
+ROWS_AT_ONCE = 65_536
+_PLAIN_PART = 20
+"""The plain decoder gets one record in so many: it takes too long for all."""
+
+
+def compare(records: int = 1_000_000, count: int = 9) -> list[tuple[str, str]]:
+    """Rows of (what, figure)."""
+    usual = raw_log(LogShape(records=records, odd=0.001)).combine_chunks()
+    odd = raw_log(LogShape(records=records, odd=0.01)).combine_chunks()
+    few = usual.slice(0, records // _PLAIN_PART)
+    keys, values = few["key"].to_pylist(), few["value"].to_pylist()
+    with kafka_peer(usual) as kafka:
+        times = rounds(
+            {
+                "ours": timed(_decoding(usual)),
+                "odd": timed(_decoding(odd)),
+                "plain": timed(lambda: unpack(keys, values)),
+                "copy": timed(_copying(usual)),
+                "kafka": lambda: kafka.round("decode"),
+            },
+            count=count,
+            warm_up=4,
+        )
+    ours, plain = times["ours"] / records, times["plain"] / len(keys)
+    return [
+        ("records", f"{records:,}, {_input_bytes(usual) // records} bytes each"),
+        ("acktrail, one thread", _pace(ours)),
+        ("Kafka's ShareCoordinatorRecordSerde, one thread", _pace(times["kafka"] / records)),
+        ("struct.unpack", _pace(plain)),
+        ("copying input and output once", _pace(times["copy"] / records)),
+        ("against Kafka", f"{times['kafka'] / times['ours']:.2f}x"),
+        ("against struct.unpack", f"{plain / ours:.0f}x"),
+        ("of the bound of copying", f"{times['copy'] / times['ours']:.0%}"),
+        ("1 % odd records against 0.1 %", f"{times['odd'] / times['ours']:.2f}x the time"),
+    ]
+
+
+def _pace(seconds: float) -> str:
+    return f"{1e9 * seconds:,.0f} ns/record, {1e-6 / seconds:.1f} M records/s"
+
+
+def _decoding(raw: pa.Table) -> Callable[[], object]:
+    """Decode as an exporter does: some records at a time, what came out is let go."""
+
+    def work() -> None:
+        for batch in raw.to_batches(max_chunksize=ROWS_AT_ONCE):
+            decode_records(pa.Table.from_batches([batch]))
+
+    return work
+
+
+def _copying(raw: pa.Table) -> Callable[[], object]:
+    """Copy every byte that decoding reads and every byte that it writes once, as many at a time as it does, into
+    memory that is there already."""
+    pieces = [np.frombuffer(buffer, np.uint8) for buffer in _buffers(raw)]
+    room = np.ones(max(len(piece) for piece in pieces), np.uint8)
+
+    def work() -> None:
+        for piece in pieces:
+            room[: len(piece)] = piece
+
+    return work
+
+
+def _buffers(raw: pa.Table) -> Iterator[pa.Buffer]:
+    for batch in raw.to_batches(max_chunksize=ROWS_AT_ONCE):
+        for name in ("key", "value"):
+            yield from _own(batch.column(name))
+        for column in decode_records(pa.Table.from_batches([batch])).select(SAID_COLUMNS.names).columns:
+            yield from (buffer for chunk in column.chunks for buffer in chunk.buffers() if buffer is not None)
+
+
+def _own(array: pa.BinaryArray) -> Sequence[pa.Buffer]:
+    """Bounds and bytes of this slice alone."""
+    _, bounds, data = array.buffers()
+    first, last = (int(np.frombuffer(bounds, np.int32)[array.offset + place]) for place in (0, len(array)))
+    return bounds.slice(4 * array.offset, 4 * len(array) + 4), data.slice(first, last - first)
+
+
+def _input_bytes(raw: pa.Table) -> int:
+    return sum(int(raw[name].nbytes) for name in ("key", "value"))

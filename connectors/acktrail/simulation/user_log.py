@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from acktrail.simulation.error_codes import ErrorCode
+
 __all__ = ["RecordBatch", "UserLog"]
 
 
@@ -21,11 +23,15 @@ class RecordBatch:
 
 @dataclass(slots=True, kw_only=True)
 class UserLog:
-    """Batches in offset order; what lies below `start_offset` is gone. There are no transactions."""
+    """Batches in offset order; what lies below `start_offset` is gone. There are no transactions.
+
+    `fault`: what every read fails with for now (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE).
+    """
 
     start_offset: int = 0
     batches: list[RecordBatch] = field(default_factory=list)
     end_offset: int = 0
+    fault: ErrorCode = ErrorCode.NONE
 
     def append(self, records: int, *, timestamp_ms: int = 0, size_bytes: int = 100) -> RecordBatch:
         """One batch of so many records at the end."""

@@ -1,0 +1,510 @@
+"""ShareFetch and ShareAcknowledge at a simulated broker: sessions, what rides along, errors, leaders."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from share_members import FIRST, GROUP, SECOND, THIRD, Cluster, Member, acknowledged, at, live
+
+from acktrail.model.delivery import DeliveryState
+from acktrail.simulation.acquisition import AcquiredRecords
+from acktrail.simulation.cluster_view import PartitionPlace
+from acktrail.simulation.error_codes import ErrorCode
+from acktrail.simulation.share_call_shapes import answer_fields, request_fields
+from acktrail.simulation.share_calls import (
+    CurrentLeader,
+    FetchAnswer,
+    FetchPartition,
+    NodeEndpoint,
+    ShareFetch,
+    TopicIdPartition,
+    next_session_epoch,
+)
+from acktrail.simulation.share_partition_leader import SharePartitionLeader
+
+seeds = st.integers(0, 2**32)
+TWELVE = {
+    "GROUP_AUTHORIZATION_FAILED",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "SHARE_SESSION_NOT_FOUND",
+    "INVALID_SHARE_SESSION_EPOCH",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "NOT_LEADER_OR_FOLLOWER",
+    "UNKNOWN_TOPIC_ID",
+    "INVALID_RECORD_STATE",
+    "KAFKA_STORAGE_ERROR",
+    "CORRUPT_MESSAGE",
+    "INVALID_REQUEST",
+    "UNKNOWN_SERVER_ERROR",
+}
+
+
+def offsets(found: list[AcquiredRecords]) -> set[int]:
+    return {offset for part in found for offset in range(part.first_offset, part.last_offset + 1)}
+
+
+def memory(cluster: Cluster) -> dict[object, object]:
+    """All that a broker knows of sessions and records, as values."""
+    leaders = {key: deepcopy(leader.cache) for key, leader in cluster.broker.leaders.leaders.items()}
+    return {**deepcopy(cluster.broker.sessions.sessions), **leaders, "log": cluster.coordinator.log.end_offset}
+
+
+def opened(*places: TopicIdPartition, **settings: int) -> tuple[Cluster, Member]:
+    """A member whose session holds `places`, ten records in each, all of them acquired."""
+    cluster = Cluster(**settings)
+    for place in places:
+        cluster.produce(place, 10)
+    member = Member(cluster=cluster)
+    assert member.fetch(*places).error is ErrorCode.NONE
+    return cluster, member
+
+
+@given(seeds, st.integers(1, 40))
+def test_what_is_accepted_is_never_delivered_again(seed: int, steps: int) -> None:
+    """R000-35, R002-66: whatever members ask in whatever order, an accepted or rejected record whose acknowledgement
+    was answered without error comes to no member again, and no record is held by two members at once."""
+    source = random.Random(seed)
+    cluster = Cluster()
+    members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]
+    for _ in range(steps):
+        leaders = cluster.broker.leaders.leaders
+        before = {(k.topic_id, k.partition): (_locked(found), _done(found)) for k, found in leaders.items()}
+        for member in members:
+            member.said = {}
+        answer = live(cluster, source, members)
+        for partition in answer.partitions if isinstance(answer, FetchAnswer) else ():
+            got = offsets(list(partition.acquired))
+            locked, done = before.get((partition.at.topic_id, partition.at.partition), (set(), set()))
+            said = {
+                o
+                for m in members
+                for b in m.said.get(partition.at, ())
+                for o in range(b.first_offset, b.last_offset + 1)
+            }
+            assert not got & done
+            assert not got & (locked - said)
+
+
+def _locked(leader: SharePartitionLeader) -> set[int]:
+    return _in(leader, {DeliveryState.ACQUIRED})
+
+
+def _done(leader: SharePartitionLeader) -> set[int]:
+    return _in(leader, {DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+
+
+def _in(leader: SharePartitionLeader, states: set[DeliveryState]) -> set[int]:
+    return {
+        offset
+        for batch in leader.cache.batches
+        for first, last, held in batch.parts()
+        if held.state in states
+        for offset in range(first, last + 1)
+    }
+
+
+@given(seeds, st.integers(0, 40), st.sampled_from((-7, -1, 0, 1, 2, 3, 2**31 - 1)))
+def test_a_wrong_epoch_is_refused_and_changes_nothing(seed: int, steps: int, epoch: int) -> None:
+    """R002-62: 0 opens a session, -1 closes it, else the epoch is the one after the last; any other is refused, without
+    a session every one but 0 is, and a refusal leaves sessions, locks and state as they were."""
+    source = random.Random(seed)
+    cluster = Cluster()
+    members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]
+    for _ in range(steps):
+        live(cluster, source, members)
+    member = members[0]
+    sessions = {key.member_id: session.epoch for key, session in cluster.broker.sessions.sessions.items()}
+    assert member.epoch == sessions.get(member.name, 0)
+    before = memory(cluster)
+    asked = (
+        [member.acknowledge] if source.random() < 0.5 else [lambda said, epoch: member.fetch(said=said, epoch=epoch)]
+    )
+    answer = asked[0]({}, epoch=epoch)
+
+    is_open = member.name in sessions
+    if not is_open and (epoch != 0 or asked[0] == member.acknowledge):
+        expected = "INVALID_SHARE_SESSION_EPOCH" if epoch == 0 else "SHARE_SESSION_NOT_FOUND"
+    elif epoch in (-1, sessions.get(member.name)) or (epoch == 0 and asked[0] != member.acknowledge):
+        expected = "NONE"
+    else:
+        expected = "INVALID_SHARE_SESSION_EPOCH"
+    assert answer.error.name == expected
+    if expected != "NONE":
+        assert memory(cluster) == before
+    else:
+        assert (member.name in {key.member_id for key in cluster.broker.sessions.sessions}) == (epoch != -1)
+
+
+def test_epochs_begin_again_at_one() -> None:
+    """R002-62: after the highest epoch comes 1, for 0 would open a session; a closed one stays closed."""
+    assert [next_session_epoch(epoch) for epoch in (-1, 0, 1, 2**31 - 1)] == [-1, 1, 2, 1]
+
+
+@given(seeds, st.integers(1, 30))
+def test_acknowledgements_may_ride_along(seed: int, steps: int) -> None:
+    """R002-61, R002-70: acknowledging in a ShareFetch does to locks, state and log what a ShareAcknowledge and then the
+    same ShareFetch do, with the same errors; only the session's epoch is one further in the second case."""
+    cluster = Cluster()
+    members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]
+    source = random.Random(seed)
+    for _ in range(steps):
+        live(cluster, source, members)
+    riding = deepcopy(members[0])
+    apart = deepcopy(members[0])
+    if not riding.epoch:
+        riding.fetch(FIRST, SECOND)
+        apart.fetch(FIRST, SECOND)
+    said = {
+        place: tuple(acknowledged(p.first_offset, p.last_offset) for p in parts[-1:])
+        for place, parts in riding.held.items()
+    }
+    said[THIRD] = (acknowledged(0, 0),)
+
+    together = riding.fetch(said=said)
+    first = apart.acknowledge(said)
+    second = apart.fetch(*said)
+
+    errors = {partition.at: partition.error for partition in first.partitions}
+    assert {p.at: p.acknowledge_error for p in together.partitions if p.at in errors} == errors
+    fetched = {p.at: (p.error, p.records, p.acquired) for p in second.partitions}
+    assert {p.at: (p.error, p.records, p.acquired) for p in together.partitions if p.acquired} == {
+        place: told for place, told in fetched.items() if told[2]
+    }
+    after = [found.cluster for found in (riding, apart)]
+    assert after[0].coordinator.memory.states == after[1].coordinator.memory.states
+    assert after[0].coordinator.log.end_offset == after[1].coordinator.log.end_offset
+    caches = [{key: leader.cache for key, leader in found.broker.leaders.leaders.items()} for found in after]
+    assert caches[0] == caches[1]
+
+
+def test_no_bytes_only_acknowledge() -> None:
+    """R002-63: in version 0 a partition of 0 bytes does not join the session: what is said of it is settled, nothing is
+    fetched from it; later versions say the same with no records or no bytes at all."""
+    cluster, member = opened(FIRST)
+    cluster.produce(FIRST, 10)
+    cluster.produce(SECOND, 10)
+    some = FetchPartition(at=SECOND, acknowledgements=(acknowledged(0, 0),), max_bytes=0)
+    request = ShareFetch(group_id=GROUP, member_id="m", session_epoch=1, partitions=(some,), version=0)
+    answer = cluster.broker.fetch(request)
+
+    told = answer.of(SECOND)
+    assert told is not None
+    assert (told.error, told.acknowledge_error) == (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert (told.acquired, told.records) == ((), ())
+    got = answer.of(FIRST)
+    assert got is not None
+    assert offsets(list(got.acquired)) == set(range(10, 20))
+    wanted = replace(request, session_epoch=2, partitions=(replace(some, max_bytes=1, acknowledgements=()),))
+    got = cluster.broker.fetch(wanted).of(SECOND)
+    assert got is not None
+    assert offsets(list(got.acquired)) == set(range(10))
+
+    cluster.produce(FIRST, 10)
+    for number, nothing in enumerate(({"max_bytes": 0}, {"max_records": 0})):
+        answer = member.fetch(said={FIRST: (acknowledged(number, number),)}, epoch=3 + number, **nothing)
+        assert [(p.at, p.acknowledge_error, p.acquired) for p in answer.partitions] == [(FIRST, ErrorCode.NONE, ())]
+    ((_, leader),) = [(k, v) for k, v in cluster.broker.leaders.leaders.items() if k.partition == 0]
+    assert leader.cache.start_offset == 2
+
+
+def test_a_last_fetch_asks_for_nothing() -> None:
+    """R002-62, R002-63: with epoch -1 version 0 refuses partitions to fetch, and later versions fetch none; what rides
+    along is settled before the session ends."""
+    cluster, member = opened(FIRST)
+    wanted = FetchPartition(at=FIRST, max_bytes=1)
+    closing = ShareFetch(group_id=GROUP, member_id="m", session_epoch=-1, partitions=(wanted,), version=0)
+    assert cluster.broker.fetch(closing).error is ErrorCode.INVALID_REQUEST
+    assert cluster.broker.sessions.sessions
+
+    cluster.produce(FIRST, 5)
+    answer = member.fetch(said={FIRST: (acknowledged(0, 9),)}, epoch=-1)
+    assert [(p.at, p.acknowledge_error, p.acquired) for p in answer.partitions] == [(FIRST, ErrorCode.NONE, ())]
+    assert not cluster.broker.sessions.sessions
+    (leader,) = cluster.broker.leaders.leaders.values()
+    assert leader.cache.start_offset == 10
+
+
+def test_what_is_forgotten_is_fetched_no_more() -> None:
+    """R002-64: ForgottenTopicsData takes partitions out of the session; what the member holds of them stays locked and
+    can be acknowledged; the partition joins again when it is asked for again. One that was never there is no matter."""
+    cluster, member = opened(FIRST, SECOND)
+    for place in (FIRST, SECOND):
+        cluster.produce(place, 3)
+    answer = member.fetch(forgotten=(FIRST, THIRD))
+    assert [partition.at for partition in answer.partitions] == [SECOND]
+    answer = member.fetch(said={})
+    assert not answer.partitions
+    told = member.acknowledge({FIRST: (acknowledged(0, 9),)}).of(FIRST)
+    assert told is not None
+    assert told.error is ErrorCode.NONE
+    got = member.fetch(FIRST).of(FIRST)
+    assert got is not None
+    assert offsets(list(got.acquired)) == {10, 11, 12}
+
+
+def test_an_answer_leaves_out_what_is_not_new() -> None:
+    """R002-67: a partition is in the answer when it brought records, when it failed, when it was just added, and once
+    more after it failed; a first answer has them all."""
+    cluster = Cluster()
+    member = Member(cluster=cluster)
+    assert {partition.at for partition in member.fetch(FIRST, SECOND).partitions} == {FIRST, SECOND}
+    assert member.fetch().partitions == ()
+    assert [partition.at for partition in member.fetch(THIRD).partitions] == [THIRD]
+    cluster.view.places[FIRST].log.fault = ErrorCode.KAFKA_STORAGE_ERROR
+    assert [partition.error for partition in member.fetch().partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    cluster.view.places[FIRST].log.fault = ErrorCode.NONE
+    assert [(partition.at, partition.error) for partition in member.fetch().partitions] == [(FIRST, ErrorCode.NONE)]
+    assert member.fetch().partitions == ()
+
+
+def test_partitions_take_turns() -> None:
+    """With one record asked for at a time none of a session's partitions starves. Turns are uneven: Kafka turns the
+    order by the epoch and also moves what brought records to its end."""
+    cluster = Cluster()
+    places = (FIRST, SECOND, THIRD)
+    for place in places:
+        for _ in range(9):
+            cluster.produce(place, 1)
+    member = Member(cluster=cluster)
+    firsts = [
+        next(p.at for p in member.fetch(*(() if member.epoch else places), max_records=1).partitions if p.acquired)
+        for _ in range(9)
+    ]
+    assert set(firsts) == set(places)
+
+
+@pytest.mark.parametrize("how", ["acknowledge", "fetch", "lost"])
+def test_closing_releases_what_is_held(how: str) -> None:
+    """R002-62: when a session ends, what its member held is available again with its count, in memory and in the
+    state topic, and the next member gets it as a second attempt. Who opens a session anew keeps the old one's locks."""
+    cluster, member = opened(FIRST, SECOND)
+    assert member.fetch(epoch=0).error is ErrorCode.NONE
+    assert len(_locked(next(iter(cluster.broker.leaders.leaders.values())))) == 10
+    member.fetch(FIRST, SECOND)
+    ends: dict[str, Callable[[], object]] = {
+        "acknowledge": lambda: member.acknowledge({}, epoch=-1),
+        "fetch": lambda: member.fetch(epoch=-1),
+        "lost": lambda: cluster.broker.disconnected("m"),
+    }
+    other = Member(cluster=cluster, name="other")
+    other.fetch(FIRST, SECOND)
+    ends[how]()
+    answer = other.fetch()
+    assert {partition.at for partition in answer.partitions} == {FIRST, SECOND}
+    for partition in answer.partitions:
+        assert [(a.first_offset, a.last_offset, a.delivery_count) for a in partition.acquired] == [(0, 9, 2)]
+    states = cluster.coordinator.memory.states.values()
+    released = [
+        [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in s.batches] for s in states
+    ]
+    assert released.count([(0, 9, DeliveryState.AVAILABLE, 1)]) == 2
+
+
+def test_a_group_without_members_is_let_go() -> None:
+    """Leaders of a group are kept while a member is connected; a new leader reads the state again."""
+    cluster, member = opened(FIRST)
+    other = Member(cluster=cluster, name="other")
+    other.fetch(FIRST)
+    cluster.broker.disconnected("m")
+    assert cluster.broker.leaders.leaders
+    other.acknowledge({}, epoch=-1)
+    cluster.broker.disconnected("other")
+    assert not cluster.broker.leaders.leaders
+    got = replace(member, epoch=0).fetch(FIRST).of(FIRST)
+    assert got is not None
+    assert [a.delivery_count for a in got.acquired] == [2]
+
+
+def test_a_wrong_broker_names_the_leader() -> None:
+    """R002-69: NodeEndpoints has each leader of a partition that answers NOT_LEADER_OR_FOLLOWER once, and nobody else;
+    a leader that is not known or not alive is named by nobody. It is so in both calls."""
+    cluster, member = opened(FIRST, SECOND, THIRD)
+    for place, leader in ((FIRST, 2), (SECOND, 2), (THIRD, 9)):
+        cluster.view.places[place] = PartitionPlace(leader_id=leader, leader_epoch=5)
+        cluster.broker.leaders.let_go(at=place)
+    answer = member.fetch()
+    assert {p.at: (p.error.name, p.current_leader) for p in answer.partitions} == {
+        FIRST: ("NOT_LEADER_OR_FOLLOWER", CurrentLeader(leader_id=2, leader_epoch=5)),
+        SECOND: ("NOT_LEADER_OR_FOLLOWER", CurrentLeader(leader_id=2, leader_epoch=5)),
+        THIRD: ("NOT_LEADER_OR_FOLLOWER", CurrentLeader(leader_id=9, leader_epoch=5)),
+    }
+    assert answer.endpoints == (NodeEndpoint(node_id=2, host="host-2", port=9092),)
+
+    cluster, member = opened(FIRST, SECOND)
+    cluster.initialize(FIRST, state_epoch=2)
+    cluster.view.places[FIRST].leader_id = 2
+    told = member.acknowledge({FIRST: (acknowledged(0, 0),), SECOND: (acknowledged(0, 0),)})
+    assert {p.at: p.error.name for p in told.partitions} == {FIRST: "NOT_LEADER_OR_FOLLOWER", SECOND: "NONE"}
+    assert told.endpoints == (NodeEndpoint(node_id=2, host="host-2", port=9092),)
+    assert member.fetch().endpoints == told.endpoints
+
+
+def _no_right_to_group() -> FetchAnswer:
+    cluster, member = opened(FIRST)
+    cluster.view.closed_groups = frozenset({GROUP})
+    return member.fetch()
+
+
+def _no_right_to_topic() -> FetchAnswer:
+    cluster, member = opened(FIRST)
+    cluster.view.closed_topics = frozenset({"first"})
+    return member.fetch(said={FIRST: (acknowledged(0, 0),)})
+
+
+def _no_such_partition() -> FetchAnswer:
+    return opened(FIRST)[1].fetch(said={at(0, 7): (acknowledged(0, 0),)})
+
+
+def _no_such_topic() -> FetchAnswer:
+    nowhere = replace(FIRST, topic_id="IDEiMyRFJmcoiSqrLM0u7w")
+    return opened(FIRST)[1].fetch(said={nowhere: (acknowledged(0, 0),)})
+
+
+def _elsewhere() -> FetchAnswer:
+    cluster, member = opened(FIRST)
+    cluster.initialize(FIRST, state_epoch=2)
+    cluster.view.places[FIRST].leader_id = 2
+    return member.fetch(said={FIRST: (acknowledged(0, 0),)})
+
+
+def _bad_disk(fault: ErrorCode) -> FetchAnswer:
+    cluster, member = opened(FIRST)
+    cluster.view.places[FIRST].log.fault = fault
+    return member.fetch()
+
+
+def _of_another() -> FetchAnswer:
+    other = Member(cluster=opened(FIRST)[0], name="other")
+    other.fetch(FIRST)
+    return other.fetch(said={FIRST: (acknowledged(0, 9),)})
+
+
+def _unwritten() -> FetchAnswer:
+    cluster, member = opened(FIRST)
+    cluster.failing = ErrorCode.UNKNOWN_SERVER_ERROR
+    return member.fetch(SECOND, said={FIRST: (acknowledged(0, 0),)})
+
+
+CAUSES: dict[str, Callable[[], FetchAnswer]] = {
+    "GROUP_AUTHORIZATION_FAILED": _no_right_to_group,
+    "TOPIC_AUTHORIZATION_FAILED": _no_right_to_topic,
+    "SHARE_SESSION_NOT_FOUND": lambda: Member(cluster=Cluster()).fetch(epoch=1),
+    "INVALID_SHARE_SESSION_EPOCH": lambda: opened(FIRST)[1].fetch(epoch=2),
+    "UNKNOWN_TOPIC_OR_PARTITION": _no_such_partition,
+    "NOT_LEADER_OR_FOLLOWER": _elsewhere,
+    "UNKNOWN_TOPIC_ID": _no_such_topic,
+    "INVALID_RECORD_STATE": _of_another,
+    "KAFKA_STORAGE_ERROR": lambda: _bad_disk(ErrorCode.KAFKA_STORAGE_ERROR),
+    "CORRUPT_MESSAGE": lambda: _bad_disk(ErrorCode.CORRUPT_MESSAGE),
+    "INVALID_REQUEST": lambda: opened(FIRST)[1].fetch(said={FIRST: (acknowledged(3, 2),)}),
+    "UNKNOWN_SERVER_ERROR": _unwritten,
+}
+WHERE = {
+    "top": {"GROUP_AUTHORIZATION_FAILED", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH"},
+    "fetch": {"KAFKA_STORAGE_ERROR", "CORRUPT_MESSAGE"},
+    "acknowledge": {"INVALID_RECORD_STATE", "INVALID_REQUEST"},
+}
+"""Those that a cause below brings about at one place; the others are told of the fetch and of the acknowledgement."""
+
+
+@pytest.mark.parametrize("name", sorted(TWELVE))
+def test_twelve_errors(name: str) -> None:
+    """R002-68: each of the twelve errors has a cause, and is told where it belongs: of the request, of the fetch or of
+    the acknowledgement; INVALID_RECORD_STATE is only ever told of an acknowledgement."""
+    answer = CAUSES[name]()
+    found = {("top", answer.error.name)}
+    found |= {("fetch", partition.error.name) for partition in answer.partitions}
+    found |= {("acknowledge", partition.acknowledge_error.name) for partition in answer.partitions}
+    places = {where for where, names in WHERE.items() if name in names} or {"fetch", "acknowledge"}
+    assert {where for where, error in found if error == name} == places
+    assert {error for _, error in found} <= {name, "NONE"}
+
+
+@given(seeds, st.integers(1, 40))
+def test_no_other_error(seed: int, steps: int) -> None:
+    """R002-68: members that keep to the rules meet none but errors of the twelve, whatever writes end with; an error of
+    an acknowledgement is never told as one of the fetch."""
+    source = random.Random(seed)
+    cluster = Cluster()
+    members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]
+    for _ in range(steps):
+        cluster.failing = source.choice(
+            (ErrorCode.NONE,) * 5 + (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.FENCED_STATE_EPOCH)
+        )
+        answer = live(cluster, source, members)
+        if answer is None:
+            continue
+        assert answer.error.name in {"NONE", *TWELVE}
+        for partition in answer.partitions:
+            assert partition.error.name in {"NONE", *TWELVE}
+            if isinstance(answer, FetchAnswer):
+                assert partition.error is not ErrorCode.INVALID_RECORD_STATE
+
+
+def test_a_full_broker_opens_no_session() -> None:
+    """A session beyond the limit is refused, in version 0 as not found; a member that has one may begin afresh."""
+    cluster, member = opened(FIRST, most_sessions=1)
+    other = Member(cluster=cluster, name="other")
+    assert other.fetch(FIRST).error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert other.fetch(FIRST, version=0).error is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert member.fetch(FIRST, epoch=0).error is ErrorCode.NONE
+
+
+def test_who_renews_asks_for_nothing() -> None:
+    """R002-66 and KIP-1222: RENEW is refused unless the request says so; then it must ask for no records, gets none,
+    and its lock runs anew. Version 1 knows no RENEW."""
+    cluster, member = opened(FIRST)
+    renew = {FIRST: (acknowledged(0, 9, 4),)}
+    nothing = {"max_bytes": 0, "max_records": 0}
+    assert member.fetch(said=renew, renewing=True).error is ErrorCode.INVALID_REQUEST
+    for fields, error in (
+        ({}, "INVALID_REQUEST"),
+        ({"version": 1, "renewing": True}, "INVALID_REQUEST"),
+        ({"renewing": True}, "NONE"),
+    ):
+        told = member.fetch(said=renew, **fields, **nothing).of(FIRST)
+        assert told is not None
+        assert told.acknowledge_error.name == error, fields
+    cluster.clock.advance(60)
+    assert member.acknowledge(renew, renewing=True).error is ErrorCode.NONE
+    cluster.clock.advance(60)
+    assert cluster.broker.leaders.end_locks() == 0
+
+
+def test_schemas_by_version() -> None:
+    """R002-61, R002-67, R002-70: the fields of both requests and answers, by version, under Kafka's names."""
+    request = ShareFetch(
+        group_id=GROUP,
+        member_id="m",
+        session_epoch=1,
+        partitions=(FetchPartition(at=FIRST, acknowledgements=(acknowledged(1, 2, 0, 1),)),),
+        forgotten=(THIRD,),
+    )
+    fields = request_fields(request)
+    assert list(fields["Topics"][0]) == ["TopicId", "Partitions"]
+    assert fields["Topics"][0]["Partitions"] == [
+        {
+            "PartitionIndex": 0,
+            "AcknowledgementBatches": [{"FirstOffset": 1, "LastOffset": 2, "AcknowledgeTypes": [0, 1]}],
+        }
+    ]
+    assert fields["ForgottenTopicsData"] == [{"TopicId": THIRD.topic_id, "Partitions": [0]}]
+    added = [set(request_fields(replace(request, version=version))) for version in range(3)]
+    assert added[1] - added[0] == {"MaxRecords", "BatchSize"}
+    assert added[2] - added[1] == {"IsRenewAck", "ShareAcquireMode"}
+    first = replace(request, version=0, max_bytes=2**31 - 1, partitions=(FetchPartition(at=FIRST, max_bytes=0),))
+    assert request_fields(first)["Topics"][0]["Partitions"][0]["PartitionMaxBytes"] == 0
+
+    member = opened(FIRST)[1]
+    told = answer_fields(member.fetch(SECOND, said={FIRST: (acknowledged(0, 9),)}))
+    (topic,) = told["Responses"]
+    assert set(topic["Partitions"][0]) == {
+        *("PartitionIndex", "ErrorCode", "ErrorMessage", "AcknowledgeErrorCode", "AcknowledgeErrorMessage"),
+        *("CurrentLeader", "AcquiredRecords"),
+    }

@@ -30,15 +30,17 @@ $(UV):
 	  echo "make: $(PYTHON) has neither venv nor pip: install python3-venv (Debian: apt-get install python3-venv)" >&2; exit 1; \
 	fi
 
+# Compiled once: every command, every test's process and every Airflow task would do it again where Python may not.
 .venv/.synced: pyproject.toml uv.lock | $(UV)
-	@$(UV) sync --locked --quiet
+	@$(UV) sync --locked --quiet --compile-bytecode
+	@$(BIN)/python -m compileall -q connectors spark_jobs expectations dashboards dags
 	@touch $@
 
 demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
 
 test: sync ## The tests, two at a time
-	@$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: lint types contracts wheel ## What CI also runs: lint, types, import contracts, wheel
 

@@ -43,6 +43,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
         "reader": "reader-secret",
         "exporter": "exporter-secret",
         "resetter": "resetter-secret",
+        "deleter": "deleter-secret",
     }
     with EmbeddedBroker(sasl_users=users) as broker:
         yield broker

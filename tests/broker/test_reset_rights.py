@@ -9,6 +9,8 @@ import pytest
 from broker.workload import Workload, until
 from reset.world import World
 
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import Outcome
 from acktrail.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.broker
@@ -21,8 +23,8 @@ def refusals(plan: dict[str, Any]) -> set[tuple[str, str | None]]:
 def test_missing_rights_are_refusals_by_name(
     guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
 ) -> None:
-    """R004-16, R004-17: without READ on group, topic or state topic there is no plan; what may be reset is, with
-    `partial`; without the state topic only by the broker's own word, and only where that was asked for."""
+    """R004-16, R004-17, R002-50: without READ on group, topic or state topic there is no plan; what may be reset
+    is, with `partial`; without the state topic only by the broker's own word, and only where that was asked for."""
     world = World.at(guarded.config("resetter"), tmp_path)
     for kind, name in (("GROUP", "g"), ("TOPIC", "orders"), ("TOPIC", "forbidden")):
         guarded_workload.allow("resetter", "DESCRIBE", kind, name)
@@ -51,3 +53,25 @@ def test_missing_rights_are_refusals_by_name(
     until(lambda: refusals(world.plan(**asked)) == {("unauthorized_topic", "forbidden")}, what="the right to read")
     world.execute(seeing := world.plan(**asked), partial=True)
     assert [row["status"][:2] for row in world.verify(seeing)] == ["OK"]
+
+
+def test_a_deletion_asks_for_both_rights(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """R002-51: DELETE on the group and READ on the topic, each named where it is missing; nothing is deleted before."""
+    group = topic = "deleted-by-right"
+    guarded_workload.create_topic(topic)
+    guarded_workload.produce(topic, 1)
+    guarded_workload.acknowledge(group, topic, 1)
+
+    with ShareGroupAdmin(guarded.config("deleter")) as admin, ShareGroupAdmin(guarded.config("admin")) as owner:
+
+        def said() -> tuple[Outcome, int | None, bool]:
+            (result,) = admin.delete_offsets(group, [topic])
+            return result.outcome, result.error_code, "DELETE" in result.advice
+
+        until(lambda: said() == (Outcome.REFUSED, 30, True), what="the refusal on the group")
+        guarded_workload.allow("deleter", "DELETE", "GROUP", group)
+        until(lambda: said()[:2] == (Outcome.REFUSED, 29), what="the refusal on the topic")
+        assert [offset.topic for offset in owner.describe_offsets(group)] == [topic]
+        guarded_workload.allow("deleter", "READ", "TOPIC", topic)
+        until(lambda: said()[0] is Outcome.DONE, what="the deletion")
+        assert owner.describe_offsets(group) == ()

@@ -97,8 +97,8 @@ def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
     ],
 )
 def test_the_records_decide(finding: Finding, status: Status) -> None:
-    """R004-28: done is what the state topic shows, whatever was answered; a later record of another content overwrote
-    it; what a quiet shard writes again is no change."""
+    """R004-28, R002-05: done is what the state topic shows, whatever was answered; a later record of another content
+    overwrote it; what a quiet shard writes again is no change."""
     assert finding.status is status
     assert (finding.evidence is not None) == (
         status.is_ok or status in (Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK)

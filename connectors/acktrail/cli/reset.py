@@ -9,7 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.tabular import printable, table
+from acktrail.cli.reset_options import (
+    AllGroups,
+    AllTopics,
+    Execute,
+    Globs,
+    Groups,
+    Out,
+    Partial,
+    Reason,
+    RequestedBy,
+    Topics,
+    Wait,
+    Watch,
+)
+from acktrail.cli.reset_plans import loaded_plan
+from acktrail.cli.reset_reports import audit, export, list_plans, show
+from acktrail.cli.tabular import table
 from acktrail.config import KafkaConfig, TablesConfig
 
 if TYPE_CHECKING:
@@ -24,24 +40,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Groups = Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")]
-Globs = Annotated[
-    list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches, for example 'orders-*'.")
-]
-AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every share group there is.")]
-Topics = Annotated[
-    list[str] | None, typer.Option("--topic", help="A topic, or some of its partitions: topic:0,1,2. May be repeated.")
-]
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail reset apply`.")]
-Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the records of the reset to show.")]
-Watch = Annotated[
-    float, typer.Option("--watch", min=0, help="Seconds to watch afterwards that nothing overwrites the start offsets.")
-]
-Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
-Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]
-RequestedBy = Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")]
 _HOURS = 3_600_000
 
 
@@ -170,7 +168,7 @@ def apply(
 
     target = TablesConfig.from_environment(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    loaded = _loaded(plan, target)
+    loaded = loaded_plan(plan, target)
     if not execute:
         _say_what_would_be_sent(steps.recheck(kafka, loaded, partial=partial), loaded, as_json)
         return
@@ -199,7 +197,7 @@ def verify(
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     other = None if Path(plan).exists() else other_steps.load_other(target, plan)
     if other is None:
-        _settle(kafka, target, _loaded(plan, target), wait, watch, as_json, None)
+        _settle(kafka, target, loaded_plan(plan, target), wait, watch, as_json, None)
         return
     outcomes = other_steps.settle(kafka, target, other)
     if as_json:
@@ -248,117 +246,20 @@ def undo(
         _settle(kafka, target, made, wait, watch, as_json, done)
 
 
-@app.command("list")
-def list_plans(
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="The newest so many.")] = None,
-    check_audit: Annotated[bool, typer.Option("--check-audit", help="Check the audit's chain of hashes.")] = False,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the plans and how they stand, the newest first.
-
-    UNKNOWN: it was sent, or was about to be, and nobody noted the outcome; `acktrail reset verify` settles it.
-    """
-    from acktrail.reset import reports
-
-    target = TablesConfig.from_environment(tables, tables_options)
-    found = reports.list_plans(target, limit=limit)
-    if as_json:
-        typer.echo(json.dumps(found))
-    elif not found:
-        typer.echo("no plans")
-    else:
-        headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY")
-        rows = [
-            (
-                line["plan_id"],
-                line["created_at"],
-                line["kind"],
-                line["standing"],
-                _few(line["groups"]),
-                line["partitions"],
-                line["strategy"],
-                line["created_by"],
-            )
-            for line in found
-        ]
-        typer.echo(table(headers, rows))
-    if check_audit:
-        report = reports.check_audit(target)
-        typer.echo(f"audit: {report['rows']} rows, whole; newest {report['newest_hash']}", err=True)
-
-
-@app.command()
-def show(
-    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
-    from acktrail.reset import other_steps, reports, steps
-
-    target = TablesConfig.optional_from_environment(tables, tables_options)
-    other = None if target is None or Path(plan).exists() else other_steps.load_other(target, plan)
-    loaded = other or _loaded(plan, target)
-    progress = {} if target is None else reports.progress(target, loaded["plan_id"])
-    if as_json:
-        typer.echo(json.dumps({"plan": loaded, **progress}))
-        return
-    from acktrail.cli.reset_text import results_text
-
-    if other is None:
-        typer.echo(_as_text(steps.value_of(loaded)))
-    else:
-        from acktrail.cli.changing import other_text
-
-        typer.echo(other_text(other_steps.other_value(other)))
-    if progress.get("groups"):
-        standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
-        typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))
-    if progress.get("executions"):
-        typer.echo("\n" + results_text(progress["executions"]))
-
-
-@app.command()
-def export(
-    group: Groups = None,
-    group_glob: Globs = None,
-    all_groups: AllGroups = False,
-    topic: Topics = None,
-    plan: Annotated[
-        str | None, typer.Option("--plan", help="Export the targets of this plan (file or id) instead.")
-    ] = None,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-) -> None:
-    """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
-
-    One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out.
-    """
-    from acktrail.reset import reports
-
-    if plan is not None:
-        target = TablesConfig.optional_from_environment(tables, tables_options)
-        text, left_out = reports.export_plan(_loaded(plan, target))
-    else:
-        kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-        selection = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
-        text, left_out = reports.export_current(kafka, {**selection, "topics": topic or []})
-    typer.echo(text, nl=False)
-    if left_out:
-        typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)
+app.command("list")(list_plans)
+app.command()(show)
+app.command()(audit)
+app.command()(export)
 
 
 def _show_new(
     value: ResetPlan, target: TablesConfig | None, out: Path | None, as_json: bool, *, quiet: bool = False
 ) -> None:
     """Store, write and print a new plan; raise when a rule forbids it."""
+    from acktrail.cli.reset_text import plan_text
     from acktrail.reset import steps
-    from acktrail.reset.plan_file import plan_text, write_plan
+    from acktrail.reset.plan_file import plan_text as plan_as_json
+    from acktrail.reset.plan_file import write_plan
 
     if target is not None:
         steps.store_value(target, value)
@@ -367,7 +268,7 @@ def _show_new(
     if quiet:
         typer.echo(f"plan {value.plan_id}", err=True)
         return
-    typer.echo(plan_text(value) if as_json else _as_text(value), nl=not as_json)
+    typer.echo(plan_as_json(value) if as_json else plan_text(value), nl=not as_json)
     if value.refusals:
         raise steps.refusal_of(value)
     if not as_json:
@@ -378,22 +279,6 @@ def _next(value: ResetPlan, out: Path | None, *, is_stored: bool) -> str:
     if out is None and not is_stored:
         return "nothing was changed; --out FILE keeps the plan"
     return f"nothing was changed; to carry it out: acktrail reset apply {out or value.plan_id} --execute"
-
-
-def _as_text(value: ResetPlan) -> str:
-    from acktrail.cli.reset_text import plan_text
-
-    return plan_text(value)
-
-
-def _loaded(plan: str, target: TablesConfig | None) -> dict[str, Any]:
-    """A plan by file, or by id from the tables."""
-    from acktrail.reset import steps
-
-    file = Path(plan)
-    if file.exists() or plan.endswith(".json") or target is None:
-        return steps.read_plan_file(file)
-    return steps.load_plan(target, plan)
 
 
 def _say_what_would_be_sent(rows: int, loaded: dict[str, Any], as_json: bool) -> None:
@@ -427,8 +312,3 @@ def _settle(
         is_done = done is not None and done["left_out"]
         typer.echo("every share partition is at its target already" if is_done else "nothing to settle")
     steps.raise_unless_ok(loaded, found, done)
-
-
-def _few(names: list[str]) -> str:
-    shown = ", ".join(printable(name) for name in names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -9,12 +10,12 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.reset.audit import ChainReport, check_chain
-from acktrail.reset.journal import Journal, read_audit, read_executions, read_plan_rows
+from acktrail.reset.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
 from acktrail.reset.plan import ResetPlan
 from acktrail.reset.standing import GroupStanding, overall, standings
 from acktrail.reset.verdict import Status
 
-__all__ = ["checked_audit", "done_before", "listed", "progress_of"]
+__all__ = ["audited", "checked_audit", "done_before", "listed", "progress_of"]
 
 
 def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
@@ -52,6 +53,25 @@ def progress_of(tables: TablesConfig, plan_id: str, *, now_ms: int) -> dict[str,
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in found]
     newest = {(row["group_id"], row["topic"], row["partition"]): row for row in read_executions(tables, plan_id)}
     return {"groups": groups, "executions": [_execution(row) for row in newest.values()]}
+
+
+def audited(tables: TablesConfig, plan_id: str | None) -> list[dict[str, Any]]:
+    """The audit's rows, of one plan or all, in order, as plain data.
+
+    Raises:
+        UnknownName: there is no such plan.
+    """
+    rows = read_audit(tables, {} if plan_id is None else {"plan_id": plan_id})
+    if not rows and plan_id is not None:
+        read_plan_row(tables, plan_id)
+    return [
+        {
+            **row.to_row(),
+            "audited_at": row.audited_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "detail": json.loads(row.detail),
+        }
+        for row in rows
+    ]
 
 
 def checked_audit(tables: TablesConfig) -> ChainReport:

@@ -11,7 +11,7 @@ from acktrail.reset.plain import from_plain, to_plain
 from acktrail.reset.request import ResetRequest, StrategyKind
 from acktrail.reset.steps import validate, value_of
 
-__all__ = ["check_audit", "export_current", "export_plan", "list_plans", "progress"]
+__all__ = ["audit_rows", "check_audit", "export_current", "export_plan", "list_plans", "progress"]
 
 Json = dict[str, Any]
 
@@ -29,6 +29,17 @@ def progress(tables: TablesConfig, plan_id: str) -> Json:
     from acktrail.reset.progress import progress_of
 
     return progress_of(tables, plan_id, now_ms=_now_ms())
+
+
+def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[Json]:
+    """Every row of the audit, or those of one plan, oldest first; `detail` is what the step is about.
+
+    Raises:
+        UnknownName: there is no such plan.
+    """
+    from acktrail.reset.progress import audited
+
+    return audited(tables, plan_id)
 
 
 def check_audit(tables: TablesConfig) -> Json:

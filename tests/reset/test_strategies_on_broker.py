@@ -1,10 +1,12 @@
-"""Every strategy on a real broker: a new share consumer starts exactly where the plan says, and the numbers hold."""
+"""Every strategy on brokers of each release that resets: a new share consumer starts where the plan says."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from confluent_kafka import AcknowledgeType
 from reset.world import BASE_MS, Delivery, Fates, World, in_parallel
 
 from acktrail.cli.operations import export
-from acktrail.embedded import KafkaTool
+from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded.releases import DEFAULT_VERSION
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -64,6 +67,18 @@ def decide(part: tuple[int, int]) -> AcknowledgeType:
 
 def group_of(case: str) -> str:
     return f"{TOPIC}-{case}"
+
+
+@pytest.fixture(scope="module", params=["4.2.1", DEFAULT_VERSION, "4.4.0"])
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def world(release: str, broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A broker of the release, and tables of its own."""
+    with nullcontext(broker) if release == broker.version else EmbeddedBroker(release) as chosen:
+        yield World.at(chosen.config(), tmp_path_factory.mktemp("reset"))
 
 
 @pytest.fixture(scope="module")
@@ -150,10 +165,12 @@ def test_times_span_what_is_delivered_again(outcomes: dict[str, Outcome]) -> Non
 @pytest.mark.parametrize(
     "options", [["--to-earliest"], ["--to-latest"], ["--to-datetime", moment(17, "")]], ids=lambda o: o[0]
 )
-def test_targets_are_those_of_the_jvm_tool(world: World, outcomes: dict[str, Outcome], options: list[str]) -> None:
+def test_targets_are_those_of_the_jvm_tool(
+    world: World, outcomes: dict[str, Outcome], release: str, options: list[str]
+) -> None:
     """R004-07: the same command line, the same new start offset for every share partition, in its own dry run."""
     group = group_of("to-current")
-    command = KafkaTool().command(
+    command = KafkaTool(release).command(
         "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
         *("--bootstrap-server", world.kafka.bootstrap_servers, "--reset-offsets", "--dry-run"),
         *("--group", group, "--topic", TOPIC, *options),
@@ -166,7 +183,9 @@ def test_targets_are_those_of_the_jvm_tool(world: World, outcomes: dict[str, Out
     assert len(theirs) == PARTITIONS
 
 
-def test_what_is_exported_kafkas_tools_read(world: World, outcomes: dict[str, Outcome], tmp_path: Path) -> None:
+def test_what_is_exported_kafkas_tools_read(
+    world: World, outcomes: dict[str, Outcome], release: str, tmp_path: Path
+) -> None:
     """Our CSV is taken by kafka-consumer-groups.sh, and what it exports is taken by us: the offsets survive."""
     from acktrail.reset.offsets_file import read_offsets
     from acktrail.reset.reports import export_plan
@@ -174,7 +193,7 @@ def test_what_is_exported_kafkas_tools_read(world: World, outcomes: dict[str, Ou
     text, left_out = export_plan(outcomes["from-file"].plan)
     ours = tmp_path / "ours.csv"
     ours.write_text(text)
-    command = KafkaTool().command(
+    command = KafkaTool(release).command(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", world.kafka.bootstrap_servers, "--reset-offsets", "--dry-run", "--export"),
         *("--group", f"consumers-{TOPIC}", "--from-file", str(ours)),

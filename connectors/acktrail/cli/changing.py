@@ -14,12 +14,9 @@ from acktrail.config import KafkaConfig, TablesConfig
 if TYPE_CHECKING:
     from acktrail.reset.other_plan import OtherPlan
 
-__all__ = ["Execute", "Expect", "Reason", "RequestedBy", "carry_out", "other_text"]
+__all__ = ["Expect", "carry_out", "other_text"]
 
-Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
 Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]
-RequestedBy = Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")]
 
 
 def carry_out(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.changing import Execute, Expect, Reason, RequestedBy, carry_out
+from acktrail.cli.changing import Expect, carry_out
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.reset_options import Execute, Reason, RequestedBy
 from acktrail.cli.tabular import table
 from acktrail.config import KafkaConfig
 from acktrail.errors import ChangeRefused, ConfigurationError

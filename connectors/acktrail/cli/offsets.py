@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.changing import Execute, Expect, Reason, RequestedBy, carry_out
+from acktrail.cli.changing import Expect, carry_out
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.reset_options import Execute, Reason, RequestedBy
 from acktrail.config import KafkaConfig
 
 __all__ = ["app"]

@@ -15,8 +15,9 @@ from acktrail.columnar.held import held_of, held_table
 from acktrail.columnar.rows import RECORD_COLUMNS, record_of
 from acktrail.model.history import Change, History
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.tables.store import Tables
 
-__all__ = ["GROWTH_COLUMNS", "Grown", "Ranges", "Stretch", "grow"]
+__all__ = ["GROWTH_COLUMNS", "Grown", "Ranges", "Stretch", "exported_spans", "grow"]
 
 GROWTH_COLUMNS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that growing needs."""
@@ -74,6 +75,13 @@ def grow(stretch: Stretch, records: pa.Table, held: pa.Table, ranges: Ranges) ->
         records=own.num_rows,
         end=own["offset"][-1].as_py() + 1 if own.num_rows else stretch.begin,
     )
+
+
+def exported_spans(stored: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:
+    """``Ranges`` out of ``export_ranges``."""
+    where = (pc.field("state_partition") == state_partition) & (pc.field("last_offset") >= begin)
+    rows = stored.read("export_ranges", columns=["first_offset", "last_offset"], where=where).to_pylist()
+    return [(row["first_offset"], row["last_offset"]) for row in rows]
 
 
 def _changes(history: History, records: pa.Table, gaps: Mapping[int, int]) -> Iterator[Change]:

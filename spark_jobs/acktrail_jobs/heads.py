@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas import STATE_RECORDS
 from acktrail.model.delivery import DeliveryState
 
-__all__ = ["ADDRESS", "HEAD_COLUMNS", "Heads", "read_heads", "survivors"]
+__all__ = ["ADDRESS", "HEAD_COLUMNS", "NEWEST", "Heads", "survivors"]
 
 ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 """What names a share partition's records: a key found on two state partitions is two of them."""
@@ -28,7 +28,7 @@ HEAD_COLUMNS: Final = (
     "decode_status",
 )
 
-_NEWEST: Final = (
+NEWEST: Final = (
     "last_record_offset",
     "base_offset",
     "tombstone_offset",
@@ -64,22 +64,33 @@ class Heads:
         self._keep(_maxima(_offsets(named, owners)))
         self._remember(named.select(list(ADDRESS)).take(owners), ranges)
 
-    def live(self) -> pa.Table:
-        """One row a share partition: ``ADDRESS`` and the newest offsets, null where there is no such record.
+    def go_on(self, heads: pa.Table, archived: Iterable[Sequence[_Range]]) -> None:
+        """Take in what ``all`` and ``archived_ranges`` told of earlier records, row by row."""
+        self._keep(heads)
+        addresses = zip(*(heads[name].to_pylist() for name in ADDRESS), strict=True)
+        self._archived |= {address: list(own) for address, own in zip(addresses, archived, strict=True) if own}
 
-        Those whose newest record is a tombstone are left out: nothing is left of them, and no doubt either.
-        """
+    def all(self) -> pa.Table:
+        """One row a share partition: ``ADDRESS`` and the newest offsets, null where there is no such record."""
         self._merge()
         if not self._pieces:
             return _maxima(_offsets(_NO_RECORDS, pa.array([], pa.int64())))
-        heads = self._pieces[0]
+        return self._pieces[0]
+
+    def live(self) -> pa.Table:
+        """``all`` but those whose newest record is a tombstone: nothing is left of them, and no doubt either."""
+        heads = self.all()
         later = [pc.greater(heads[name], heads["tombstone_offset"]) for name in ("last_record_offset", "unreadable_at")]
         told = [pc.fill_null(is_later, fill_value=False) for is_later in later]
         return heads.filter(pc.or_(pc.is_null(heads["tombstone_offset"]), pc.or_(*told)))
 
     def archived_seen(self, address: _Address) -> int:
         """Distinct offsets archived in any record of the share partition."""
-        return sum(last - first + 1 for first, last in _united(self._archived.get(address, [])))
+        return sum(last - first + 1 for first, last in self.archived_ranges(address))
+
+    def archived_ranges(self, address: _Address) -> list[_Range]:
+        """The same offsets, as disjoint ascending ranges."""
+        return _united(self._archived.get(address, []))
 
     def _keep(self, piece: pa.Table) -> None:
         self._pieces.append(piece)
@@ -102,14 +113,6 @@ class Heads:
                 known[:] = _united(known)
 
 
-def read_heads(pieces: Iterable[pa.Table]) -> Heads:
-    """The heads of all records in `pieces`."""
-    heads = Heads()
-    for piece in pieces:
-        heads.add(piece)
-    return heads
-
-
 def survivors(records: pa.Table, heads: pa.Table) -> pa.Table:
     """The decoded records at or after their share partition's newest snapshot or tombstone: all that replay needs."""
     narrow = records.select([*ADDRESS, "offset", "decode_status"])
@@ -124,7 +127,7 @@ _NO_RECORDS: Final = STATE_RECORDS.empty_table().select(list(HEAD_COLUMNS))
 
 
 def _offsets(records: pa.Table, archived_owners: pa.Array) -> pa.Table:
-    """``ADDRESS`` and a column for each of ``_NEWEST``: the record's offset where it is such a record, else null."""
+    """``ADDRESS`` and a column for each of ``NEWEST``: the record's offset where it is such a record, else null."""
     decoded = pc.equal(records["decode_status"], "decoded")
     kind = records["record_type"]
     is_tombstone = pc.and_(decoded, pc.equal(kind, "tombstone"))
@@ -139,7 +142,7 @@ def _offsets(records: pa.Table, archived_owners: pa.Array) -> pa.Table:
     )
     nothing = pa.scalar(None, pa.int64())
     offsets = [pc.if_else(mask, records["offset"], nothing) for mask in masks]
-    return pa.table([*(records[name] for name in ADDRESS), *offsets], [*ADDRESS, *_NEWEST])
+    return pa.table([*(records[name] for name in ADDRESS), *offsets], [*ADDRESS, *NEWEST])
 
 
 def _initializes(records: pa.Table) -> pa.ChunkedArray:
@@ -156,8 +159,8 @@ def _marked(count: int, rows: pa.Array) -> pa.Array:
 
 
 def _maxima(rows: pa.Table) -> pa.Table:
-    merged = rows.group_by(list(ADDRESS), use_threads=False).aggregate([(name, "max") for name in _NEWEST])
-    return merged.select([*ADDRESS, *(f"{name}_max" for name in _NEWEST)]).rename_columns([*ADDRESS, *_NEWEST])
+    merged = rows.group_by(list(ADDRESS), use_threads=False).aggregate([(name, "max") for name in NEWEST])
+    return merged.select([*ADDRESS, *(f"{name}_max" for name in NEWEST)]).rename_columns([*ADDRESS, *NEWEST])
 
 
 def _archived_ranges(records: pa.Table) -> tuple[pa.Array, pa.StructArray]:

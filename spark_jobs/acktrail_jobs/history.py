@@ -19,7 +19,7 @@ from acktrail.tables.history import HistoryTables, Holding, held_rows, without
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_jobs import schemas
-from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, grow
+from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, exported_spans, grow
 from acktrail_jobs.new_offsets import new_offsets
 from acktrail_jobs.parcels import Collected, packed, unpacked
 from acktrail_jobs.session import spark_session
@@ -163,7 +163,7 @@ class _Work:
         records = stored.read_files("state_records", self.paths, columns=GROWTH_COLUMNS, where=where)
         for stretch in stretches:
             is_own = pc.field("state_partition") == stretch.state_partition
-            grown = grow(stretch, records.filter(is_own), held.filter(is_own), partial(_ranges, stored))
+            grown = grow(stretch, records.filter(is_own), held.filter(is_own), partial(exported_spans, stored))
             yield from packed(stretch.state_partition, grown)
 
     def _held(self, stored: Tables, stretches: Sequence[Stretch]) -> pa.Table:
@@ -176,9 +176,3 @@ def _within(stretch: Stretch) -> pc.Expression:
     offset = pc.field("offset")
     is_own = pc.field("state_partition") == stretch.state_partition
     return is_own & (offset >= stretch.begin) & (offset < stretch.end)
-
-
-def _ranges(stored: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:
-    where = (pc.field("state_partition") == state_partition) & (pc.field("last_offset") >= begin)
-    rows = stored.read("export_ranges", columns=["first_offset", "last_offset"], where=where).to_pylist()
-    return [(row["first_offset"], row["last_offset"]) for row in rows]

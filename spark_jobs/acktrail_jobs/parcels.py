@@ -12,7 +12,7 @@ from acktrail.columnar.changes import CHANGE_COLUMNS
 from acktrail.columnar.held import HELD_COLUMNS
 from acktrail_jobs.growth import Grown
 
-__all__ = ["PARCELS_ARROW", "packed", "unpacked"]
+__all__ = ["PARCELS_ARROW", "Collected", "opened", "packed", "sealed", "unpacked"]
 
 PARCELS_ARROW: Final = pa.schema(
     [
@@ -40,13 +40,24 @@ class Collected:
     ends: dict[int, int]
 
 
+def sealed(rows: pa.Table) -> Iterator[bytes]:
+    """`rows` as bytes, a limited number of rows at a time; none for none."""
+    for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
+        yield _bytes(rows.slice(first, _ROWS_AT_ONCE))
+
+
+def opened(payload: bytes) -> pa.Table:
+    """The rows in one of the pieces that ``sealed`` made."""
+    return pa.ipc.open_stream(payload).read_all()
+
+
 def packed(state_partition: int, grown: Grown) -> Iterator[pa.RecordBatch]:
     """The parcels of one stretch."""
     for kind, number in (("records", grown.records), ("end", grown.end)):
         yield _parcel(state_partition, kind, number, None)
     for kind, rows in (("changes", grown.changes), ("held", grown.held)):
-        for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
-            yield _parcel(state_partition, kind, None, _bytes(rows.slice(first, _ROWS_AT_ONCE)))
+        for payload in sealed(rows):
+            yield _parcel(state_partition, kind, None, payload)
 
 
 def unpacked(parcels: Iterable[pa.RecordBatch]) -> Collected:
@@ -56,7 +67,7 @@ def unpacked(parcels: Iterable[pa.RecordBatch]) -> Collected:
     for batch in parcels:
         for row in batch.to_pylist():
             if row["kind"] in tables:
-                tables[row["kind"]].append(pa.ipc.open_stream(row["payload"]).read_all())
+                tables[row["kind"]].append(opened(row["payload"]))
             else:
                 numbers[row["kind"]][row["state_partition"]] = row["number"]
     return Collected(

@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from acktrail.config import TablesConfig
 from acktrail.tables.store import Tables
 from acktrail_jobs.moment import read_moment
+from acktrail_jobs.replay_frames import replayed_states
 from acktrail_jobs.schemas import SHARE_PARTITION_STATES
-from acktrail_jobs.sources import replayed_states
 
 __all__ = ["states_at"]
 

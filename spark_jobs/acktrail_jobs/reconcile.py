@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,8 +22,10 @@ from acktrail_jobs.evidence import chosen_states, joined_evidence, with_topics
 from acktrail_jobs.findings import share_partition_findings, state_partition_findings
 from acktrail_jobs.history import build_history
 from acktrail_jobs.observation import Observation, newest_run, read_observation
+from acktrail_jobs.recollection import Recollection
+from acktrail_jobs.replay_frames import remembered, replayed
 from acktrail_jobs.session import spark_session
-from acktrail_jobs.sources import group_samples, offset_samples, replayed_states, topic_statuses
+from acktrail_jobs.sources import group_samples, offset_samples, topic_statuses
 from acktrail_jobs.summary import ReconcileSummary
 from acktrail_jobs.verdicts import Judge
 
@@ -37,8 +41,9 @@ def reconcile(
     """Reconcile observation `run_id` (None: the newest complete one) and write ``share_partition_states``,
     ``reconciliations`` and ``findings``; `with_history`, bring ``delivery_history`` up to date in the same session.
 
-    The same run again changes nothing: a run that was stopped half-way is completed. `master` None: what
-    ``spark-submit`` says, else two local threads.
+    Replays the records that came since the last reconciliation, from the states that it left (``replay_memory``); or
+    all of them, where these cannot be used or are of later records. The same run again changes nothing: a run that was
+    stopped half-way is completed. `master` None: what ``spark-submit`` says, else two local threads.
 
     Raises:
         ConfigurationError: no complete observation, or tables that cannot be read or written.
@@ -48,18 +53,28 @@ def reconcile(
     stored = Tables(tables)
     observation = read_observation(stored, run_id or newest_run(stored))
     coverages = read_coverage(stored, observation)
+    recollection = Recollection(stored, observation, coverages)
     with spark_session(master) as spark:
-        _reconcile(spark, stored, observation, coverages)
+        _reconcile(spark, stored, observation, coverages, recollection)
         if with_history and stored.exists("state_records"):
             build_history(tables, master)
-    return _summary(stored, observation.run_id)
+    found = _summary(stored, observation.run_id)
+    return replace(found, went_on_from=recollection.run_id, replayed_all=recollection.doubt)
 
 
-def _reconcile(spark: SparkSession, stored: Tables, observation: Observation, coverages: dict[int, Coverage]) -> None:
+def _reconcile(
+    spark: SparkSession,
+    stored: Tables,
+    observation: Observation,
+    coverages: dict[int, Coverage],
+    recollection: Recollection,
+) -> None:
     config = stored.config
     topics = topic_statuses(spark, config)
-    replayed = chosen_states(replayed_states(spark, config, observation, coverages))
-    states = with_topics(replayed, topics).persist(StorageLevel.MEMORY_AND_DISK)
+    frame = replayed(spark, config, observation, coverages, recollection.recall())
+    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    found = chosen_states(frame.where("memory IS NULL").drop("memory"))
+    states = with_topics(found, topics).persist(StorageLevel.MEMORY_AND_DISK)
     offsets = offset_samples(spark, config, observation.run_id).persist(StorageLevel.MEMORY_AND_DISK)
     groups = group_samples(spark, config, observation.run_id)
     judge = Judge(observation=observation, coverages=coverages)
@@ -71,9 +86,10 @@ def _reconcile(spark: SparkSession, stored: Tables, observation: Observation, co
             stored, observation, "state partitions", state_partition_findings(coverages.values(), observation)
         )
         _write_judged(stored, observation, judged)
+        recollection.keep(partial(remembered, frame))
     finally:
-        for frame in (judged, offsets, states):
-            frame.unpersist()
+        for persisted in (judged, offsets, states, frame):
+            persisted.unpersist()
 
 
 def _write_states(stored: Tables, observation: Observation, states: DataFrame) -> None:

@@ -15,17 +15,18 @@ import pyarrow.compute as pc
 from acktrail.columnar.replay import replay_decoded
 from acktrail.columnar.rows import RECORD_COLUMNS
 from acktrail.columnar.schemas import STATE_RECORDS
-from acktrail.columnar.states import states_of
+from acktrail.columnar.states import REPLAYED_STATES, states_of
 from acktrail.model.observation import Completeness
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 from acktrail_jobs.coverage import Coverage
-from acktrail_jobs.heads import HEAD_COLUMNS, Heads, read_heads, survivors
+from acktrail_jobs.heads import HEAD_COLUMNS, Heads, survivors
+from acktrail_jobs.memory import Memory, memory_rows
 from acktrail_jobs.observation import Observation
 from acktrail_jobs.state_columns import NO_STATE, int64, state_columns
 from acktrail_jobs.state_rules import broken_rules
 
-__all__ = ["Read", "replay_rows"]
+__all__ = ["Read", "Replay", "replay_rows"]
 
 Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
 """Reads columns of ``state_records`` where an expression holds, piece by piece and in any order."""
@@ -46,25 +47,76 @@ class _Found:
 
 
 def replay_rows(read: Read, observation: Observation, coverages: Sequence[Coverage]) -> Iterator[_Row]:
-    """One row (columns of ``REPLAYED``) for every share partition that has a state, or may have one, on the state
-    partitions of `coverages`; those whose newest record is a tombstone have none.
+    """The rows of a ``Replay`` of everything."""
+    return Replay(read, observation, coverages).rows()
 
-    Two passes: the first finds the newest snapshot or tombstone of each share partition, the second reads only what
-    follows it and folds that (``acktrail.columnar.replay``). Memory holds those records, not the history.
+
+class Replay:
+    """The state partitions of `coverages`, replayed from what `memory` has of them to where their coverage ends.
+
+    Two passes over the records that are not in `memory`: the first finds the newest snapshot or tombstone of each share
+    partition, the second reads only what follows it and folds that (``acktrail.columnar.replay``). Working memory holds
+    those records, not the history. Going on from the memory of an earlier replay gives what a replay of all gives.
     """
-    exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
-    if not exported:
-        return
-    heads = read_heads(map(_table, read(HEAD_COLUMNS, _any(_from(coverage, 0) for coverage in exported.values()))))
-    live = heads.live()
-    needed = _needed(read, exported, live)
-    records = _by_state_partition(needed)
-    for state_partition, own in _by_state_partition(live.sort_by("state_partition")).items():
-        kept = records.get(state_partition, needed.slice(0, 0))
-        states = {state.key: state for state in states_of(replay_decoded(kept))}
-        timestamps = _timestamps(kept, own["last_record_offset"])
-        for head in own.to_pylist():
-            yield _row(_found(head, heads, states, timestamps), observation, exported[state_partition])
+
+    def __init__(
+        self, read: Read, observation: Observation, coverages: Sequence[Coverage], memory: Memory | None = None
+    ) -> None:
+        self._read = read
+        self._observation = observation
+        self._memory = memory or Memory()
+        self._exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
+        self._heads = Heads()
+        self._memory.into(self._heads)
+        for batch in read(HEAD_COLUMNS, self._new()) if self._exported else ():
+            self._heads.add(_table(batch))
+        self._states: dict[int, pa.Table] = {}
+        self._timestamps: dict[int, dict[int, int | None]] = {}
+        self._fold()
+
+    def rows(self) -> Iterator[_Row]:
+        """One row (columns of ``REPLAYED``) for every share partition that has a state, or may have one; those whose
+        newest record is a tombstone have none."""
+        for state_partition, own in _by_state_partition(self._heads.live().sort_by("state_partition")).items():
+            states = {state.key: state for state in states_of(self._states[state_partition])}
+            for head in own.to_pylist():
+                found = _found(head, self._heads, states, self._timestamps[state_partition])
+                yield _row(found, self._observation, self._exported[state_partition])
+
+    def remembered(self) -> pa.Table:
+        """Rows of ``MEMORY_COLUMNS``: what the next replay goes on from."""
+        states = pa.concat_tables([REPLAYED_STATES.empty_table(), *self._states.values()])
+        times = {(number, at): time for number, own in self._timestamps.items() for at, time in own.items()}
+        return memory_rows(self._heads, states, times)
+
+    def _fold(self) -> None:
+        heads = self._heads.all()
+        needed = self._needed(heads)
+        records = _by_state_partition(needed)
+        for state_partition, own in _by_state_partition(heads.sort_by("state_partition")).items():
+            new = records.get(state_partition, needed.slice(0, 0))
+            self._states[state_partition] = replay_decoded(new, self._memory.states(state_partition))
+            times = _timestamps(new, own["last_record_offset"])
+            self._timestamps[state_partition] = {**self._memory.timestamps(state_partition), **times}
+
+    def _new(self) -> pc.Expression:
+        """The records that are not in the memory."""
+        return _any(_from(coverage, self._begin(number)) for number, coverage in self._exported.items())
+
+    def _begin(self, state_partition: int) -> int:
+        return self._memory.positions.get(state_partition, 0)
+
+    def _needed(self, heads: pa.Table) -> pa.Table:
+        """The new records that replay needs, in log order by state partition."""
+        bases = heads.select(["state_partition"]).append_column("base", pc.fill_null(heads["base_offset"], 0))
+        first = bases.group_by("state_partition", use_threads=False).aggregate([("base", "min")]).to_pylist()
+        begins = {row["state_partition"]: max(row["base_min"], self._begin(row["state_partition"])) for row in first}
+        new = {n: begin for n, begin in begins.items() if begin < (self._exported[n].end_offset or 0)}
+        pieces = [STATE_RECORDS.empty_table().select(list(_REPLAY_COLUMNS))]
+        if new:
+            where = _any(_from(self._exported[number], begin) for number, begin in new.items())
+            pieces.extend(survivors(_table(batch), heads) for batch in self._read(_REPLAY_COLUMNS, where))
+        return pa.concat_tables(pieces).sort_by([("state_partition", "ascending"), ("offset", "ascending")])
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:
@@ -95,17 +147,6 @@ def _timestamps(records: pa.Table, offsets: pa.ChunkedArray) -> dict[int, int | 
     """The timestamps of the records at `offsets`."""
     asked = records.select(["offset", "timestamp_ms"]).filter(pc.is_in(records["offset"], value_set=offsets))
     return dict(zip(*(column.to_pylist() for column in asked.columns), strict=True))
-
-
-def _needed(read: Read, exported: Mapping[int, Coverage], live: pa.Table) -> pa.Table:
-    """The records that replay needs, in log order by state partition."""
-    bases = live.select(["state_partition"]).append_column("base", pc.fill_null(live["base_offset"], 0))
-    first = bases.group_by("state_partition", use_threads=False).aggregate([("base", "min")]).to_pylist()
-    pieces = [STATE_RECORDS.empty_table().select(list(_REPLAY_COLUMNS))]
-    if first:
-        where = _any(_from(exported[row["state_partition"]], row["base_min"]) for row in first)
-        pieces.extend(survivors(_table(batch), live) for batch in read(_REPLAY_COLUMNS, where))
-    return pa.concat_tables(pieces).sort_by([("state_partition", "ascending"), ("offset", "ascending")])
 
 
 def _found(

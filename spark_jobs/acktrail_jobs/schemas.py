@@ -30,6 +30,7 @@ __all__ = [
     "REPLAYED",
     "SHARE_PARTITION_STATES",
     "TOPIC_STATUSES",
+    "VERIFIED",
 ]
 
 _TEXT: Final = StringType()
@@ -92,8 +93,10 @@ REPLAYED: Final = _plus(
     archived_at=_INT64,
     unreadable_at=_INT64,
     broken_rules=ArrayType(_TEXT),
+    memory=_BYTES,
 )
-"""A share partition as it comes out of the replay, with the offsets of the records that show things about it."""
+"""A share partition as it comes out of the replay, with the offsets of the records that show things about it. A row
+with `memory` is no share partition: bytes for the next replay."""
 
 OFFSET_SAMPLES: Final = _struct(
     phase=_TEXT,
@@ -171,3 +174,8 @@ RATES: Final = _struct(
     passed_unrecorded=_INT64,
     undated=_INT64,
 )
+
+VERIFIED: Final = _struct(
+    records=_INT64, changes=_INT64, table=_TEXT, state_partition=_INT32, subject=_TEXT, detail=_TEXT
+)
+"""What a worker verified of the history: how many records and changes, or a difference."""

@@ -18,38 +18,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from acktrail.columnar.schemas import SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.tables.store import Tables
 from acktrail_jobs import schemas
-from acktrail_jobs.coverage import Coverage
-from acktrail_jobs.observation import Observation
-from acktrail_jobs.replayed import replay_rows
 
-__all__ = ["REPLAYED_ARROW", "group_samples", "offset_samples", "replayed_states", "row_batches", "topic_statuses"]
-
-REPLAYED_ARROW: Final = pa.schema(
-    [
-        *SHARE_PARTITION_STATES,
-        pa.field("is_misplaced", pa.bool_()),
-        pa.field("initialized_at", pa.int64()),
-        pa.field("archived_at", pa.int64()),
-        pa.field("unreadable_at", pa.int64()),
-        pa.field("broken_rules", pa.list_(pa.string())),
-    ]
-)
+__all__ = ["group_samples", "offset_samples", "row_batches", "shares_frame", "topic_statuses"]
 
 _ROWS_AT_ONCE: Final = 2_048
-
-
-def replayed_states(
-    spark: SparkSession, config: TablesConfig, observation: Observation, coverages: Mapping[int, Coverage]
-) -> DataFrame:
-    """Rows of ``REPLAYED``: each worker replays its share of the state partitions."""
-    exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: -(c.end_offset or 0))
-    workers = min(len(exported), spark.sparkContext.defaultParallelism)
-    shares = [tuple(exported[worker::workers]) for worker in range(workers)]
-    return shares_frame(spark, schemas.REPLAYED, shares, partial(_replay_share, config, observation))
 
 
 def offset_samples(spark: SparkSession, config: TablesConfig, run_id: str) -> DataFrame:
@@ -78,19 +53,6 @@ def row_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterato
 def _sides(spark: SparkSession, config: TablesConfig, table: str, schema: StructType, run_id: str) -> DataFrame:
     sides = [(pc.field("run_id") == run_id) & (pc.field("phase") == phase) for phase in ("before", "after")]
     return shares_frame(spark, schema, sides, partial(_read_rows, config, table, tuple(schema.names)))
-
-
-def _replay_share(
-    config: TablesConfig, observation: Observation, coverages: Sequence[Coverage]
-) -> Iterator[pa.RecordBatch]:
-    snapshot = Tables(config).snapshot("state_records")
-    if snapshot is None:
-        return
-
-    def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
-        return snapshot.batches(columns=columns, where=where)
-
-    yield from row_batches(replay_rows(read, observation, coverages), REPLAYED_ARROW)
 
 
 def _read_rows(

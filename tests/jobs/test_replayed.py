@@ -22,8 +22,9 @@ from acktrail.model.replay import replay
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.state_record import encode, encode_key
 from acktrail_jobs.coverage import Coverage, Gap
+from acktrail_jobs.memory import Memory
 from acktrail_jobs.observation import Observation, StateLog
-from acktrail_jobs.replayed import replay_rows
+from acktrail_jobs.replayed import Replay, replay_rows
 from acktrail_jobs.state_columns import state_of
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
@@ -141,3 +142,50 @@ def test_every_archived_offset_is_counted_once(log: list[ShareUpdate]) -> None:
     assert row["archived_seen"] == len(set().union(*told))
     shown = [o for o, r in enumerate(log) if any(b.delivery_state == DeliveryState.ARCHIVED for b in r.batches)]
     assert row["archived_at"] == (shown[-1] if shown else None)
+
+
+@given(damaged_logs, st.lists(st.integers(0, 30), max_size=3), st.integers(0, 30), st.integers(0, 5), st.booleans())
+@settings(max_examples=50)
+def test_going_on_from_memory_is_a_replay_of_all(
+    log: Log, cuts: list[int], first: int, length: int, lost: bool
+) -> None:
+    """However a log is cut, with records that nobody can read and records that were lost: rows and memory after the
+    last piece are those of one replay of everything. Only the new records are read."""
+    decoded = decode_records(pa.Table.from_pylist([*raw_records(log)], schema=RAW_RECORDS))
+    gaps = (Gap(first_offset=first, last_offset=first + length),) if lost else ()
+    if lost:
+        decoded = decoded.filter((pc.field("offset") < first) | (pc.field("offset") > first + length))
+    memory = Memory()
+    for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
+        replay_of_new = _replay(decoded, end, gaps, memory)
+        memory = Memory(rows=replay_of_new.remembered(), positions=dict.fromkeys(range(PARTITIONS), end))
+    whole = _replay(decoded, len(log), gaps, Memory())
+    assert sorted(replay_of_new.rows(), key=_address) == sorted(whole.rows(), key=_address)
+    names = [(name, "ascending") for name in ("state_partition", "group_id", "topic_id", "partition")]
+    assert memory.rows.sort_by(names).to_pylist() == whole.remembered().sort_by(names).to_pylist()
+
+
+def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: Memory) -> Replay:
+    coverages = [
+        Coverage(
+            state_partition=number,
+            log=StateLog(),
+            end_offset=end,
+            gaps=tuple(gap for gap in gaps if gap.last_offset < end),
+        )
+        for number in range(PARTITIONS)
+    ]
+
+    def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
+        found = ds.dataset(decoded).to_table(columns=[*columns], filter=where)
+        begins = [memory.positions.get(number, 0) for number in found["state_partition"].to_pylist()]
+        assert all(o >= begin for o, begin in zip(found["offset"].to_pylist(), begins, strict=True))
+        yield from found.to_batches(max_chunksize=5)
+
+    logs = dict.fromkeys(range(PARTITIONS), StateLog())
+    observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
+    return Replay(read, observation, coverages, memory)
+
+
+def _address(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (row["state_partition"], row["group_id"], row["topic_id"], row["partition"])

@@ -11,7 +11,7 @@ from acktrail.columnar.rates import RATES
 from acktrail.columnar.schemas import TABLES
 from acktrail_jobs import schemas
 from acktrail_jobs.parcels import PARCELS_ARROW
-from acktrail_jobs.sources import REPLAYED_ARROW
+from acktrail_jobs.replay_frames import REPLAYED_ARROW
 from acktrail_jobs.verdicts import JUDGED_ARROW
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "QUALITY_RESULTS",
     "RAW_RECORDS",
     "RECONCILIATIONS",
+    "REPLAY_MEMORY",
     "RESET_AUDIT",
     "RESET_EXECUTIONS",
     "RESET_PLANS",
@@ -237,6 +238,43 @@ HELD_STATES: Final = pa.schema(
 """What the history goes on from: the fold's state of every share partition ever heard of, and one row for each state
 partition. Replaced by every run."""
 
+REPLAY_MEMORY: Final = pa.schema(
+    fields(
+        ("cluster_id", pa.string()),
+        ("state_partition", pa.int32()),
+        ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
+        ("share_partitions", pa.int64()),  # and how many rows it has; null in those, as all up to `unfinished`
+        ("run_id", pa.string()),
+        ("records_table", pa.string()),
+        ("state_topic_id", pa.string()),
+        ("dialect", pa.string()),
+        ("law", pa.int32()),
+        ("records_version", pa.int64()),
+        ("unfinished", pa.list_(pa.string())),
+        ("group_id", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("last_record_offset", pa.int64()),
+        ("last_record_timestamp_ms", pa.int64()),
+        ("base_offset", pa.int64()),  # newest snapshot or tombstone
+        ("tombstone_offset", pa.int64()),
+        ("initialized_offset", pa.int64()),
+        ("unreadable_offset", pa.int64()),
+        ("archived_offset", pa.int64()),
+        ("archived_ranges", pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))),
+        ("snapshot_epoch", pa.int32()),  # from here on null: no state
+        ("state_epoch", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("start_offset", pa.int64()),
+        ("delivery_complete_count", pa.int32()),
+        ("create_timestamp_ms", pa.int64()),
+        ("write_timestamp_ms", pa.int64()),
+        ("batches", BATCHES),
+    )
+)
+"""What a reconciliation's replay goes on from: every share partition ever heard of, and one row for each state
+partition. Replaced by every reconciliation that goes further."""
+
 RECONCILIATIONS: Final = pa.schema(
     fields(
         ("cluster_id", pa.string()),
@@ -315,6 +353,7 @@ TABLES: Final = MappingProxyType(
         "share_partition_states": SHARE_PARTITION_STATES,
         "delivery_history": DELIVERY_HISTORY,
         "held_states": HELD_STATES,
+        "replay_memory": REPLAY_MEMORY,
         "reconciliations": RECONCILIATIONS,
         "findings": FINDINGS,
         "quality_results": QUALITY_RESULTS,

@@ -23,7 +23,17 @@ from acktrail.tables.identity import create_for
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 
-__all__ = ["CHANGES", "HELD", "RECORDS_USED", "HistoryTables", "Holding", "held_rows", "without"]
+__all__ = [
+    "CHANGES",
+    "HELD",
+    "RECORDS_USED",
+    "HistoryTables",
+    "Holding",
+    "held_positions",
+    "held_rows",
+    "told_positions",
+    "without",
+]
 
 CHANGES: Final = "delivery_history"
 HELD: Final = "held_states"
@@ -71,9 +81,7 @@ class HistoryTables:
 
     def positions(self, state_partitions: Iterable[int]) -> dict[int, int]:
         """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
-        snapshot = self._tables.snapshot(CHANGES)
-        assert snapshot is not None
-        return {number: snapshot.transaction_version(_app_id(number)) or 0 for number in state_partitions}
+        return told_positions(self._tables, state_partitions)
 
     def holding(self) -> Holding:
         """What the next step goes on from; nothing where ``delivery_history`` lacks the changes that led to it."""
@@ -135,6 +143,19 @@ class HistoryTables:
         return Holding(
             rows=holding.rows, positions=holding.positions, records_version=holding.records_version, step=step
         )
+
+
+def told_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:
+    """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
+    snapshot = tables.snapshot(CHANGES)
+    told = (lambda _app: None) if snapshot is None else snapshot.transaction_version
+    return {number: told(_app_id(number)) or 0 for number in state_partitions}
+
+
+def held_positions(tables: Tables) -> dict[int, int]:
+    """The offset of the first record that is not applied to ``held_states``, by state partition."""
+    rows = tables.read(HELD, columns=["state_partition", "next_offset"], where=pc.field("next_offset").is_valid())
+    return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
 def held_rows(tables: Tables, where: pc.Expression) -> pa.Table:

@@ -21,7 +21,7 @@ from acktrail.tables.conform import conform
 from acktrail.tables.failures import storage_failure
 from acktrail.tables.keyed import KEYED
 
-__all__ = ["PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "read_files"]
+__all__ = ["PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "file_batches"]
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
@@ -58,6 +58,11 @@ class TableSnapshot:
     def version(self) -> int:
         """Number of the newest commit seen; the first one is 0."""
         return int(self.delta.version())
+
+    @property
+    def table_id(self) -> str:
+        """What tells this table from one made anew in its place."""
+        return str(self.delta.metadata().id)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -141,19 +146,20 @@ class TableSnapshot:
         return [name for name in schema.names if name in stored]
 
 
-def read_files(
+def file_batches(
     uri: str,
     options: Mapping[str, str] | None,
     schema: pa.Schema,
     paths: Sequence[str],
     columns: Sequence[str] | None = None,
     where: pc.Expression | None = None,
-) -> pa.Table:
-    """Rows of the files at `paths` of the table at `uri` that satisfy `where`; columns that a file lacks are null."""
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the files at `paths` of the table at `uri` that satisfy `where`, piece by piece; columns that a file
+    lacks are null."""
     storage = _folder(uri) if options is None else fs.PyFileSystem(DeltaStorageHandler(uri, dict(options)))
     dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=storage)
     wanted = schema.names if columns is None else list(columns)
-    return dataset.to_table(columns=wanted, filter=where)
+    yield from dataset.scanner(columns=wanted, filter=where).to_batches()
 
 
 def _folder(path: str) -> fs.FileSystem:

@@ -27,7 +27,7 @@ from acktrail.tables.keyed import KEYED, merge_rows
 from acktrail.tables.layout import CHUNK, creation, writer_properties
 from acktrail.tables.probe import ensure_conditional_put
 from acktrail.tables.root import table_root
-from acktrail.tables.snapshot import PROPERTY_PREFIX, DataFile, TableSnapshot, read_files
+from acktrail.tables.snapshot import PROPERTY_PREFIX, DataFile, TableSnapshot, file_batches
 
 __all__ = ["Tables"]
 
@@ -63,8 +63,8 @@ class Tables:
         """Whether anything ever created the table `name`."""
         return self.snapshot(name) is not None
 
-    def snapshot(self, name: str) -> TableSnapshot | None:
-        """The newest version of a table; None when it was never created.
+    def snapshot(self, name: str, version: int | None = None) -> TableSnapshot | None:
+        """A version of a table, by default the newest; None when it was never created.
 
         Raises:
             UnknownName: for a name that is none of ``TABLES``.
@@ -73,7 +73,8 @@ class Tables:
         _check_name(name)
         with self._translated():
             try:
-                return self._as_snapshot(name, DeltaTable(self._root.table(name), storage_options=self._options))
+                delta = DeltaTable(self._root.table(name), version=version, storage_options=self._options)
+                return self._as_snapshot(name, delta)
             except TableNotFoundError:
                 return None
 
@@ -183,7 +184,21 @@ class Tables:
     ) -> pa.Table:
         """Rows of some of a table's files (``TableSnapshot.files``), without a look at its log: for other processes."""
         with self._translated():
-            return read_files(self._root.table(name), self._options, TABLES[name], paths, columns, where)
+            batches = file_batches(self._root.table(name), self._options, TABLES[name], paths, columns, where)
+            wanted = TABLES[name].names if columns is None else list(columns)
+            return pa.Table.from_batches(batches, schema=pa.schema([TABLES[name].field(each) for each in wanted]))
+
+    def file_batches(
+        self,
+        name: str,
+        paths: Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """What ``read_files`` gives, piece by piece."""
+        with self._translated():
+            yield from file_batches(self._root.table(name), self._options, TABLES[name], paths, columns, where)
 
     def files_since(self, snapshot: TableSnapshot, version: int | None) -> tuple[DataFile, ...]:
         """The files of `snapshot` that were not there at `version`; all of them for None, or where the log no longer

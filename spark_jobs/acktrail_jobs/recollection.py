@@ -1,0 +1,117 @@
+"""From one reconciliation to the next: what its replay goes on from, why it may not, and what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from acktrail.errors import ConcurrentCommit
+from acktrail.tables.record_files import RECORDS, RecordFiles
+from acktrail.tables.store import Tables
+from acktrail_jobs.coverage import Coverage
+from acktrail_jobs.memory import Memory
+from acktrail_jobs.memory_table import Kept, Origin, keep_memory, kept_memory, origin_of
+from acktrail_jobs.observation import Observation
+from acktrail_jobs.replay_frames import Recall
+
+__all__ = ["Recollection"]
+
+_OTHER: Final = {
+    "records_table": "state_records is another table than the one that it was made from",
+    "state_topic_id": "state_records says another state topic than when it was made",
+    "dialect": "state_records says another dialect than when it was made",
+    "law": "another release of acktrail made it",
+}
+"""What is said where an origin is another one, the first that differs."""
+
+
+class Recollection:
+    """The memory that one reconciliation finds. To be made after its coverage was read: the records found here are then
+    all that the coverage knows of.
+
+    Memory is of offsets: for each state partition, all records before a position, whichever observation they came with.
+    It holds as long as nothing is added before these positions, and nothing taken away. That is seen from the files of
+    ``state_records``: those that came since are read for their offsets, and those that went away are missed. A version
+    of that table says nothing of offsets: an export brings records of later observations long before these are
+    reconciled.
+    """
+
+    def __init__(self, tables: Tables, observation: Observation, coverages: Mapping[int, Coverage]) -> None:
+        self._tables = tables
+        self._observation = observation
+        self._ends = {number: coverage.end_offset for number, coverage in coverages.items() if coverage.end_offset}
+        self._records = tables.snapshot(RECORDS)
+        self._files = None if self._records is None else RecordFiles(tables, self._records)
+        self._kept = kept_memory(tables)
+        self._new: frozenset[str] = frozenset()
+        self._doubt = self._flaw() or self._rewritten()
+        self._is_older = not self._doubt and any(
+            position > self._ends.get(number, 0) for number, position in self._kept.positions.items()
+        )
+
+    @property
+    def doubt(self) -> str | None:
+        """Why everything is replayed from the beginning; None where it is not."""
+        if self._is_older:
+            return f"run {self._kept.run_id!r} remembered later records"
+        return self._doubt
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that left what is gone on from."""
+        return None if self.doubt else self._kept.run_id
+
+    def recall(self) -> Recall:
+        """What the replay goes on from."""
+        version = None if self._records is None else self._records.version
+        if self.doubt:
+            return Recall(records_version=version, remembers=not self._is_older)
+        return Recall(kept=self._kept, records_version=version, paths=tuple(sorted(self._new)))
+
+    def keep(self, remembered: Callable[[], pa.Table]) -> None:
+        """Keep what the replay remembers (rows of ``MEMORY_COLUMNS``), if it went further than the memory before."""
+        if self._records is None or self._files is None or not self._is_further:
+            return
+        kept = Kept(
+            run_id=self._observation.run_id,
+            origin=origin_of(self._records),
+            records_version=self._records.version,
+            unfinished=frozenset(self._files.beyond(self._files.paths if self._doubt else self._new, self._ends)),
+        )
+        with contextlib.suppress(ConcurrentCommit):  # another reconciliation kept its own: as good as this one
+            keep_memory(
+                self._tables,
+                kept,
+                Memory(rows=remembered(), positions=self._ends),
+                cluster_id=self._observation.cluster_id or "",
+                step=self._kept.step,
+            )
+
+    @property
+    def _is_further(self) -> bool:
+        return not self._is_older and (self._doubt is not None or self._ends != dict(self._kept.positions))
+
+    def _flaw(self) -> str | None:
+        if self._records is None or self._kept.flaw:
+            return self._kept.flaw or "there are no records"
+        kept, found = self._kept.origin, origin_of(self._records)
+        return next((_OTHER[name] for name in Origin.__slots__ if getattr(kept, name) != getattr(found, name)), None)
+
+    def _rewritten(self) -> str | None:
+        """Finds the files that may have records at or after the positions, and whether any other one changed."""
+        if self._files is None:
+            return None
+        version = self._kept.records_version
+        before = self._files.paths_at(version)
+        if before is None:
+            return f"{RECORDS} no longer has version {version}, which was the newest when it was made"
+        if before - self._files.paths:
+            return f"{RECORDS} was rewritten since"
+        added = self._files.paths - before
+        if self._files.before(added, self._kept.positions):
+            return f"{RECORDS} was given records before those that are remembered"
+        self._new = added | (self._kept.unfinished & self._files.paths)
+        return None

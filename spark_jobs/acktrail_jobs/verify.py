@@ -1,0 +1,93 @@
+"""Proof that what is kept from run to run is what the records say: everything once more, from the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError
+from acktrail.tables.history import CHANGES, held_positions, told_positions
+from acktrail.tables.store import Tables
+from acktrail_jobs import schemas
+from acktrail_jobs.memory import MEMORY_COLUMNS
+from acktrail_jobs.memory_table import MEMORY_TABLE, Kept, kept_memory, read_memory
+from acktrail_jobs.moment import Moment, read_moment
+from acktrail_jobs.replay_frames import Recall, remembered, replayed
+from acktrail_jobs.retelling import VERIFIED_ARROW, Retelling, first_difference, subject_of
+from acktrail_jobs.session import spark_session
+from acktrail_jobs.sources import shares_frame
+from acktrail_jobs.summary import Difference, VerifySummary
+
+__all__ = ["verify"]
+
+_ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
+_NOTHING_TOLD: Final = VERIFIED_ARROW.empty_table()
+
+
+def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
+    """Replay again all records that ``replay_memory`` comes from, tell again all that ``delivery_history`` tells, and
+    compare. Writes nothing.
+
+    Raises:
+        ConfigurationError: nothing is kept yet.
+    """
+    stored = Tables(tables)
+    kept, has_history = kept_memory(stored), stored.exists(CHANGES)
+    if not kept.positions and not has_history:
+        raise ConfigurationError(
+            f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
+        )
+    moment = read_moment(stored)
+    with spark_session(master) as spark:
+        again = _replayed_again(spark, stored, kept, moment)
+        told = _told_again(spark, stored, moment) if has_history else _NOTHING_TOLD
+    own = read_memory(stored, kept, kept.positions).rows
+    return VerifySummary(
+        share_partitions=own.num_rows,
+        records=pc.sum(told["records"]).as_py() or 0,
+        changes=pc.sum(told["changes"]).as_py() or 0,
+        differences=(*_of_memory(own, again), *_of_history(told)),
+    )
+
+
+def _replayed_again(spark: SparkSession, stored: Tables, kept: Kept, moment: Moment) -> pa.Table:
+    """What a replay from the beginning remembers where the kept memory ends."""
+    coverages = {
+        number: replace(moment.coverages[number], end_offset=end)
+        for number, end in kept.positions.items()
+        if number in moment.coverages
+    }
+    if not coverages:
+        return MEMORY_COLUMNS.empty_table()
+    return remembered(replayed(spark, stored.config, moment.observation, coverages, Recall()))
+
+
+def _told_again(spark: SparkSession, stored: Tables, moment: Moment) -> pa.Table:
+    """Rows of ``VERIFIED``."""
+    held = held_positions(stored)
+    told = ((number, end, held.get(number, 0)) for number, end in told_positions(stored, moment.coverages).items())
+    longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
+    workers = min(len(longest), spark.sparkContext.defaultParallelism)
+    shares = [tuple(longest[worker::workers]) for worker in range(workers)]
+    return shares_frame(spark, schemas.VERIFIED, shares, Retelling(config=stored.config)).toArrow()
+
+
+def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
+    for number in sorted({*own["state_partition"].to_pylist(), *again["state_partition"].to_pylist()}):
+        kept, found = (rows.filter(pc.field("state_partition") == number) for rows in (own, again))
+        different = first_difference(kept, found, order=_ADDRESS)
+        if different is not None:
+            yield Difference(
+                table=MEMORY_TABLE, state_partition=number, subject=subject_of(different), detail="its state differs"
+            )
+
+
+def _of_history(told: pa.Table) -> Iterator[Difference]:
+    for row in told.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist():
+        yield Difference(**{name: row[name] for name in ("table", "state_partition", "subject", "detail")})

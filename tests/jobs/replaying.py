@@ -1,0 +1,91 @@
+"""The replay of an observation as a reconciliation's workers do it, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from acktrail.tables.store import Tables
+from acktrail_jobs.coverage import Coverage, read_coverage
+from acktrail_jobs.observation import Observation, read_observation
+from acktrail_jobs.recollection import Recollection
+from acktrail_jobs.replay_frames import Recall, replay_share, unsealed
+
+__all__ = ["Replayed", "replayed_again", "replayed_here"]
+
+_ORDER = ("state_partition", "group_id", "topic_id", "partition")
+
+
+@dataclass(kw_only=True)
+class Replayed:
+    """Rows of ``REPLAYED`` but for what the run itself is; why all records were replayed (None: they were not); the
+    files of ``state_records`` opened, and how many of their rows were read."""
+
+    rows: list[dict[str, Any]]
+    doubt: str | None
+    files: frozenset[str]
+    rows_read: int
+
+
+def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replayed:
+    """An observation, replayed from what is remembered; what is remembered is kept unless told otherwise."""
+    observation = read_observation(tables, run_id)
+    coverages = read_coverage(tables, observation)
+    with _watched() as seen:
+        recollection = Recollection(tables, observation, coverages)
+        found = _share(tables, observation, recollection.recall(), coverages)
+        if keeps:
+            recollection.keep(lambda: unsealed(row["memory"] for row in found if row["memory"] is not None))
+    return Replayed(rows=_rows(found), doubt=recollection.doubt, files=frozenset(seen.files), rows_read=seen.rows)
+
+
+def replayed_again(tables: Tables, run_id: str) -> list[dict[str, Any]]:
+    """The rows of a replay that remembers nothing."""
+    observation = read_observation(tables, run_id)
+    return _rows(_share(tables, observation, Recall(remembers=False), read_coverage(tables, observation)))
+
+
+def _share(
+    tables: Tables, observation: Observation, recall: Recall, coverages: dict[int, Coverage]
+) -> list[dict[str, Any]]:
+    exported = [coverage for coverage in coverages.values() if coverage.end_offset]
+    return [row for b in replay_share(tables.config, observation, recall, exported) for row in b.to_pylist()]
+
+
+def _rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = [row for row in found if row["memory"] is None]
+    return sorted(rows, key=lambda row: tuple(row[name] for name in _ORDER))
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    files: set[str]
+    rows: int = 0
+
+
+@contextmanager
+def _watched() -> Iterator[_Seen]:
+    """What is read of files named one by one."""
+    seen, plain, pieces = _Seen(files=set()), Tables.read_files, Tables.file_batches
+
+    def read_files(self: Tables, name: str, paths: Any, **options: Any) -> pa.Table:
+        seen.files.update(paths)
+        found = plain(self, name, paths, **options)
+        seen.rows += found.num_rows
+        return found
+
+    def file_batches(self: Tables, name: str, paths: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        seen.files.update(paths)
+        for piece in pieces(self, name, paths, **options):
+            seen.rows += piece.num_rows
+            yield piece
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Tables, "read_files", read_files)
+        patched.setattr(Tables, "file_batches", file_batches)
+        yield seen

@@ -1,0 +1,220 @@
+"""What one reconciliation leaves for the next: equal to a replay of all, as cheap as what is new, or not used."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from jobs.replaying import replayed_again, replayed_here
+from jobs.test_history import Written, live
+from jobs.world import World
+
+from acktrail.config import TablesConfig
+from acktrail.tables.snapshot import TableSnapshot
+from acktrail.tables.store import Tables
+from acktrail_jobs.memory_table import kept_memory
+
+OBSERVATIONS = 4
+
+
+def observed(world: World, dice: random.Random, *, first: int = 0, count: int = OBSERVATIONS) -> list[str]:
+    """Observations of groups at work, with damage and with records that were pruned before they were exported."""
+    written: Written = {}
+    runs = [f"r{number}" for number in range(first, first + count)]
+    for run in runs:
+        live(world, written, dice.randrange(1_000), records=dice.randrange(2, 60))
+        world.sample(run, "before")
+        pruned = {
+            p: len(log) - 1 for p, log in world.logs.items() if dice.random() < 0.2 and len(log) > world.exported[p]
+        }
+        world.export(run, lost=pruned)
+        world.sample(run, "after")
+    return runs
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_any_order_it_is_a_replay_of_all(world: World, seed: int) -> None:
+    """Whether an observation is reconciled before the next one is exported or long after, and in whatever order, again
+    and again: row by row what a replay of all gives."""
+    dice = random.Random(seed)
+    runs = observed(world, dice)
+    chosen = [*runs, *dice.sample(runs, 2)] if seed < 2 else dice.choices(runs, k=5)
+    used = 0
+    for run in chosen:
+        found = replayed_here(world.tables, run)
+        assert found.rows == replayed_again(world.tables, run)
+        used += found.doubt is None
+    (later,) = observed(world, dice, first=OBSERVATIONS, count=1)
+    found = replayed_here(world.tables, later)
+    assert (found.rows, found.doubt) == (replayed_again(world.tables, later), None)
+    assert used >= (len(runs) - 1 if seed < 2 else 0)
+
+
+def test_the_work_is_that_of_the_new_records(world: World) -> None:
+    """However many records and files there were before: only those that came since are opened and read."""
+    written: Written = {}
+    before: frozenset[str] = frozenset()
+    for number in range(5):
+        live(world, written, number, records=200 if number == 0 else 12)
+        world.observe(f"r{number}")
+        found = replayed_here(world.tables, f"r{number}")
+        now = files_of(world.tables)
+        if number:
+            assert found.files == now - before
+            assert found.rows_read <= 3 * 12
+        before = now
+
+
+def test_files_with_later_records_are_read_again(world: World) -> None:
+    """An export that brought more than an observation covers: what lies after it is read with the next one, and then no
+    more."""
+    written: Written = {}
+    live(world, written, 1, records=40)
+    world.observe("r0")
+    live(world, written, 2, records=40)
+    world.sample("r1", "before")
+    world.sample("r1", "after")
+    live(world, written, 3, records=40)
+    world.export("r1")
+    late = files_of(world.tables)
+    for run in ("r0", "r1"):
+        assert replayed_here(world.tables, run).rows == replayed_again(world.tables, run)
+    assert kept_memory(world.tables).unfinished
+    world.observe("r2")
+    found = replayed_here(world.tables, "r2")
+    assert found.rows == replayed_again(world.tables, "r2")
+    assert (found.doubt, found.files <= late) == (None, True)
+    assert not kept_memory(world.tables).unfinished
+    world.observe("r3")
+    assert not replayed_here(world.tables, "r3").files
+
+
+def records_of(tables: Tables) -> TableSnapshot:
+    records = tables.snapshot("state_records")
+    assert records is not None
+    return records
+
+
+def files_of(tables: Tables) -> frozenset[str]:
+    return frozenset(file.path for file in records_of(tables).files())
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Two observations remembered one after the other, and two that came since. For copies of its tables only."""
+    world, dice = World(tmp_path_factory.mktemp("settled") / "tables"), random.Random(11)
+    for number in range(2):
+        for run in observed(world, dice, first=number, count=1):
+            replayed_here(world.tables, run)
+    observed(world, dice, first=2, count=2)
+    return world
+
+
+def lose(tables: Tables) -> None:
+    shutil.rmtree(Path(tables.config.uri) / "replay_memory")
+
+
+def lose_a_file(tables: Tables) -> None:
+    for file in (Path(tables.config.uri) / "replay_memory").glob("*.parquet"):
+        file.unlink()
+
+
+def garble(tables: Tables) -> None:
+    for file in (Path(tables.config.uri) / "replay_memory").glob("*.parquet"):
+        octets = file.read_bytes()
+        file.write_bytes(octets[: len(octets) // 2])
+
+
+def lose_a_row(tables: Tables) -> None:
+    rows = tables.read("replay_memory").sort_by([("group_id", "ascending")])
+    tables.replace("replay_memory", rows.slice(1))
+
+
+def lose_all_rows(tables: Tables) -> None:
+    tables.replace("replay_memory", tables.read("replay_memory").slice(0, 0))
+
+
+def age(tables: Tables) -> None:
+    """As a release leaves it whose replay was another one."""
+    rows = tables.read("replay_memory")
+    older = pc.if_else(pc.is_valid(rows["law"]), pa.scalar(0, pa.int32()), None)
+    tables.replace("replay_memory", rows.set_column(rows.column_names.index("law"), "law", older))
+
+
+def compact(tables: Tables) -> None:
+    records_of(tables).delta.optimize.compact()
+
+
+def name_another_topic(tables: Tables) -> None:
+    records_of(tables).delta.alter.set_table_properties({"acktrail.state_topic_id": "other"}, raise_if_not_exists=False)
+
+
+def name_another_dialect(tables: Tables) -> None:
+    records_of(tables).delta.alter.set_table_properties({"acktrail.dialect": "4.1"}, raise_if_not_exists=False)
+
+
+def make_anew(tables: Tables) -> None:
+    """The same records in a new table."""
+    rows = tables.read("state_records")
+    shutil.rmtree(Path(tables.config.uri) / "state_records")
+    tables.append("state_records", rows)
+
+
+def forget_versions(tables: Tables) -> None:
+    """As clean-up of a table's log does, with a checkpoint that it goes on from."""
+    records = records_of(tables)
+    records.delta.create_checkpoint()
+    for commit in (Path(tables.config.uri) / "state_records" / "_delta_log").glob("*.json"):
+        if int(commit.stem) < records.version:
+            commit.unlink()
+
+
+def add_an_earlier_record(tables: Tables) -> None:
+    """The first record of a state partition comes again, as another group's."""
+    rows = tables.read("state_records")
+    row = {**rows.slice(0, 1).to_pylist()[0], "offset": 0, "group_id": "late"}
+    tables.append("state_records", pa.Table.from_pylist([row], schema=rows.schema))
+
+
+WRONGED = {
+    lose: "nothing is remembered yet",
+    lose_a_file: "cannot be read",
+    garble: "cannot be read",
+    lose_a_row: "damaged",
+    lose_all_rows: "damaged",
+    age: "another release",
+    compact: "was rewritten",
+    make_anew: "another table",
+    name_another_topic: "another state topic",
+    name_another_dialect: "another dialect",
+    forget_versions: "no longer has version",
+    add_an_earlier_record: "before those that are remembered",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONGED, ids=lambda deed: deed.__name__)
+def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[Tables], None], tmp_path: Path) -> None:
+    """Lost, damaged, or of other records: all is replayed, why is said, and it is whole again."""
+    tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
+    wrong(tables)
+    found = replayed_here(tables, "r2")
+    assert WRONGED[wrong] in (found.doubt or "")
+    assert found.rows == replayed_again(tables, "r2")
+    found = replayed_here(tables, "r3")
+    assert (found.doubt, found.rows) == (None, replayed_again(tables, "r3"))
+
+
+def test_an_older_observation_leaves_it_alone(world: World) -> None:
+    """It is replayed from the beginning, says why, and the newest run's memory stays."""
+    runs = observed(world, random.Random(4))
+    replayed_here(world.tables, runs[-1])
+    newest = kept_memory(world.tables)
+    found = replayed_here(world.tables, runs[0])
+    assert found.doubt == f"run {runs[-1]!r} remembered later records"
+    assert found.rows == replayed_again(world.tables, runs[0])
+    assert kept_memory(world.tables) == newest

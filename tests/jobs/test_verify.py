@@ -1,0 +1,96 @@
+"""What is kept from run to run: read once, equal to everything read again, and a proof that fails when it is not."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from command_line import Done, run
+from jobs.test_history import Written, live
+from jobs.world import World, key_of, snapshot
+from pyspark.sql import SparkSession
+
+from acktrail.config import TablesConfig
+from acktrail.tables.store import Tables
+from acktrail_jobs.command import reconcile
+from acktrail_jobs.history_command import build_history
+from acktrail_jobs.verify_command import verify
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+    """Two observations, each reconciled, with its history; all kinds of records, damage too. For reading only."""
+    world, written = World(tmp_path_factory.mktemp("kept") / "tables"), dict[Any, Any]()
+    for seed in range(2):
+        live(world, written, seed)
+        world.observe(f"r{seed}")
+        reconcile(world.config, f"r{seed}", with_history=True)
+    return world
+
+
+def asked(tables: TablesConfig, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    done = run(capsys, "verify", "--tables", tables.uri, "--json")
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.code == (6 if found["differences"] else 0)
+    return found
+
+
+def test_what_runs_left_is_what_the_records_say(kept: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """After several runs, each from what the one before left: everything equals one replay and one telling of all."""
+    found = asked(kept.config, capsys)
+    assert found["differences"] == []
+    assert found["records"] == kept.tables.read("state_records").num_rows
+    assert found["changes"] == kept.tables.read("delivery_history").num_rows > 100
+    assert found["share_partitions"] >= len(kept.states)
+    text = run(capsys, "verify", "--tables", kept.config.uri)
+    assert (text.code, text.stdout.strip().endswith("all as the records say")) == (0, True)
+
+
+@pytest.mark.parametrize("table", ["replay_memory", "held_states", "delivery_history"])
+def test_any_number_altered_is_found(
+    kept: World, capsys: pytest.CaptureFixture[str], tmp_path: Path, table: str
+) -> None:
+    """One number of one row: the table and the share partition are named, and nothing else; exit code 6."""
+    folder = shutil.copytree(kept.config.uri, tmp_path / "tables")
+    tables = Tables(TablesConfig(uri=str(folder)))
+    rows = tables.read(table)
+    altered, subject = _altered(rows, random.Random(table))
+    tables.replace(table, altered, first_chunk=0 if "chunk" in rows.column_names else None)
+    found = asked(tables.config, capsys)
+    assert [(each["table"], each["subject"]) for each in found["differences"]] == [(table, subject)]
+
+
+def _altered(rows: pa.Table, dice: random.Random) -> tuple[pa.Table, str]:
+    """One of the rows with another number in it, and the share partition it is of."""
+    names = ("delivery_count", "start_offset", "last_offset", "archived_offset")
+    values = rows.to_pylist()
+    row, name = dice.choice([(row, name) for row in values for name in names if row.get(name) is not None])
+    row[name] ^= 1
+    return pa.Table.from_pylist(values, schema=rows.schema), f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
+
+
+def test_nothing_to_verify(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the first run: what to do, exit code 3, nothing written."""
+    world.write(snapshot(key_of("a")))
+    world.observe("r1")
+    done: Done = run(capsys, "verify", "--tables", world.config.uri)
+    assert "run `acktrail reconcile`" in done.complaint(3)
+    assert not world.tables.exists("delivery_history")
+
+
+def test_a_history_alone_is_verified(world: World) -> None:
+    """Without a reconciliation, the history is held against the records."""
+    written: Written = {}
+    live(world, written, 1)
+    world.export("r1")
+    build_history(world.config)
+    found = verify(world.config)
+    assert (found.share_partitions, found.differences) == (0, ())
+    assert found.changes > 0

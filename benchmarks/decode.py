@@ -14,7 +14,7 @@ from rounds import rounds, timed
 from acktrail.columnar.decode import decode_records
 from acktrail.columnar.strict_rows import SAID_COLUMNS
 
-ROWS_AT_ONCE = 65_536
+ROWS_AT_ONCE = 1 << 17
 _PLAIN_PART = 20
 """The plain decoder gets one record in so many: it takes too long for all."""
 

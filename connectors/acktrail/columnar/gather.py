@@ -23,12 +23,14 @@ Mask = npt.NDArray[np.bool_]
 class BinaryColumn:
     """A view of a binary array: `data` is shared by all rows, row i is ``data[starts[i] : starts[i] + lengths[i]]``.
 
-    A null row has length -1, so that no length check lets it pass.
+    A null row has length -1, so that no length check lets it pass. `bounds`, where all rows lie end to end: where each
+    begins and the last one ends.
     """
 
     data: npt.NDArray[np.uint8]
     starts: Integers
     lengths: Integers
+    bounds: Integers | None = None
 
     def take(self, rows: Integers) -> Self:
         """`rows`, in that order."""
@@ -51,7 +53,26 @@ class BinaryColumn:
         windows: npt.NDArray[Any] = np.ndarray(
             shape=(room + 1,), dtype=f"V{layout.itemsize}", buffer=self.data, strides=(1,)
         )
-        return windows[np.clip(positions, 0, room)].view(layout)
+        if positions.min(initial=0) < 0 or positions.max(initial=0) > room:
+            positions = np.clip(positions, 0, room)
+        return windows[positions].view(layout)
+
+    def heads_and_ends(
+        self, head: np.dtype[np.void], end: np.dtype[np.void]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The structures that rows begin with and those that they end with; of a row that is too short, other bytes.
+
+        Where rows lie end to end, the end of one and the head of the next are taken together.
+        """
+        if self.bounds is None:
+            return self.gather(self.starts, head), self.gather(self.ends - end.itemsize, end)
+        around = np.dtype([("end", end), ("head", head)])
+        at = self.bounds - end.itemsize
+        both = self.gather(at, around)
+        outside = np.flatnonzero((at < 0) | (at > len(self.data) - around.itemsize))
+        both["head"][outside] = self.gather(self.bounds[outside], head)
+        both["end"][outside] = self.gather(at[outside], end)
+        return both["head"][:-1], both["end"][1:]
 
 
 def binary_column(array: pa.BinaryArray) -> BinaryColumn:
@@ -65,7 +86,7 @@ def binary_column(array: pa.BinaryArray) -> BinaryColumn:
     if array.null_count:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
     octets = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return BinaryColumn(data=octets, starts=bounds[:-1], lengths=lengths)
+    return BinaryColumn(data=octets, starts=bounds[:-1], lengths=lengths, bounds=bounds)
 
 
 def runs(lengths: Integers) -> tuple[Integers, Integers]:

@@ -39,8 +39,7 @@ class KeyColumns:
 def read_keys(keys: pa.BinaryArray) -> KeyColumns:
     """Columns of `keys`; regular are snapshot and update keys of exactly the right length with a UTF-8 group id."""
     column = binary_column(keys)
-    head = column.gather(column.starts, _HEAD)
-    tail = column.gather(column.ends - _TAIL.itemsize, _TAIL)
+    head, tail = column.heads_and_ends(_HEAD, _TAIL)
     kind, length = head["kind"], head["length"]
     regular = (length >= 0) & (column.lengths == length + np.int64(_FIXED_BYTES)) & ((kind == 0) | (kind == 1))
     group_id, regular = _group_ids(keys, regular)
@@ -106,19 +105,35 @@ def _text(octets: bytes | None) -> str | None:
 
 def _topic_ids(topic_ids: npt.NDArray[np.void]) -> pa.StringArray:
     """Kafka's text form, made once for each distinct id."""
+    distinct, places = _distinct(topic_ids)
+    texts = _base64(np.frombuffer(distinct.tobytes(), np.uint8).reshape(-1, 16))
+    characters = texts.view(f"V{_TOPIC_ID_CHARACTERS}").ravel().take(places)
+    bounds = np.arange(len(topic_ids) + 1, dtype=np.int32) * _TOPIC_ID_CHARACTERS
+    return pa.StringArray.from_buffers(len(topic_ids), pa.py_buffer(bounds), pa.py_buffer(characters))
+
+
+def _distinct(topic_ids: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int32]]:
+    """Each id once, and the place of each row's among them.
+
+    Ids are random: their first halves tell them apart, and to look these up is three times quicker. Where two ids have
+    the same first half they are looked up as they are.
+    """
+    halves = topic_ids.view(np.uint64).reshape(-1, 2)
+    encoded = pa.array(np.ascontiguousarray(halves[:, 0])).dictionary_encode()
+    places = encoded.indices.to_numpy()
+    distinct = np.empty(len(encoded.dictionary), topic_ids.dtype)
+    distinct[places] = topic_ids
+    if (distinct.view(np.uint64)[1::2].take(places) == halves[:, 1]).all():
+        return distinct, places
     raw = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(topic_ids), [None, pa.py_buffer(topic_ids)])
     encoded = raw.dictionary_encode()
-    distinct = np.frombuffer(b"".join(encoded.dictionary.to_pylist()), np.uint8).reshape(-1, 16)
-    return _base64(distinct).take(encoded.indices)
+    return np.frombuffer(b"".join(encoded.dictionary.to_pylist()), topic_ids.dtype), encoded.indices.to_numpy()
 
 
-def _base64(octets: npt.NDArray[np.uint8]) -> pa.StringArray:
+def _base64(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """URL-safe base64 without padding of rows of 16 bytes: six groups of three bytes, of which the last is padded."""
     padded = np.zeros((len(octets), 18), np.uint32)
     padded[:, :16] = octets
     words = padded[:, 0::3] << 16 | padded[:, 1::3] << 8 | padded[:, 2::3]
-    characters = _ALPHABET[words[:, :, None] >> _SEXTETS & 63].reshape(len(octets), 24)[:, :_TOPIC_ID_CHARACTERS]
-    bounds = np.arange(len(octets) + 1, dtype=np.int32) * _TOPIC_ID_CHARACTERS
-    return pa.StringArray.from_buffers(
-        len(octets), pa.py_buffer(bounds), pa.py_buffer(np.ascontiguousarray(characters))
-    )
+    characters = _ALPHABET[words[:, :, None] >> _SEXTETS & 63].reshape(len(octets), 24)
+    return np.ascontiguousarray(characters[:, :_TOPIC_ID_CHARACTERS])

@@ -114,6 +114,8 @@ class _Reader:
 
     def read(self, rows: Integers, layout: np.dtype[np.void]) -> None:
         """Read the values in `rows`, whose fixed fields are `layout`."""
+        if not len(rows):
+            return
         rows, versions = self.cursors.integers(rows, ">i2")
         unknown = versions != 0
         self.cursors.fail(rows[unknown], Fault.UNKNOWN_VERSION, amount=versions[unknown])

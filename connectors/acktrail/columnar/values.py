@@ -102,8 +102,8 @@ def find_regular(column: BinaryColumn, is_snapshot: Mask, trusted: Mask) -> Regu
     Regular are values of version 0 whose batches carry no tagged fields and whose own tag buffer is empty or holds the
     delivery complete count alone, with not a byte left over. Whether batches carry some is not looked at yet.
     """
-    heads = _read_heads(column, is_snapshot)
-    end = column.gather(column.ends - _END.itemsize, _END)
+    updates, end = column.heads_and_ends(_UPDATE, _END)
+    heads = _read_heads(column, is_snapshot, updates)
     size = np.where(is_snapshot, _SNAPSHOT.itemsize, _UPDATE.itemsize)
     counts, first = heads["low"].astype(np.int64), column.starts + size - 1
     is_sane = heads["version"] == 0
@@ -155,9 +155,8 @@ def batch_columns(counts: Integers, batches: npt.NDArray[Any]) -> BatchColumns:
     )
 
 
-def _read_heads(column: BinaryColumn, is_snapshot: Mask) -> _Numbers:
-    """The fields before the batches: every row is read as an update, then the few snapshots are corrected."""
-    updates = column.gather(column.starts, _UPDATE)
+def _read_heads(column: BinaryColumn, is_snapshot: Mask, updates: npt.NDArray[Any]) -> _Numbers:
+    """The fields before the batches: every row was read as an update, now the few snapshots are corrected."""
     heads = {name: updates[name].astype(_native(_UPDATE, name)) for name in _UPDATE.names or ()}
     rows = np.flatnonzero(is_snapshot)
     snapshots = column.gather(column.starts[rows], _SNAPSHOT)

@@ -1,0 +1,39 @@
+"""Structures at the ends of rows, wherever the rows lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.columnar.gather import binary_column
+from acktrail.columnar.keys import read_keys
+from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+from acktrail.wire.state_record import SNAPSHOT_TYPE, encode_key
+
+HEAD = np.dtype([("octets", "V4")])
+END = np.dtype([("octets", "V3")])
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=9)), max_size=12), st.data())
+def test_heads_and_ends_are_those_of_each_row(rows: list[bytes | None], data: st.DataObject) -> None:
+    """Also of the first and last rows, of rows among short and null ones, of slices, and of rows in another order."""
+    begin = data.draw(st.integers(0, len(rows)))
+    column = binary_column(pa.array(rows, pa.binary()).slice(begin))
+    order = data.draw(st.permutations(range(len(rows) - begin)))
+    for found, places in ((column, range(len(order))), (column.take(np.array(order, np.int64)), order)):
+        heads, ends = found.heads_and_ends(HEAD, END)
+        for head, end, place in zip(heads, ends, places, strict=True):
+            row = rows[begin + place] or b""
+            assert len(row) < HEAD.itemsize or head["octets"].tobytes() == row[: HEAD.itemsize]
+            assert len(row) < END.itemsize or end["octets"].tobytes() == row[-END.itemsize :]
+
+
+def test_topic_ids_that_begin_alike_are_told_apart() -> None:
+    """Half of an id says nothing of the other half."""
+    topics = [topic_id_text(bytes(8) + bytes([n]) * 8) for n in (1, 2, 1, 3)]
+    keys = [
+        encode_key(SNAPSHOT_TYPE, SharePartition(group_id=GroupId("g"), topic_id=topic, partition=0)) for topic in topics
+    ]
+    assert read_keys(pa.array(keys, pa.binary())).topic_id.to_pylist() == topics

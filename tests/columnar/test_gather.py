@@ -34,6 +34,7 @@ def test_topic_ids_that_begin_alike_are_told_apart() -> None:
     """Half of an id says nothing of the other half."""
     topics = [topic_id_text(bytes(8) + bytes([n]) * 8) for n in (1, 2, 1, 3)]
     keys = [
-        encode_key(SNAPSHOT_TYPE, SharePartition(group_id=GroupId("g"), topic_id=topic, partition=0)) for topic in topics
+        encode_key(SNAPSHOT_TYPE, SharePartition(group_id=GroupId("g"), topic_id=topic_id, partition=0))
+        for topic_id in topics
     ]
     assert read_keys(pa.array(keys, pa.binary())).topic_id.to_pylist() == topics

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
 from acktrail.reset.audit import AuditEntry, AuditRow, Event, Stamp, chained, check_chain, first_link
 from acktrail.reset.journal import Journal, read_audit
-from acktrail.reset.standing import Standing, blocking, overall, standings
+from acktrail.reset.standing import Lease, Standing, blocking, overall, standings
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -156,3 +160,13 @@ def test_a_lost_row_stops_the_writer(tmp_path: Path) -> None:
     table.delete()
     with pytest.raises(ConfigurationError, match="missing"):
         journal(tmp_path).note([entry(Event.AFTER_CALL)])
+
+
+def test_a_lease_of_another_machine_is_held_until_it_ends() -> None:
+    """Whether a process lives can only be seen where it runs: elsewhere the clock alone ends its lease."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    there, here = (Lease(expires_at_ms=NOW_MS, host=host, pid=gone.pid) for host in ("elsewhere", socket.gethostname()))
+    assert [there.is_held(NOW_MS - 1), there.is_held(NOW_MS)] == [True, False]
+    assert not here.is_held(NOW_MS - 1)
+    assert replace(here, pid=os.getpid()).is_held(NOW_MS - 1)

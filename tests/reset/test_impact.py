@@ -84,7 +84,8 @@ def test_an_unknown_state_counts_nothing() -> None:
     assert found.to_deliver == 80
     assert (found.delivered_again, found.passed_again, found.in_flight_discarded) == (None, 20, None)
     assert found.skipped == 0, "the target lies below the start offset"
-    assert impact(facts, 41).skipped is None
+    assert (found.again_first, found.again_last) == (20, 39)
+    assert [impact(facts, at).skipped for at in (40, 41)] == [0, None]
     assert found.reason == "READ is missing"
 
 

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.changes import change_table
 from acktrail.columnar.held import held_of, held_table
-from acktrail.columnar.rows import RECORD_COLUMNS, record_of
+from acktrail.columnar.rows import RECORD_COLUMNS, record_of, share_partition_of
 from acktrail.model.history import Change, History
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.store import Tables
 
 __all__ = ["GROWTH_COLUMNS", "Grown", "Ranges", "Stretch", "exported_spans", "grow"]
@@ -99,9 +98,7 @@ def _changes_of(history: History, row: Mapping[str, Any]) -> Iterator[Change]:
         return history.record(record_of(dict(row)), offset=offset, timestamp_ms=timestamp_ms)
     if row["group_id"] is None or row["decode_status"] == _SKIPPED:
         return iter(())
-    key = SharePartition(
-        group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
-    )
+    key = share_partition_of(row)
     return history.unreadable(key, offset=offset, timestamp_ms=timestamp_ms)
 
 

@@ -16,7 +16,7 @@ from acktrail_jobs.coverage import Coverage, read_coverage
 from acktrail_jobs.observation import Observation
 from acktrail_jobs.replayed import replay_rows
 
-__all__ = ["Moment", "read_moment", "state_rows"]
+__all__ = ["TopicAsOf", "read_moment", "state_rows"]
 
 _FOR_EVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -24,7 +24,7 @@ _LATEST_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class TopicAsOf:
     """What each state partition held at `at_ms` (None: at the end of the export), as far as it was exported.
 
     A state partition is cut before its first record with a later time, as Kafka's own lookup of an offset by time does.
@@ -49,7 +49,7 @@ class _Extent:
     ended_at: dt.datetime
 
 
-def read_moment(tables: Tables, at_ms: int | None = None) -> Moment:
+def read_moment(tables: Tables, at_ms: int | None = None) -> TopicAsOf:
     """What the tables hold of the state topic as of `at_ms`, ms since the epoch, inclusive; None: all of it.
 
     Raises:
@@ -61,7 +61,7 @@ def read_moment(tables: Tables, at_ms: int | None = None) -> Moment:
     observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
     coverages, extents = read_coverage(tables, observation), _extents(tables)
     cuts = {} if at_ms is None else _cuts(tables, at_ms)
-    return Moment(
+    return TopicAsOf(
         at_ms=at_ms,
         observation=observation,
         coverages={number: _before(found, cuts.get(number)) for number, found in coverages.items()},
@@ -70,7 +70,7 @@ def read_moment(tables: Tables, at_ms: int | None = None) -> Moment:
     )
 
 
-def state_rows(tables: Tables, moment: Moment, group_id: str | None = None) -> Iterator[dict[str, Any]]:
+def state_rows(tables: Tables, moment: TopicAsOf, group_id: str | None = None) -> Iterator[dict[str, Any]]:
     """Rows of ``REPLAYED``: every share partition (of a group) that had a state, or may have had one, at `moment`."""
     snapshot = tables.snapshot("state_records")
     assert snapshot is not None

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.replay import replay_decoded
-from acktrail.columnar.rows import RECORD_COLUMNS
+from acktrail.columnar.rows import RECORD_COLUMNS, share_partition_of
 from acktrail.columnar.schemas import STATE_RECORDS
 from acktrail.columnar.states import REPLAYED_STATES, states_of
 from acktrail.model.observation import Completeness
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail_jobs.coverage import Coverage
 from acktrail_jobs.heads import HEAD_COLUMNS, Heads, survivors
 from acktrail_jobs.memory import Memory, memory_rows
@@ -152,9 +152,7 @@ def _timestamps(records: pa.Table, offsets: pa.ChunkedArray) -> dict[int, int | 
 def _found(
     head: _Row, heads: Heads, states: Mapping[SharePartition, SharePartitionState], timestamps: Mapping[int, int | None]
 ) -> _Found:
-    key = SharePartition(
-        group_id=GroupId(head["group_id"]), topic_id=TopicId(head["topic_id"]), partition=head["partition"]
-    )
+    key = share_partition_of(head)
     return _Found(
         head=head,
         key=key,

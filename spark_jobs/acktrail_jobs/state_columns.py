@@ -7,10 +7,10 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
 
+from acktrail.columnar.rows import share_partition_of
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.lag import count_in_state
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 __all__ = ["NO_STATE", "int64", "state_columns", "state_of"]
 
@@ -61,9 +61,7 @@ def state_of(row: Mapping[str, Any]) -> SharePartitionState | None:
     if row["snapshot_epoch"] is None:
         return None
     return SharePartitionState(
-        key=SharePartition(
-            group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
-        ),
+        key=share_partition_of(row),
         batches=tuple(StateBatch(**batch) for batch in row["batches"]),
         **{name: row[name] for name in _PLAIN},
     )

@@ -12,7 +12,7 @@ from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
-    from acktrail_jobs.moment import Moment
+    from acktrail_jobs.moment import TopicAsOf
 
 __all__ = ["app"]
 
@@ -88,7 +88,7 @@ def _command(
         typer.echo(_text(found))
 
 
-def _notes(moment: Moment) -> list[str]:
+def _notes(moment: TopicAsOf) -> list[str]:
     """What the export cannot tell of the moment."""
     notes = []
     if moment.began_later:
@@ -100,7 +100,7 @@ def _notes(moment: Moment) -> list[str]:
     asked = moment.observation.observed_at
     if moment.at_ms is not None and moment.exported_at is not None and asked > moment.exported_at:
         time = moment.exported_at.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        notes.append(f"the newest exported record came at {time}, before that moment")
+        notes.append(f"the export last brought records at {time}, before that moment: what came after is not known")
     return notes
 
 

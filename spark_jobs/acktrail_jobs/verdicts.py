@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from acktrail.columnar.rows import share_partition_of
 from acktrail.columnar.schemas import RECONCILIATIONS
 from acktrail.model.observation import Completeness, Evidence, Sample, TopicStatus
 from acktrail.model.reconciliation import reconcile
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail.model.share_partition import state_partition_of
 from acktrail_jobs.coverage import Coverage
 from acktrail_jobs.observation import Observation
 from acktrail_jobs.sources import row_batches
@@ -110,9 +111,7 @@ class Judge:
         if row["state_partition"] is not None or count is None or row["topic_id"] is None:
             found: int | None = row["state_partition"]
             return found
-        key = SharePartition(
-            group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
-        )
+        key = share_partition_of(row)
         return state_partition_of(key, count)
 
     def _incomplete(self, row: _Row, state_partition: int | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from acktrail.model.conditions import Condition, Standing
 from acktrail.model.delivery import state_name
 from acktrail.model.fate import Blank, Fate, NotKnown
-from acktrail.model.history import Moment
+from acktrail.model.history import Evidence
 from acktrail.model.intervals import Interval
 
 __all__ = [
@@ -74,9 +74,9 @@ def instant(timestamp_ms: int | None) -> str | None:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def place(moment: Moment | None) -> str | None:
+def place(evidence: Evidence | None) -> str | None:
     """A state record's address: state partition and offset."""
-    return None if moment is None else f"{moment.state_partition}:{moment.offset}"
+    return None if evidence is None else f"{evidence.state_partition}:{evidence.offset}"
 
 
 def condition_text(condition: Condition) -> str:
@@ -115,9 +115,9 @@ def interval_json(interval: Interval) -> dict[str, Any]:
         "standing": interval.condition.standing.value,
         "delivery_state": None if state is None else state_name(state),
         "delivery_count": interval.condition.delivery_count,
-        "since": _moment_json(interval.since),
+        "since": _evidence_json(interval.since),
         "is_dated": interval.is_dated,
-        "until": _moment_json(interval.until),
+        "until": _evidence_json(interval.until),
         "ended_by": None if interval.ended_by is None else interval.ended_by.value,
     }
 
@@ -127,19 +127,19 @@ def blank_json(blank: Blank) -> dict[str, Any]:
     return {
         "reason": blank.reason.value,
         "text": blank_text(blank),
-        "since": _moment_json(blank.since),
-        "until": _moment_json(blank.until),
+        "since": _evidence_json(blank.since),
+        "until": _evidence_json(blank.until),
     }
 
 
-def _moment_json(moment: Moment | None) -> dict[str, Any] | None:
+def _evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
     """A state record with its time."""
-    if moment is None:
+    if evidence is None:
         return None
     return {
-        "state_partition": moment.state_partition,
-        "offset": moment.offset,
-        "timestamp": moment.timestamp_ms,
-        "time": instant(moment.timestamp_ms),
-        "cause": moment.cause.value,
+        "state_partition": evidence.state_partition,
+        "offset": evidence.offset,
+        "timestamp": evidence.timestamp_ms,
+        "time": instant(evidence.timestamp_ms),
+        "cause": evidence.cause.value,
     }

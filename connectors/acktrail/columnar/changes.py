@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from acktrail.columnar.rows import share_partition_of
 from acktrail.columnar.schemas import DELIVERY_HISTORY
 from acktrail.model.conditions import Condition, Standing
-from acktrail.model.history import Cause, Change, Moment
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.history import Cause, Change, Evidence
 
 __all__ = ["CHANGE_COLUMNS", "change_table", "changes_of"]
 
@@ -58,9 +58,7 @@ def _row(change: Change) -> tuple[Any, ...]:
 
 def _change(row: Mapping[str, Any]) -> Change:
     return Change(
-        key=SharePartition(
-            group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
-        ),
+        key=share_partition_of(row),
         first_offset=row["first_offset"],
         last_offset=row["last_offset"],
         before=Condition(
@@ -73,7 +71,7 @@ def _change(row: Mapping[str, Any]) -> Change:
             delivery_state=row["delivery_state"],
             delivery_count=row["delivery_count"],
         ),
-        at=Moment(
+        at=Evidence(
             state_partition=row["state_partition"],
             offset=row["record_offset"],
             timestamp_ms=row["record_timestamp_ms"],

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from acktrail.columnar.rows import share_partition_of
 from acktrail.columnar.schemas import HELD_STATES
 from acktrail.model.conditions import Held, Standing
 from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import SharePartition
 
 __all__ = ["HELD_COLUMNS", "held_of", "held_table"]
 
@@ -40,9 +41,7 @@ def held_table(state_partition: int, held: Mapping[SharePartition, Held]) -> pa.
 def held_of(rows: pa.Table) -> Iterator[tuple[SharePartition, Held]]:
     """What rows of ``HELD_STATES`` tell; the state partition is left out."""
     for row in rows.to_pylist():
-        key = SharePartition(
-            group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
-        )
+        key = share_partition_of(row)
         yield key, _state(key, row) if row["held"] == _STATE else _without_state(row["held"])
 
 

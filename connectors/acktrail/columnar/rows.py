@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["RECORD_COLUMNS", "record_of", "records_of"]
+__all__ = ["RECORD_COLUMNS", "record_of", "records_of", "share_partition_of"]
 
 RECORD_COLUMNS: Final = (
     "offset",
@@ -46,10 +46,11 @@ def records_of(table: pa.Table) -> Iterator[tuple[int, StateRecord]]:
 
 def record_of(row: _Row) -> StateRecord:
     """The record of one decoded row."""
-    return _BUILDERS[row["record_type"]](_key(row), row)
+    return _BUILDERS[row["record_type"]](share_partition_of(row), row)
 
 
-def _key(row: _Row) -> SharePartition:
+def share_partition_of(row: Mapping[str, Any]) -> SharePartition:
+    """Whom a row with columns `group_id`, `topic_id` and `partition` is about."""
     return SharePartition(
         group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
     )

@@ -12,12 +12,12 @@ import pyarrow as pa
 from acktrail.columnar.columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
 from acktrail.columnar.gather import Integers, Mask
 from acktrail.columnar.keys import snapshot_keys
+from acktrail.columnar.rows import share_partition_of
 from acktrail.columnar.schemas import SHARE_PARTITION_STATES
 from acktrail.columnar.share_keys import ShareKeys
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 __all__ = ["REPLAYED_STATES", "StateColumns", "states_of"]
 
@@ -131,9 +131,7 @@ def states_of(table: pa.Table) -> Iterator[SharePartitionState]:
 
 def _state(row: dict[str, Any]) -> SharePartitionState:
     return SharePartitionState(
-        key=SharePartition(
-            group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
-        ),
+        key=share_partition_of(row),
         batches=tuple(StateBatch(**batch) for batch in row["batches"]),
         **{name: row[name] for name in _OF_STATE},
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from acktrail.model.conditions import Standing
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.history import Change, Moment
+from acktrail.model.history import Change, Evidence
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
@@ -28,7 +28,7 @@ class Archiving:
     first_offset: int
     last_offset: int
     delivery_count: int | None
-    at: Moment
+    at: Evidence
     is_dated: bool
 
     @property

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from acktrail.model.conditions import Condition, Standing
-from acktrail.model.history import Cause, Change, Moment
+from acktrail.model.history import Cause, Change, Evidence
 from acktrail.model.intervals import Ending, Interval, intervals
 
 __all__ = ["Blank", "Fate", "NotKnown", "fate"]
@@ -40,8 +40,8 @@ class Blank:
     """Something that is not known: from the record `since` to the record `until`, where these mean something."""
 
     reason: NotKnown
-    since: Moment | None = None
-    until: Moment | None = None
+    since: Evidence | None = None
+    until: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["Cause", "Change", "History", "Moment"]
+__all__ = ["Cause", "Change", "Evidence", "History"]
 
 
 class Cause(StrEnum):
@@ -46,7 +46,7 @@ _DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Evidence:
     """The state record that shows something, and the broker's time of it in ms; None where there is no record."""
 
     state_partition: int
@@ -64,7 +64,7 @@ class Change:
     last_offset: int
     before: Condition
     after: Condition
-    at: Moment
+    at: Evidence
 
     def covers(self, offset: int) -> bool:
         """Whether `offset` is one of its offsets."""
@@ -100,40 +100,40 @@ class History:
         state = held if isinstance(held, SharePartitionState) else None
         new: Held = apply(state, record) or Standing.ABSENT
         self.held[record.key] = new
-        at = self._moment(offset, timestamp_ms, _cause(state, record))
+        at = self._evidence(offset, timestamp_ms, _cause(state, record))
         if held is None:
             return _first_changes(record.key, new, at)
         return _changes(record.key, held, new, at)
 
     def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[Change]:
         """A record of `key` that cannot be read: from here on its state is not known."""
-        return self._forget(key, self._moment(offset, timestamp_ms, Cause.UNREADABLE))
+        return self._forget(key, self._evidence(offset, timestamp_ms, Cause.UNREADABLE))
 
     def gap(self, first_offset: int) -> Iterator[Change]:
         """The records from `first_offset` on were not exported: from there on no state is known."""
-        at = self._moment(first_offset, None, Cause.GAP)
+        at = self._evidence(first_offset, None, Cause.GAP)
         for key in sorted(self.held):
             yield from self._forget(key, at)
 
-    def _forget(self, key: SharePartition, at: Moment) -> Iterator[Change]:
+    def _forget(self, key: SharePartition, at: Evidence) -> Iterator[Change]:
         held = self.held.get(key)
         self.held[key] = Standing.UNKNOWN
         return iter(()) if held is None else _changes(key, held, Standing.UNKNOWN, at)
 
-    def _moment(self, offset: int, timestamp_ms: int | None, cause: Cause) -> Moment:
-        return Moment(state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause)
+    def _evidence(self, offset: int, timestamp_ms: int | None, cause: Cause) -> Evidence:
+        return Evidence(state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause)
 
 
-def _changes(key: SharePartition, old: Held, new: Held, at: Moment) -> Iterator[Change]:
+def _changes(key: SharePartition, old: Held, new: Held, at: Evidence) -> Iterator[Change]:
     return (_change(key, *difference, at) for difference in differences(tiling(old), tiling(new)))
 
 
-def _first_changes(key: SharePartition, new: Held, at: Moment) -> Iterator[Change]:
+def _first_changes(key: SharePartition, new: Held, at: Evidence) -> Iterator[Change]:
     before = ABSENT if at.cause is Cause.INITIALIZE else UNKNOWN
     return (_change(key, tile.first_offset, tile.last_offset, before, tile.condition, at) for tile in tiling(new))
 
 
-def _change(key: SharePartition, first: int, last: int, before: Condition, after: Condition, at: Moment) -> Change:
+def _change(key: SharePartition, first: int, last: int, before: Condition, after: Condition, at: Evidence) -> Change:
     return Change(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
 
 

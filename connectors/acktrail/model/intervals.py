@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from acktrail.model.conditions import LAST_OFFSET, Condition, Standing
-from acktrail.model.history import Cause, Change, Moment
+from acktrail.model.history import Cause, Change, Evidence
 
 __all__ = ["Ending", "Interval", "ending", "intervals"]
 
@@ -48,9 +48,9 @@ class Interval:
     first_offset: int
     last_offset: int
     condition: Condition
-    since: Moment | None
+    since: Evidence | None
     is_dated: bool
-    until: Moment | None = None
+    until: Evidence | None = None
     ended_by: Ending | None = None
 
 

@@ -19,7 +19,7 @@ from acktrail.model.archivings import Archiving, archivings
 from acktrail.model.conditions import Standing
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.fate import Fate, fate
-from acktrail.model.history import Change, Moment
+from acktrail.model.history import Change, Evidence
 from acktrail.tables.history import CHANGES, HELD, RECORDS_USED
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
@@ -207,7 +207,7 @@ def _log_order(change: Change) -> tuple[int, int, int]:
     return (change.at.state_partition, change.at.offset, change.first_offset)
 
 
-def _is_since(at: Moment, since_ms: int | None) -> bool:
+def _is_since(at: Evidence, since_ms: int | None) -> bool:
     return since_ms is None or at.timestamp_ms is None or at.timestamp_ms >= since_ms
 
 

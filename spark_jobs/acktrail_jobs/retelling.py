@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.changes import CHANGE_COLUMNS
 from acktrail.columnar.held import HELD_COLUMNS
+from acktrail.columnar.rows import share_partition_of
 from acktrail.config import TablesConfig
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.history import CHANGES, HELD, held_rows, without
 from acktrail.tables.store import Tables
 from acktrail_jobs.growth import GROWTH_COLUMNS, Grown, Stretch, exported_spans, grow
@@ -67,10 +67,7 @@ def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) 
 
 def subject_of(row: _Row) -> str:
     """The coordinator key of the share partition that a row names."""
-    key = SharePartition(
-        group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
-    )
-    return key.coordinator_key
+    return share_partition_of(row).coordinator_key
 
 
 def _verified(tables: Tables, number: int, end: int, *, is_held: bool) -> Iterator[_Row]:

@@ -17,7 +17,7 @@ from acktrail.tables.store import Tables
 from acktrail_jobs import schemas
 from acktrail_jobs.memory import MEMORY_COLUMNS
 from acktrail_jobs.memory_table import MEMORY_TABLE, Kept, kept_memory, read_memory
-from acktrail_jobs.moment import Moment, read_moment
+from acktrail_jobs.moment import TopicAsOf, read_moment
 from acktrail_jobs.replay_frames import Recall, remembered, replayed
 from acktrail_jobs.retelling import VERIFIED_ARROW, Retelling, first_difference, subject_of
 from acktrail_jobs.session import spark_session
@@ -56,7 +56,7 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
     )
 
 
-def _replayed_again(spark: SparkSession, stored: Tables, kept: Kept, moment: Moment) -> pa.Table:
+def _replayed_again(spark: SparkSession, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
     """What a replay from the beginning remembers where the kept memory ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
@@ -68,7 +68,7 @@ def _replayed_again(spark: SparkSession, stored: Tables, kept: Kept, moment: Mom
     return remembered(replayed(spark, stored.config, moment.observation, coverages, Recall()))
 
 
-def _told_again(spark: SparkSession, stored: Tables, moment: Moment) -> pa.Table:
+def _told_again(spark: SparkSession, stored: Tables, moment: TopicAsOf) -> pa.Table:
     """Rows of ``VERIFIED``."""
     held = held_positions(stored)
     told = ((number, end, held.get(number, 0)) for number, end in told_positions(stored, moment.coverages).items())

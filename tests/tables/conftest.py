@@ -1,4 +1,4 @@
-"""An object storage to write tables to."""
+"""An object storage that misbehaves as it is told to; `s3_server` is one that behaves."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class RunningStorage:
 
     address: str
 
-    def config(self, bucket: str = "bucket") -> TablesConfig:
+    def config(self) -> TablesConfig:
         return TablesConfig(
-            uri=f"s3://{bucket}/tables",
+            uri="s3://bucket/tables",
             options={
                 "aws_endpoint": self.address,
                 "aws_access_key_id": "AKIAEXAMPLEKEY",

@@ -1,4 +1,4 @@
-"""An S3 server: enough of the protocol for Delta tables, honest about conditional puts or not.
+"""An S3 server that misbehaves on demand: enough of the protocol for Delta tables, honest about conditions or not.
 
 A process of its own, for delta-rs holds the interpreter's lock while it waits for some answers. It writes its port to
 stdout and ends when its stdin does.

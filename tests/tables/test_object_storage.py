@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from s3_server import S3, running_s3
 
 from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Worker
@@ -29,9 +31,15 @@ def records(*offsets: int) -> pa.Table:
     return pa.table({"offset": pa.array(offsets, pa.int64())})
 
 
-def test_export_lands_on_object_storage(object_storage: Any) -> None:
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3]:
+    with running_s3() as server:
+        yield server
+
+
+def test_export_lands_on_object_storage(s3: S3) -> None:
     """An export in several runs is read back whole, with its ranges, from a bucket; no probe stays behind."""
-    tables = Tables(object_storage.config())
+    tables = Tables(s3.bucket("exported"))
     log = MemoryLog(pairs=PAIRS)
     for end_offset in (30, 30, 70):
         log.end_offset = end_offset
@@ -43,7 +51,8 @@ def test_export_lands_on_object_storage(object_storage: Any) -> None:
     assert snapshot is not None
     rows = tables.read_files("state_records", [file.path for file in snapshot.files()], columns=["offset"])
     assert rows.num_rows == 70
-    assert not [key for key in object_storage.control() if "probe" in key]
+    assert any(key.endswith(".parquet") for key in s3.keys("exported"))
+    assert not [key for key in s3.keys("exported") if "probe" in key]
 
 
 def test_storage_that_ignores_conditions_is_refused(object_storage: Any) -> None:
@@ -63,9 +72,9 @@ def test_storage_is_probed_once(object_storage: Any) -> None:
     assert tables.exists("findings")
 
 
-def test_writers_at_once_lose_nothing(object_storage: Any) -> None:
+def test_writers_at_once_lose_nothing(s3: S3) -> None:
     """Several writers without positions all land; of several at one position exactly one does."""
-    config = object_storage.config()
+    config = s3.bucket("raced")
     Tables(config).create("state_records")
     landed: list[int] = []
 
@@ -103,13 +112,13 @@ def test_refusal_is_one_clear_line_without_secrets(object_storage: Any, code: st
     _check_line(caught.value, says)
 
 
-def test_bucket_that_is_not_there_is_named(object_storage: Any) -> None:
+def test_bucket_that_is_not_there_is_named(s3: S3) -> None:
     """A wrong bucket is an error, not an empty table."""
     with pytest.raises(ConfigurationError) as caught:
-        Tables(object_storage.config(bucket="wrong")).append("state_records", records(1))
+        Tables(s3.config("wrong")).append("state_records", records(1))
     _check_line(caught.value, "the bucket does not exist", "s3://wrong/tables")
     with pytest.raises(ConfigurationError):
-        Tables(object_storage.config(bucket="wrong")).read("state_records")
+        Tables(s3.config("wrong")).read("state_records")
 
 
 def _check_line(error: AcktrailError, says: str, root: str = "s3://bucket/tables") -> None:

@@ -1,0 +1,54 @@
+"""The jobs on tables in a bucket: workers read it by themselves, no Hadoop library is there to help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs.test_reconcile import busy
+from jobs.world import World
+from pyspark.sql import SparkSession
+from s3_server import S3, running_s3
+
+from acktrail.tables.store import Tables
+from acktrail_jobs.command import reconcile
+from acktrail_jobs.history_command import build_history
+from acktrail_jobs.past_states import states_at
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+OWN = {"run_id", "cluster_id", "reconciled_at", "built_at", "chunk"}
+"""Columns that tell runs apart, not results."""
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3]:
+    with running_s3() as server:
+        yield server
+
+
+def rows(tables: Tables, name: str) -> list[str]:
+    found: list[dict[str, Any]] = tables.read(name).to_pylist()
+    return sorted(str({column: value for column, value in row.items() if column not in OWN}) for row in found)
+
+
+def test_a_bucket_gives_what_a_folder_gives(s3: S3, tmp_path: Path, spark: SparkSession) -> None:
+    """Exported twice, reconciled, its history kept: row by row the same tables in a bucket as in a folder, and the same
+    state of everything as a DataFrame."""
+    there, here = World(tmp_path / "unused"), World(tmp_path / "tables")
+    there.config = s3.bucket("acktrail")
+    there.tables = Tables(there.config)
+    for world in (there, here):
+        for seed, run_id in enumerate(("r0", "r1")):
+            busy(world, seed, groups=6)
+            world.observe(run_id)
+        reconcile(world.config, "r1")
+        build_history(world.config)
+    for name in ("state_records", "share_partition_states", "reconciliations", "findings", "delivery_history"):
+        assert rows(there.tables, name) == rows(here.tables, name), name
+    assert len(rows(here.tables, "delivery_history")) > 100
+    states = [states_at(spark, world.config, None).toArrow().to_pylist() for world in (there, here)]
+    assert sorted(map(str, states[0])) == sorted(map(str, states[1]))
+    assert states[0]

@@ -8,7 +8,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.lang.reflect.Constructor;
 import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -44,7 +43,6 @@ import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorResult;
 import org.apache.kafka.coordinator.share.generated.ShareSnapshotKey;
 import org.apache.kafka.coordinator.share.metrics.ShareCoordinatorMetrics;
-import org.apache.kafka.timeline.SnapshotRegistry;
 
 /**
  * Drives Kafka's own share coordinator shard with calls and jobs from standard input (one JSON object a line, the first
@@ -67,7 +65,7 @@ public final class KafkaCoordinator {
             ShareCoordinatorConfig.COLD_PARTITION_SNAPSHOT_INTERVAL_MS_CONFIG, settings.get("cold_after_ms").asInt()
         ), false));
         shard = new ShareCoordinatorShard.Builder(config)
-            .withSnapshotRegistry(newRegistry())
+            .withSnapshotRegistry(Registries.newRegistry())
             .withCoordinatorMetrics(new ShareCoordinatorMetrics())
             .withTopicPartition(new TopicPartition("__share_group_state", 0))
             .withTime(clock)
@@ -86,16 +84,6 @@ public final class KafkaCoordinator {
     }
 
     /** The class that it takes moved between packages. */
-    private static SnapshotRegistry newRegistry() throws Exception {
-        for (Constructor<?> constructor : SnapshotRegistry.class.getConstructors()) {
-            if (constructor.getParameterCount() == 1) {
-                return (SnapshotRegistry) constructor.newInstance(
-                    constructor.getParameterTypes()[0].getConstructor().newInstance());
-            }
-        }
-        throw new IllegalStateException("no constructor of SnapshotRegistry with one parameter");
-    }
-
     private Time time() {
         return (Time) Proxy.newProxyInstance(Time.class.getClassLoader(), new Class<?>[]{Time.class},
             (proxy, method, arguments) -> method.getName().equals("nanoseconds") ? now.get() * 1_000_000 : (Object) now.get());

@@ -15,21 +15,20 @@ import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
 
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.AbstractConfig;
-import org.apache.kafka.common.config.ConfigDef;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.common.runtime.Deserializer;
 import org.apache.kafka.coordinator.share.generated.ShareSnapshotKey;
 import org.apache.kafka.coordinator.share.generated.ShareUpdateKey;
+import org.apache.kafka.coordinator.share.metrics.ShareCoordinatorMetrics;
 import org.apache.kafka.server.share.SharePartitionKey;
-import org.apache.kafka.timeline.SnapshotRegistry;
 
 /**
  * Replays a record dump (standard input, one JSON object a line) with Kafka's own share coordinator and prints one JSON
  * object a share partition: the answer that acktrail's replay is held against. A record of an unknown type is passed
- * over, as the coordinator's loader does.
+ * over, as the coordinator's loader does. An empty line ends a dump and prints one; what follows is another dump.
  */
 public final class KafkaReplay {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -40,11 +39,18 @@ public final class KafkaReplay {
 
     public static void main(String[] arguments) throws Exception {
         KafkaReplay replay = new KafkaReplay();
+        PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 20);
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            replay.add(JSON.readTree(line));
+            if (line.isEmpty()) {
+                replay.print(out);
+                out.println();
+                replay = new KafkaReplay();
+            } else {
+                replay.add(JSON.readTree(line));
+            }
         }
-        replay.print(new PrintStream(System.out, false, StandardCharsets.UTF_8));
+        replay.print(out);
     }
 
     private void add(JsonNode line) throws Exception {
@@ -73,10 +79,18 @@ public final class KafkaReplay {
     }
 
     private static ShareCoordinatorShard newShard(int partition) {
-        LogContext context = new LogContext();
-        ConfigDef definition = ShareCoordinatorConfig.CONFIG_DEF;
-        ShareCoordinatorConfig config = new ShareCoordinatorConfig(new AbstractConfig(definition, Map.of(), false));
-        return new ShareCoordinatorShard(context, config, null, null, new SnapshotRegistry(context), Time.SYSTEM);
+        ShareCoordinatorConfig config = new ShareCoordinatorConfig(
+            new AbstractConfig(ShareCoordinatorConfig.CONFIG_DEF, Map.of(), false));
+        try {
+            return new ShareCoordinatorShard.Builder(config)
+                .withSnapshotRegistry(Registries.newRegistry())
+                .withCoordinatorMetrics(new ShareCoordinatorMetrics())
+                .withTopicPartition(new TopicPartition("__share_group_state", partition))
+                .withTime(Time.SYSTEM)
+                .build();
+        } catch (Exception failed) {
+            throw new IllegalStateException(failed);
+        }
     }
 
     private void print(PrintStream out) throws Exception {
@@ -91,7 +105,17 @@ public final class KafkaReplay {
         out.flush();
     }
 
-    private static ObjectNode form(SharePartitionKey key, ShareGroupOffset state) {
+    /** Kafka 4.1 has none. */
+    private static Integer deliveryCompleteCount(ShareGroupOffset state) throws Exception {
+        try {
+            int count = (int) ShareGroupOffset.class.getMethod("deliveryCompleteCount").invoke(state);
+            return count == -1 ? null : count;
+        } catch (NoSuchMethodException older) {
+            return null;
+        }
+    }
+
+    private static ObjectNode form(SharePartitionKey key, ShareGroupOffset state) throws Exception {
         ObjectNode form = JSON.createObjectNode();
         form.put("group", key.groupId());
         form.put("topic_id", key.topicId().toString());
@@ -100,11 +124,7 @@ public final class KafkaReplay {
         form.put("snapshot_epoch", state.snapshotEpoch());
         form.put("leader_epoch", state.leaderEpoch());
         form.put("start_offset", state.startOffset());
-        if (state.deliveryCompleteCount() == ShareGroupOffset.UNINITIALIZED_DELIVERY_COMPLETE_COUNT) {
-            form.putNull("delivery_complete_count");
-        } else {
-            form.put("delivery_complete_count", state.deliveryCompleteCount());
-        }
+        form.put("delivery_complete_count", deliveryCompleteCount(state));
         ArrayNode batches = form.putArray("batches");
         state.stateBatches().forEach(batch -> batches.addArray()
             .add(batch.firstOffset()).add(batch.lastOffset()).add(batch.deliveryState()).add(batch.deliveryCount()));

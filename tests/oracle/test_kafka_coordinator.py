@@ -151,7 +151,7 @@ def alike(ours: Any, theirs: Any) -> None:
 def test_calls_are_answered_and_written_as_by_kafka(version: str, rules: CoordinatorRules, tmp_path: Path) -> None:
     """Over 4,000 random calls and jobs each answer has Kafka's error and content, each record Kafka's bytes, and the
     log could be pruned to Kafka's offset."""
-    program = compiled(("KafkaCoordinator.java",), MAIN_CLASS, version, tmp_path)
+    program = compiled(("Registries.java", "KafkaCoordinator.java"), MAIN_CLASS, version, tmp_path)
     source = random.Random(7)
     found = coordinator(limit=3, rules=rules)
     lines = [{"limit": 3, "cold_after_ms": COLD_AFTER_MS, "topics": TOPICS}]

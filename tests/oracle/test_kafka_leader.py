@@ -37,7 +37,7 @@ def test_steps_are_taken_as_by_kafka(tmp_path: Path) -> None:
     kinds = Counter(world.step() for world in worlds for _ in range(300))
     errors = Counter(told.get("error") for world in worlds for told in world.told)
     lines = [line for world in worlds for line in (world.heading, *camel(world.lines))]
-    sources = ("KafkaCoordinator.java", "KafkaLeader.java")
+    sources = ("Registries.java", "KafkaCoordinator.java", "KafkaLeader.java")
     program = compiled(sources, "kafka.server.share.KafkaLeader", "4.4.0", tmp_path)
     theirs = iter(program.run("\n".join(map(json.dumps, lines)) + "\n"))
 

@@ -5,63 +5,50 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import shutil
-import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from command_line import run
 
 from acktrail.columnar.schemas import RAW_RECORDS
 from acktrail.columnar.states import states_of
 from acktrail.columnar.sweep import Sweep
-from acktrail.embedded.installation import Installation, install
+from acktrail.embedded.releases import DEFAULT_VERSION, RELEASES
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.offline.dump import dump_line
+from acktrail.offline.dump import dump_line, read_dump
 from acktrail.offline.json_forms import state_json
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.state_record import encode
+
+sys.path.insert(0, str(Path(__file__).parent))
+from kafka_classes import compiled
 
 pytestmark = pytest.mark.broker
 
 Log = list[tuple[RawRecord, StateRecord]]
 
 MAIN_CLASS = "org.apache.kafka.coordinator.share.KafkaReplay"
-SOURCE = Path(__file__).with_name("KafkaReplay.java")
+RECORDED = Path(__file__).parents[1] / "golden/state_topic"
 
 
-@pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Installation, Path]:
-    """Kafka's jars and our compiled program."""
-    compiler = shutil.which("javac")
-    if compiler is None:
-        pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own replay")
-    installation = install()
-    classes = tmp_path_factory.mktemp("oracle")
-    subprocess.run(
-        [compiler, "-nowarn", "-cp", f"{installation.jars}/*", "-d", str(classes), str(SOURCE)], check=True, timeout=120
-    )
-    return installation, classes
-
-
-def kafkas_answer(oracle: tuple[Installation, Path], dump: Path) -> list[dict[str, Any]]:
-    """What Kafka's coordinator holds after the dump, one object a share partition."""
-    installation, classes = oracle
-    with dump.open("rb") as lines:
-        done = subprocess.run(
-            [str(installation.java.executable), "-cp", f"{classes}:{installation.jars}/*", MAIN_CLASS],
-            stdin=lines,
-            capture_output=True,
-            check=True,
-            timeout=300,
-        )
-    return [json.loads(line) for line in done.stdout.decode("utf-8").splitlines()]
+def kafkas_answers(dumps: Iterable[list[str]], version: str, folder: Path) -> list[list[dict[str, Any]]]:
+    """What Kafka's coordinator holds after each dump, one object a share partition."""
+    program = compiled(("Registries.java", "KafkaReplay.java"), MAIN_CLASS, version, folder)
+    told: list[list[dict[str, Any]]] = [[]]
+    for line in program.run("\n\n".join("\n".join(dump) for dump in dumps)):
+        if line:
+            told[-1].append(json.loads(line))
+        else:
+            told.append([])
+    return told
 
 
 def random_batches(source: random.Random) -> tuple[StateBatch, ...]:
@@ -144,13 +131,11 @@ def log() -> Log:
 
 
 @pytest.fixture(scope="module")
-def theirs(
-    oracle: tuple[Installation, Path], log: Log, tmp_path_factory: pytest.TempPathFactory
-) -> dict[tuple[str, str, int], dict[str, Any]]:
+def theirs(log: Log, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, int], dict[str, Any]]:
     """Kafka's own states after the log."""
-    dump = tmp_path_factory.mktemp("log") / "log.jsonl"
-    dump.write_text("".join(dump_line(raw) + "\n" for raw, _ in log), encoding="utf-8")
-    return by_key(kafkas_answer(oracle, dump))
+    dump = [dump_line(raw) for raw, _ in log]
+    (states,) = kafkas_answers([dump], DEFAULT_VERSION, tmp_path_factory.mktemp("classes"))
+    return by_key(states)
 
 
 def fold(log: Log) -> Iterable[SharePartitionState]:
@@ -177,12 +162,30 @@ def test_replay_equals_kafkas(
     One difference is ours on purpose: where only updates were seen Kafka holds state epoch 0, and we say that it is
     not known (-1 in the offline form).
     """
-    ours = by_key([state_json(state) for state in engine(log)])
+    assert_equal(by_key([state_json(state) for state in engine(log)]), theirs)
+    assert len(theirs) > 900
 
+
+@pytest.mark.parametrize("version", sorted(RELEASES))
+def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a dump that a broker of each release wrote, `acktrail replay` gives what the release's own classes give: of
+    all of it, and of what pruning leaves of it, from many an offset on, where updates may stand without a snapshot."""
+    records = list(read_dump(RECORDED / f"{version}.jsonl.gz"))
+    firsts = [0, *range(5, max(record.offset for record in records), 13)]
+    dumps = [[dump_line(record) for record in records if record.offset >= first] for first in firsts]
+    theirs = kafkas_answers(dumps, version, tmp_path)
+
+    assert len(records) > 100
+    for number, dump in enumerate(dumps):
+        file = tmp_path / f"{number}.jsonl"
+        file.write_text("".join(line + "\n" for line in dump), encoding="utf-8")
+        assert_equal(by_key(run(capsys, "replay", file).rows), by_key(theirs[number]))
+    assert len(theirs) == len(dumps)
+    assert {batch[2] for state in theirs[0] for batch in state["batches"]} >= {2, 4}
+
+
+def assert_equal(ours: dict[Any, dict[str, Any]], theirs: dict[Any, dict[str, Any]]) -> None:
+    """The same share partitions in the same states, but for a state epoch that is not known."""
     assert ours.keys() == theirs.keys()
-    assert len(ours) > 900
     for key, state in ours.items():
-        if state["state_epoch"] == -1:
-            assert theirs[key]["state_epoch"] == 0
-            state = {**state, "state_epoch": 0}  # noqa: PLW2901  # compared as Kafka has it
-        assert state == theirs[key]
+        assert state | ({"state_epoch": 0} if state["state_epoch"] == -1 else {}) == theirs[key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,8 +10,9 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas import STATE_RECORDS
 from acktrail.model.delivery import DeliveryState
+from acktrail_jobs.archived_ranges import ArchivedRanges
 
-__all__ = ["ADDRESS", "HEAD_COLUMNS", "NEWEST", "Heads", "survivors"]
+__all__ = ["ADDRESS", "HEAD_COLUMNS", "NEWEST", "Address", "Heads", "survivors"]
 
 ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 """What names a share partition's records: a key found on two state partitions is two of them."""
@@ -42,11 +42,8 @@ record that could not be decoded; record with an archived batch."""
 _ROWS_KEPT: Final = 200_000
 """Partial results are merged when there are more rows of them."""
 
-_RANGES_KEPT: Final = 256
-"""Archived ranges of one share partition are united when there are more of them."""
-
-_Address = tuple[int, str, str, int]
-_Range = tuple[int, int]
+Address = tuple[int, str, str, int]
+"""Values of ``ADDRESS``."""
 
 
 class Heads:
@@ -55,20 +52,20 @@ class Heads:
     def __init__(self) -> None:
         self._pieces: list[pa.Table] = []
         self._rows = 0
-        self._archived: dict[_Address, list[_Range]] = {}
+        self._archived = ArchivedRanges()
 
     def add(self, records: pa.Table) -> None:
         """Take in records (``HEAD_COLUMNS``), in any order; those whose key could not be read are passed over."""
-        named = records.filter(pc.field("group_id").is_valid())
+        named = records.filter(records["group_id"].is_valid()) if records["group_id"].null_count else records
         owners, ranges = _archived_ranges(named)
         self._keep(_maxima(_offsets(named, owners)))
-        self._remember(named.select(list(ADDRESS)).take(owners), ranges)
+        self._archived.add(named.select(list(ADDRESS)).take(owners), ranges)
 
-    def go_on(self, heads: pa.Table, archived: Iterable[Sequence[_Range]]) -> None:
+    def go_on(self, heads: pa.Table, archived: pa.ListArray) -> None:
         """Take in what ``all`` and ``archived_ranges`` told of earlier records, row by row."""
         self._keep(heads)
-        addresses = zip(*(heads[name].to_pylist() for name in ADDRESS), strict=True)
-        self._archived |= {address: list(own) for address, own in zip(addresses, archived, strict=True) if own}
+        owners = heads.select(list(ADDRESS)).take(pc.list_parent_indices(archived))
+        self._archived.add(owners, pc.list_flatten(archived))
 
     def all(self) -> pa.Table:
         """One row a share partition: ``ADDRESS`` and the newest offsets, null where there is no such record."""
@@ -84,13 +81,13 @@ class Heads:
         told = [pc.fill_null(is_later, fill_value=False) for is_later in later]
         return heads.filter(pc.or_(pc.is_null(heads["tombstone_offset"]), pc.or_(*told)))
 
-    def archived_seen(self, address: _Address) -> int:
+    def archived_seen(self, address: Address) -> int:
         """Distinct offsets archived in any record of the share partition."""
-        return sum(last - first + 1 for first, last in self.archived_ranges(address))
+        return self._archived.count(address)
 
-    def archived_ranges(self, address: _Address) -> list[_Range]:
-        """The same offsets, as disjoint ascending ranges."""
-        return _united(self._archived.get(address, []))
+    def archived_ranges(self, heads: pa.Table) -> pa.ListArray:
+        """The same offsets, as disjoint ascending ranges, for each row of `heads`."""
+        return self._archived.lists(heads.select(list(ADDRESS)))
 
     def _keep(self, piece: pa.Table) -> None:
         self._pieces.append(piece)
@@ -102,15 +99,6 @@ class Heads:
         if self._pieces:
             merged = _maxima(pa.concat_tables(self._pieces))
             self._pieces, self._rows = [merged], 0
-
-    def _remember(self, owners: pa.Table, ranges: pa.StructArray) -> None:
-        addresses = zip(*(owners[name].to_pylist() for name in ADDRESS), strict=True)
-        bounds = zip(ranges.field("first_offset").to_pylist(), ranges.field("last_offset").to_pylist(), strict=True)
-        for address, bound in zip(addresses, bounds, strict=True):
-            known = self._archived.setdefault(address, [])
-            known.append(bound)
-            if len(known) > _RANGES_KEPT:
-                known[:] = _united(known)
 
 
 def survivors(records: pa.Table, heads: pa.Table) -> pa.Table:
@@ -172,21 +160,3 @@ def _archived_ranges(records: pa.Table) -> tuple[pa.Array, pa.StructArray]:
         pc.less_equal(pc.struct_field(values, "first_offset"), pc.struct_field(values, "last_offset")),
     )
     return pc.list_parent_indices(batches).filter(archived), values.filter(archived)
-
-
-def _united(ranges: Iterable[_Range]) -> list[_Range]:
-    """The same offsets in disjoint ascending ranges."""
-    return list(_unite(sorted(ranges)))
-
-
-def _unite(ascending: Iterable[_Range]) -> Iterator[_Range]:
-    begun: _Range | None = None
-    for first, last in ascending:
-        if begun is not None and first <= begun[1] + 1:
-            begun = (begun[0], max(begun[1], last))
-            continue
-        if begun is not None:
-            yield begun
-        begun = (first, last)
-    if begun is not None:
-        yield begun

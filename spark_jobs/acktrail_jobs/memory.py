@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from acktrail.columnar.schemas import REPLAY_MEMORY
 from acktrail.columnar.states import REPLAYED_STATES
 from acktrail_jobs.heads import ADDRESS, NEWEST, Heads
 
-__all__ = ["MEMORY_COLUMNS", "Memory", "memory_rows"]
+__all__ = ["MEMORY_COLUMNS", "Memory", "memory_rows", "states_in", "timestamps_in"]
 
 _OF_STATE_PARTITIONS: Final = (
     "next_offset",
@@ -48,22 +48,20 @@ class Memory:
     def into(self, heads: Heads) -> None:
         """Let `heads` go on from here."""
         names = [*ADDRESS, *(_RENAMED.get(name, name) for name in NEWEST)]
-        heads.go_on(self.rows.select(names).rename_columns([*ADDRESS, *NEWEST]), self._archived())
+        archived = self.rows["archived_ranges"].combine_chunks()
+        heads.go_on(self.rows.select(names).rename_columns([*ADDRESS, *NEWEST]), archived)
 
-    def states(self, state_partition: int) -> pa.Table:
-        """The states (``REPLAYED_STATES``) of a state partition."""
-        own = (pc.field("state_partition") == state_partition) & pc.field("snapshot_epoch").is_valid()
-        return self.rows.filter(own).select(REPLAYED_STATES.names)
 
-    def timestamps(self, state_partition: int) -> dict[int, int | None]:
-        """Timestamps of last records by their offset."""
-        own = self.rows.filter(pc.field("state_partition") == state_partition)
-        columns = (own[name].to_pylist() for name in ("last_record_offset", "last_record_timestamp_ms"))
-        return dict(zip(*columns, strict=True))
+def states_in(rows: pa.Table) -> pa.Table:
+    """The states (``REPLAYED_STATES``) that rows of ``MEMORY_COLUMNS`` have."""
+    return rows.filter(pc.is_valid(rows["snapshot_epoch"])).select(REPLAYED_STATES.names)
 
-    def _archived(self) -> Iterator[list[tuple[int, int]]]:
-        for ranges in self.rows["archived_ranges"].to_pylist():
-            yield [(each["first_offset"], each["last_offset"]) for each in ranges or ()]
+
+def timestamps_in(rows: pa.Table) -> dict[int, int | None]:
+    """Timestamps of the last records by their offset, of rows of one state partition."""
+    return dict(
+        zip(*(rows[name].to_pylist() for name in ("last_record_offset", "last_record_timestamp_ms")), strict=True)
+    )
 
 
 def memory_rows(heads: Heads, states: pa.Table, timestamps: Mapping[tuple[int, int], int | None]) -> pa.Table:
@@ -73,12 +71,10 @@ def memory_rows(heads: Heads, states: pa.Table, timestamps: Mapping[tuple[int, i
     numbered = states.select(list(ADDRESS)).append_column("row", pa.array(range(states.num_rows), pa.int64()))
     keyed = rows.select(list(ADDRESS)).append_column("place", pa.array(range(rows.num_rows), pa.int64()))
     found = keyed.join(numbered, keys=list(ADDRESS), join_type="left outer").sort_by("place")["row"].combine_chunks()
-    addresses = list(zip(*(rows[name].to_pylist() for name in ADDRESS), strict=True))
     lasts = zip(rows["state_partition"].to_pylist(), rows["last_record_offset"].to_pylist(), strict=True)
     columns: dict[str, Any] = {name: rows[name] for name in ADDRESS}
     columns |= {_RENAMED.get(name, name): rows[name] for name in NEWEST}
     columns |= {name: states[name].combine_chunks().take(found) for name in _OF_STATE if name not in columns}
     columns["last_record_timestamp_ms"] = pa.array([timestamps.get(place) for place in lasts], pa.int64())
-    ranges = ([dict(zip(_RANGE, own, strict=True)) for own in heads.archived_ranges(a)] for a in addresses)
-    columns["archived_ranges"] = pa.array(list(ranges), MEMORY_COLUMNS.field("archived_ranges").type)
+    columns["archived_ranges"] = heads.archived_ranges(rows)
     return pa.table([columns[name] for name in MEMORY_COLUMNS.names], schema=MEMORY_COLUMNS)

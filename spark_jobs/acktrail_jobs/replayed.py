@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -21,7 +21,7 @@ from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail_jobs.coverage import Coverage
 from acktrail_jobs.heads import HEAD_COLUMNS, Heads, survivors
-from acktrail_jobs.memory import Memory, memory_rows
+from acktrail_jobs.memory import Memory, memory_rows, states_in, timestamps_in
 from acktrail_jobs.observation import Observation
 from acktrail_jobs.state_columns import NO_STATE, int64, state_columns
 from acktrail_jobs.state_rules import broken_rules
@@ -93,11 +93,13 @@ class Replay:
         heads = self._heads.all()
         needed = self._needed(heads)
         records = _by_state_partition(needed)
+        before = _by_state_partition(self._memory.rows.sort_by("state_partition"))
         for state_partition, own in _by_state_partition(heads.sort_by("state_partition")).items():
             new = records.get(state_partition, needed.slice(0, 0))
-            self._states[state_partition] = replay_decoded(new, self._memory.states(state_partition))
+            known = before.get(state_partition, self._memory.rows.slice(0, 0))
+            self._states[state_partition] = replay_decoded(new, states_in(known))
             times = _timestamps(new, own["last_record_offset"])
-            self._timestamps[state_partition] = {**self._memory.timestamps(state_partition), **times}
+            self._timestamps[state_partition] = {**timestamps_in(known), **times}
 
     def _new(self) -> pc.Expression:
         """The records that are not in the memory."""
@@ -157,7 +159,7 @@ def _found(
         head=head,
         key=key,
         state=states.get(key),
-        archived_seen=heads.archived_seen((head["state_partition"], *astuple(key))),
+        archived_seen=heads.archived_seen((head["state_partition"], key.group_id, key.topic_id, key.partition)),
         timestamp_ms=timestamps.get(head["last_record_offset"]),
     )
 
@@ -169,7 +171,9 @@ def _row(found: _Found, observation: Observation, coverage: Coverage) -> _Row:
         "cluster_id": observation.cluster_id,
         "run_id": observation.run_id,
         "observed_at": observation.observed_at,
-        **asdict(found.key),
+        "group_id": found.key.group_id,
+        "topic_id": found.key.topic_id,
+        "partition": found.key.partition,
         "topic": None,
         "state_partition": coverage.state_partition,
         "archived_seen": int64(found.archived_seen),

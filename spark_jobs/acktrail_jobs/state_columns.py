@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.columnar.rows import share_partition_of
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.lag import count_in_state
+from acktrail.model.lag import counts_by_state
 from acktrail.model.replay import SharePartitionState
 
 __all__ = ["NO_STATE", "int64", "state_columns", "state_of"]
@@ -25,6 +24,8 @@ _PLAIN: Final = (
     "create_timestamp_ms",
     "write_timestamp_ms",
 )
+
+_BATCH: Final = tuple(StateBatch.__slots__)
 
 _COUNTED: Final = {
     "available_records": DeliveryState.AVAILABLE,
@@ -46,13 +47,14 @@ def int64(number: int | None) -> int | None:
 
 def state_columns(state: SharePartitionState) -> dict[str, Any]:
     """The columns of ``SHARE_PARTITION_STATES`` that a state alone decides."""
+    counts = counts_by_state(state)
     return {
         **{name: getattr(state, name) for name in _PLAIN},
         "effective_start_offset": int64(state.effective_start_offset),
         "end_offset": int64(state.end_offset),
-        **{name: int64(count_in_state(state, kind)) for name, kind in _COUNTED.items()},
+        **{name: int64(counts[kind]) for name, kind in _COUNTED.items()},
         "max_delivery_count": max((batch.delivery_count for batch in state.batches), default=None),
-        "batches": [asdict(batch) for batch in state.batches],
+        "batches": [{name: getattr(batch, name) for name in _BATCH} for batch in state.batches],
     }
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES, DeliveryState
-from acktrail.model.lag import count_in_state
+from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES
+from acktrail.model.lag import counts_by_state
 from acktrail.model.replay import SharePartitionState
 
 __all__ = ["STATE_RULES", "broken_rules"]
@@ -53,8 +53,10 @@ def _batches_without_start(state: SharePartitionState) -> bool:
 
 def _undercounted(state: SharePartitionState) -> bool:
     count = state.delivery_complete_count
-    terminal = sum(count_in_state(state, DeliveryState(kind)) for kind in TERMINAL_STATES)
-    return count is not None and state.start_offset is not None and count < terminal
+    if count is None or state.start_offset is None:
+        return False
+    counts = counts_by_state(state)
+    return count < sum(counts[kind] for kind in TERMINAL_STATES)
 
 
 STATE_RULES: Final[dict[str, tuple[str, str, Callable[[SharePartitionState], bool]]]] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import DeliveryState, covered
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["count_in_state", "durable_lag", "effective_backlog"]
+__all__ = ["count_in_state", "counts_by_state", "durable_lag", "effective_backlog"]
 
 
 def durable_lag(state: SharePartitionState, log_end_offset: int | None) -> int | None:
@@ -38,5 +40,12 @@ def effective_backlog(
 
 def count_in_state(state: SharePartitionState, delivery_state: DeliveryState) -> int:
     """Offsets at or above the start offset that are in `delivery_state`, each counted once."""
-    batches = combine_state_batches(state.batches, (), state.start_offset)
-    return sum(covered(batch, state.start_offset) for batch in batches if batch.delivery_state == delivery_state)
+    return counts_by_state(state)[delivery_state]
+
+
+def counts_by_state(state: SharePartitionState) -> Counter[int]:
+    """Offsets at or above the start offset by the delivery state that they are in, each counted once."""
+    counts: Counter[int] = Counter()
+    for batch in combine_state_batches(state.batches, (), state.start_offset):
+        counts[batch.delivery_state] += covered(batch, state.start_offset)
+    return counts

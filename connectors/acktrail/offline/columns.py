@@ -18,7 +18,10 @@ __all__ = ["COLUMN_SUFFIXES", "read_column_batches", "read_columns"]
 COLUMN_SUFFIXES: Final = (".parquet", ".arrow", ".feather")
 
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value")
-_ROWS_AT_ONCE: Final = 8_192
+_ROWS_AT_ONCE: Final = 1 << 17
+_VALUES_AT_ONCE: Final = 8_192
+"""Rows that are Python values at one time."""
+
 _ARROW_FILE: Final = b"ARROW1"
 _HINT: Final = "the columns are partition, offset, timestamp (integers, ms), key and value (binary)"
 
@@ -31,15 +34,20 @@ def read_columns(file: Path) -> Iterator[RawRecord]:
         MalformedFile: it is no such file or damaged, a column is missing or of another type, or a row has no address.
     """
     for batch in read_column_batches(file):
-        columns = [column.to_pylist() for column in batch.columns]
-        for partition, offset, timestamp, key, value in zip(*columns, strict=True):
-            yield RawRecord(
-                state_partition=partition,
-                offset=offset,
-                timestamp_ms=-1 if timestamp is None else timestamp,
-                key=key,
-                value=value,
-            )
+        for start in range(0, batch.num_rows, _VALUES_AT_ONCE):
+            yield from _records(batch.slice(start, _VALUES_AT_ONCE))
+
+
+def _records(batch: pa.RecordBatch) -> Iterator[RawRecord]:
+    columns = [column.to_pylist() for column in batch.columns]
+    for partition, offset, timestamp, key, value in zip(*columns, strict=True):
+        yield RawRecord(
+            state_partition=partition,
+            offset=offset,
+            timestamp_ms=-1 if timestamp is None else timestamp,
+            key=key,
+            value=value,
+        )
 
 
 def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
@@ -66,7 +74,7 @@ def _reader(raw: BinaryIO, suffix: str) -> tuple[pa.Schema, Iterable[pa.RecordBa
     import pyarrow.parquet as pq
 
     if suffix == ".parquet":
-        parquet = pq.ParquetFile(raw)
+        parquet = pq.ParquetFile(raw, pre_buffer=False)  # else all of the file's bytes are fetched ahead
         wanted = [name for name in parquet.schema_arrow.names if name in _COLUMNS]
         return parquet.schema_arrow, parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted)
     is_file = raw.read(len(_ARROW_FILE)) == _ARROW_FILE

@@ -25,7 +25,10 @@ def _command(
         str | None, typer.Option("--run-id", help="The observation to reconcile. Default: the newest complete one.")
     ] = None,
     master: Annotated[
-        str | None, typer.Option("--master", help="Spark master. Default: what spark-submit says, else local[2].")
+        str | None,
+        typer.Option(
+            "--master", help="Spark master, or sc://host:port. Default: what spark-submit says, else local[2]."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from acktrail.errors import AcktrailError, ConfigurationError
 
 __all__ = ["translated"]
+
+_MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
 
 
 @contextmanager
@@ -16,7 +20,7 @@ def translated() -> Iterator[None]:
 
     Raises:
         AcktrailError: where the Spark job failed.
-        ConfigurationError: where a table's files cannot be read.
+        ConfigurationError: where a table's files cannot be read, or Spark's workers do not have acktrail.
     """
     from pyarrow import ArrowException
     from pyspark.errors import PySparkException
@@ -24,6 +28,11 @@ def translated() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
+        if missing := _MISSING.search(str(error)):
+            raise ConfigurationError(
+                f"Spark's Python workers cannot import {missing[1]}",
+                hint="install acktrail on every machine of the cluster, and let PYSPARK_PYTHON name that Python",
+            ) from error
         raise AcktrailError(
             f"the Spark job failed: {_last_line(error)}", hint="Spark's own messages on stderr say more"
         ) from error

@@ -22,7 +22,7 @@ from acktrail_jobs import schemas
 from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, exported_spans, grow
 from acktrail_jobs.new_offsets import new_offsets
 from acktrail_jobs.parcels import Collected, packed, unpacked
-from acktrail_jobs.session import spark_session
+from acktrail_jobs.session import parallelism, spark_session
 from acktrail_jobs.sources import shares_frame
 from acktrail_jobs.summary import HistorySummary
 
@@ -81,7 +81,7 @@ class _Run:
     def step(self, spark: SparkSession) -> None:
         """Apply a limited number of records: workers grow them to changes, then two commits follow."""
         stretches = self._stretches()
-        workers = min(len(stretches), spark.sparkContext.defaultParallelism)
+        workers = min(len(stretches), parallelism(spark))
         shares = [tuple(stretches[worker::workers]) for worker in range(workers)]
         work = _Work(config=self._stored.config, paths=self._paths, goes_on=bool(self._holding.positions))
         done = unpacked(shares_frame(spark, schemas.PARCELS, shares, work).toArrow().to_batches())

@@ -22,6 +22,7 @@ from acktrail_jobs.memory_table import Kept, read_memory
 from acktrail_jobs.observation import Observation
 from acktrail_jobs.parcels import opened, sealed
 from acktrail_jobs.replayed import Read, Replay
+from acktrail_jobs.session import parallelism
 from acktrail_jobs.sources import row_batches, shares_frame
 
 __all__ = ["REPLAYED_ARROW", "Recall", "remembered", "replay_share", "replayed", "replayed_states", "unsealed"]
@@ -67,7 +68,7 @@ def replayed(
 ) -> DataFrame:
     """Rows of ``REPLAYED``; those with `memory` have nothing else: parcels for ``remembered``."""
     exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: -(c.end_offset or 0))
-    workers = min(len(exported), spark.sparkContext.defaultParallelism)
+    workers = min(len(exported), parallelism(spark))
     shares = [tuple(exported[worker::workers]) for worker in range(workers)]
     return shares_frame(spark, schemas.REPLAYED, shares, partial(replay_share, config, observation, recall))
 

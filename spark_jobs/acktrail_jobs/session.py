@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from acktrail.config import environment, java_home
 from acktrail.embedded.java import find_java
 from acktrail.errors import MissingDependency
 
-__all__ = ["DEFAULT_MASTER", "spark_session"]
+__all__ = ["DEFAULT_MASTER", "parallelism", "spark_session"]
 
 DEFAULT_MASTER: Final = "local[2]"
 
@@ -32,6 +32,8 @@ _SETTINGS: Final = MappingProxyType(
     }
 )
 """Rows are reduced before they reach the JVM: what is left is less work than compiling code for it."""
+
+_CONNECT: Final = "sc://"
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 
@@ -52,8 +54,9 @@ it never earns back a second compilation of its own code (with both, a first job
 def spark_session(master: str | None = None) -> Iterator[SparkSession]:
     """The active session, or a new one on `master` that ends with the block.
 
-    None: what ``spark-submit`` was given, else two local threads. Python workers run this interpreter unless the
-    environment names another (PYSPARK_PYTHON).
+    `master` is a cluster's, or a Spark Connect server's (``sc://host:15002``), whose Python workers must be able to
+    import acktrail. None: what ``spark-submit`` or SPARK_REMOTE says, else two local threads. Python workers run this
+    interpreter unless the environment names another (PYSPARK_PYTHON).
 
     Raises:
         MissingDependency: no Java that runs Spark.
@@ -71,15 +74,25 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
             session.stop()
 
 
+def parallelism(session: SparkSession) -> int:
+    """How many tasks are worth making: what runs at once; a Connect server that does not say gets as many as a
+    shuffle has partitions."""
+    if not _is_remote(session):
+        return int(session.sparkContext.defaultParallelism)
+    said = session.conf.get("spark.default.parallelism", None) or session.conf.get("spark.sql.shuffle.partitions")
+    return int(said or 1)
+
+
 def _new_session(master: str | None) -> SparkSession:
     surroundings = environment()
+    remote = surroundings.get("SPARK_REMOTE") if master is None else master
+    if remote and (master is None or remote.startswith(_CONNECT)):
+        return _configured(_SETTINGS).remote(remote).getOrCreate()
     is_submitted = "PYSPARK_GATEWAY_PORT" in surroundings
     chosen = master or (None if is_submitted else DEFAULT_MASTER)
     if not is_submitted:
         _ensure_java()
-    builder = SparkSession.builder.appName("acktrail")
-    for key, value in {**_SETTINGS, **(_LOCAL if chosen and chosen.startswith("local") else {})}.items():
-        builder = builder.config(key, value)
+    builder = _configured({**_SETTINGS, **(_LOCAL if chosen and chosen.startswith("local") else {})})
     if chosen:
         builder = builder.master(chosen)
     session = builder.getOrCreate()
@@ -87,6 +100,17 @@ def _new_session(master: str | None) -> SparkSession:
     if "PYSPARK_PYTHON" not in surroundings:
         session.sparkContext.pythonExec = sys.executable
     return session
+
+
+def _configured(settings: Mapping[str, str]) -> SparkSession.Builder:
+    builder = SparkSession.builder.appName("acktrail")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _is_remote(session: SparkSession) -> bool:
+    return "connect" in type(session).__module__.split(".")
 
 
 def _ensure_java() -> None:

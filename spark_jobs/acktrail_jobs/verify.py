@@ -20,7 +20,7 @@ from acktrail_jobs.memory_table import MEMORY_TABLE, Kept, kept_memory, read_mem
 from acktrail_jobs.moment import TopicAsOf, read_moment
 from acktrail_jobs.replay_frames import Recall, remembered, replayed
 from acktrail_jobs.retelling import VERIFIED_ARROW, Retelling, first_difference, subject_of
-from acktrail_jobs.session import spark_session
+from acktrail_jobs.session import parallelism, spark_session
 from acktrail_jobs.sources import shares_frame
 from acktrail_jobs.summary import Difference, VerifySummary
 
@@ -73,7 +73,7 @@ def _told_again(spark: SparkSession, stored: Tables, moment: TopicAsOf) -> pa.Ta
     held = held_positions(stored)
     told = ((number, end, held.get(number, 0)) for number, end in told_positions(stored, moment.coverages).items())
     longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
-    workers = min(len(longest), spark.sparkContext.defaultParallelism)
+    workers = min(len(longest), parallelism(spark))
     shares = [tuple(longest[worker::workers]) for worker in range(workers)]
     return shares_frame(spark, schemas.VERIFIED, shares, Retelling(config=stored.config)).toArrow()
 

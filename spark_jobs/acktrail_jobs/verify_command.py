@@ -24,7 +24,10 @@ def _command(
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
     master: Annotated[
-        str | None, typer.Option("--master", help="Spark master. Default: what spark-submit says, else local[2].")
+        str | None,
+        typer.Option(
+            "--master", help="Spark master, or sc://host:port. Default: what spark-submit says, else local[2]."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

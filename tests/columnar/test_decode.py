@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.decode import DECODED_RECORDS, decode_records, decode_slowly
+from acktrail.columnar.decode import DECODED_RECORDS, count_readable, decode_records, decode_slowly
 from acktrail.columnar.rows import records_of
 from acktrail.columnar.schemas import RAW_RECORDS
 from acktrail.model.delivery import StateBatch
@@ -167,6 +167,7 @@ def test_vectorised_equals_strict_for_damage_at_every_byte(typical: list[Pair]) 
     raw = table_of(rows)
     fast = decode_records(raw)
     assert fast.equals(decode_slowly(raw))
+    assert count_readable(raw) == fast["decode_status"].to_pylist().count("decoded")
     assert set(fast["decode_status"].to_pylist()) >= {
         DecodeStatus.DECODED,
         DecodeStatus.MALFORMED_KEY,
@@ -202,6 +203,7 @@ def test_records_come_back_as_they_were_written(written: list[StateRecord]) -> N
 def test_no_row_is_lost_and_no_byte_changed(raw: pa.Table) -> None:
     """Decoded and quarantined rows add up; address and bytes are those that came in."""
     table = decode_records(raw)
+    assert count_readable(raw) == table["decode_status"].to_pylist().count("decoded")
     assert table.schema.equals(DECODED_RECORDS)
     assert table.num_rows == raw.num_rows
     for theirs, ours in (("partition", "state_partition"), ("offset", "offset"), ("key", "key"), ("value", "value")):

@@ -83,8 +83,8 @@ def _work(workload: Workload, groups: tuple[str, ...], *, rounds: int, topics: t
 
 
 def _consume(workload: Workload, group: str, topic: str, rounds: int) -> None:
-    """Records come and are settled, each as its offset's turn is. A member that gets nothing makes room for another:
-    brokers of release 4.1 break on some member ids.
+    """Records come and are settled from the last to the first, each as its offset's turn is, in every other round with
+    a commit of its own. A member that gets nothing makes room for another: brokers of release 4.1 break on some ids.
     """
     done = 0
     for _ in range(_MEMBERS):
@@ -93,9 +93,11 @@ def _consume(workload: Workload, group: str, topic: str, rounds: int) -> None:
             while done < rounds and time.monotonic() - last < _PATIENCE_S:
                 workload.produce(topic, 3, done % 2)
                 messages = [message for message in consumer.poll(0.5) or () if message.error() is None]
-                for message in messages:
+                for message in reversed(messages):
                     turn = message.offset() * 7 + message.delivery_count()
                     consumer.acknowledge(message, _TYPES[turn % len(_TYPES)])
+                    if done % 2:
+                        consumer.commit_sync()
                 if messages:
                     consumer.commit_sync()
                     done, last = done + 1, time.monotonic()

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.columns import SAID_NUMBERS
 from acktrail.columnar.gather import binary_column
-from acktrail.columnar.keys import read_keys
+from acktrail.columnar.keys import KeyColumns, read_keys
 from acktrail.columnar.odd_rows import OddRows
 from acktrail.columnar.schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.columnar.strict_rows import SAID_COLUMNS, Decoder, said_by_rows
@@ -22,7 +22,7 @@ from acktrail.columnar.values import read_values
 from acktrail.wire.raw_record import DecodeStatus
 from acktrail.wire.state_record import decode
 
-__all__ = ["DECODED_RECORDS", "decode_records", "decode_slowly"]
+__all__ = ["DECODED_RECORDS", "count_readable", "decode_records", "decode_slowly"]
 
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])
 """``STATE_RECORDS`` without the columns that say where a record came from."""
@@ -54,6 +54,17 @@ def decode_slowly(raw: pa.Table, decoder: Decoder = decode) -> pa.Table:
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
+def count_readable(raw: pa.Table) -> int:
+    """How many rows ``decode_records`` decodes, without making its columns."""
+    count = 0
+    for batch in _raw_batches(raw):
+        keys = read_keys(batch.column("key"))
+        odd = _odd_rows(batch, keys)
+        read_values(binary_column(batch.column("value")), keys.is_snapshot, odd.decode, keys.regular)
+        count += batch.num_rows - int(np.count_nonzero(~odd.readable))
+    return count
+
+
 def _raw_batches(raw: pa.Table) -> list[pa.RecordBatch]:
     batches: list[pa.RecordBatch] = (
         raw.select(RAW_RECORDS.names).cast(RAW_RECORDS).to_batches(max_chunksize=_ROWS_AT_ONCE)
@@ -70,12 +81,7 @@ def _with_address(raw: pa.RecordBatch, said: pa.RecordBatch) -> pa.RecordBatch:
 def _said(raw: pa.RecordBatch) -> pa.RecordBatch:
     keys = read_keys(raw.column("key"))
     values = binary_column(raw.column("value"))
-    odd = OddRows(
-        keys=lambda rows: raw.column("key").take(pa.array(rows)),
-        values=lambda rows: raw.column("value").take(pa.array(rows)),
-        is_snapshot=keys.is_snapshot,
-        trusted=keys.regular,
-    )
+    odd = _odd_rows(raw, keys)
     records = read_values(values, keys.is_snapshot, odd.decode, keys.regular)
     types = keys.is_snapshot.astype(np.int8)
     types[(values.lengths < 0) & keys.is_snapshot] = _TOMBSTONE
@@ -90,6 +96,15 @@ def _said(raw: pa.RecordBatch) -> pa.RecordBatch:
         "decode_error": _errors(raw.num_rows, odd),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SAID_COLUMNS.names], schema=SAID_COLUMNS)
+
+
+def _odd_rows(raw: pa.RecordBatch, keys: KeyColumns) -> OddRows:
+    return OddRows(
+        keys=lambda rows: raw.column("key").take(pa.array(rows)),
+        values=lambda rows: raw.column("value").take(pa.array(rows)),
+        is_snapshot=keys.is_snapshot,
+        trusted=keys.regular,
+    )
 
 
 def _alone_mended(name: str, column: pa.Array, odd: OddRows) -> pa.Array:

@@ -6,7 +6,6 @@ with a later timestamp, as Kafka's own lookup of an offset by time does: the rec
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.errors import InputError
+from acktrail.offline.instants import instant_ms
 from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["AtOffset", "AtOffsets", "AtTime", "Cut", "Moment", "parse_moment", "up_to"]
@@ -25,8 +25,6 @@ _LATEST_MS: Final = 1 << 63
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
 _HINT: Final = "give PARTITION:OFFSET,..., one offset, a time with time zone (2026-08-01T12:00:00Z) or epoch ms"
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ def parse_moment(text: str) -> Moment:
     pairs = [_PAIR.fullmatch(part.strip()) for part in text.split(",")]
     if all(pairs):
         return AtOffsets(offsets=MappingProxyType(_offsets([pair for pair in pairs if pair], text)))
-    return AtTime(timestamp_ms=_time_ms(text))
+    return AtTime(timestamp_ms=instant_ms("--at", text, kind="moment", hint=_HINT))
 
 
 def up_to(records: Iterable[RawRecord], moment: Moment, cut: Cut) -> Iterator[RawRecord]:
@@ -162,13 +160,3 @@ def _fitting(number: int, text: str) -> int:
     if number >= _LATEST_MS:
         raise InputError(f"--at {text!r} is out of range", hint=_HINT)
     return number
-
-
-def _time_ms(text: str) -> int:
-    try:
-        time = dt.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InputError(f"--at {text!r} is no moment", hint=_HINT) from error
-    if time.tzinfo is None:
-        raise InputError(f"--at {text!r} has no time zone", hint="add Z or an offset such as +02:00")
-    return (time - _EPOCH) // _MILLISECOND

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acktrail.offline.damage import Reading
+from acktrail.offline.json_forms import state_json
 from acktrail.offline.loading import raw_batches
-from acktrail.offline.parts import number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +39,9 @@ def sweep_files(files: Iterable[Path], reading: Reading) -> Swept | None:
     address is there twice, or a share partition is in two state partitions. Raises as ``read_file``.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    from acktrail.columnar.decode import decode_records
+    from acktrail.columnar.decode import count_readable
+    from acktrail.columnar.states import states_of
     from acktrail.columnar.sweep import Sweep
 
     sweep, order = Sweep(), _Order()
@@ -50,15 +50,14 @@ def sweep_files(files: Iterable[Path], reading: Reading) -> Swept | None:
         for batch in raw_batches(file, reading):
             if not order.goes_on(batch):
                 return None
-            statuses = decode_records(pa.Table.from_batches([batch]))["decode_status"]
             records += batch.num_rows
-            readable += pc.sum(pc.equal(statuses, "decoded")).as_py() or 0
+            readable += count_readable(pa.Table.from_batches([batch]))
             sweep.add(batch)
-    rows = sweep.finish().to_pylist()
-    states = {(row["group_id"], row["topic_id"], row["partition"]): row for row in rows}
-    if len(states) != len(rows):
+    swept = sweep.finish()
+    states = {state.key: state for state in states_of(swept)}
+    if len(states) != swept.num_rows:
         return None
-    forms = tuple(_form(states[key]) for key in sorted(states))
+    forms = tuple(state_json(states[key]) for key in sorted(states))
     return Swept(states=forms, readable=readable, unreadable=records - readable)
 
 
@@ -85,18 +84,3 @@ class _Order:
                 return False
             self._reached[home] = high
         return bool(rises.all())
-
-
-def _form(row: dict[str, Any]) -> dict[str, object]:
-    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-    return {
-        "group": row["group_id"],
-        "topic_id": row["topic_id"],
-        "partition": row["partition"],
-        "state_epoch": number(row["state_epoch"]),
-        "snapshot_epoch": row["snapshot_epoch"],
-        "leader_epoch": number(row["leader_epoch"]),
-        "start_offset": number(row["start_offset"]),
-        "delivery_complete_count": row["delivery_complete_count"],
-        "batches": [[batch[name] for name in names] for batch in row["batches"]],
-    }

@@ -1,0 +1,92 @@
+"""A simulated share-partition leader with three members who come at will, and how what it holds is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leader_world import KEY
+
+from acktrail.model.delivery import StateBatch
+from acktrail.simulation.acknowledgements import AcknowledgementBatch
+from acktrail.simulation.acquisition import FetchTerms
+from acktrail.simulation.clock import SimulatedClock
+from acktrail.simulation.error_codes import ErrorCode
+from acktrail.simulation.group_settings import ShareGroupSettings
+from acktrail.simulation.leader_cache import LeaderCache
+from acktrail.simulation.persister_calls import StateInitialize
+from acktrail.simulation.share_coordinator import ShareCoordinator
+from acktrail.simulation.share_partition_leader import SharePartitionLeader
+from acktrail.simulation.user_log import UserLog
+
+__all__ = ["Desk", "held", "spread"]
+
+
+class Desk:
+    """A leader over a log of batches, with three members who come at will."""
+
+    def __init__(self, *sizes: int, start: int = 0, **settings: Any) -> None:
+        self.clock = SimulatedClock()
+        self.log = UserLog(start_offset=start, end_offset=start)
+        for size in sizes:
+            self.log.append(size)
+        self.coordinator = ShareCoordinator(partition_counts={KEY.topic_id: 1}, clock=self.clock)
+        self.coordinator.answer(StateInitialize(key=KEY, state_epoch=1, start_offset=start))
+        self.settings = ShareGroupSettings(**settings)
+        self.leader = self.led(0)
+
+    def led(self, epoch: int) -> SharePartitionLeader:
+        """A new leader."""
+        self.leader = SharePartitionLeader(
+            KEY,
+            leader_epoch=epoch,
+            log=self.log,
+            persister=self.coordinator.answer,
+            clock=self.clock,
+            settings=self.settings,
+        )
+        assert self.leader.load() is ErrorCode.NONE
+        return self.leader
+
+    def fetch(self, member: str = "m", most: int = 500, **terms: Any) -> list[tuple[int, int, int]]:
+        """First and last offset and delivery count of what a member gets."""
+        found = self.leader.fetch(
+            FetchTerms(
+                member_id=member, most_records=most, **{"batch_size": 500, "now_ms": self.clock.now_ms, **terms}
+            ),
+            max_bytes=10_000,
+        )
+        return [(part.first_offset, part.last_offset, part.delivery_count) for part in found]
+
+    def say(self, first: int, last: int, *types: int, member: str = "m") -> ErrorCode:
+        """Acknowledge, by one type or one an offset."""
+        return self.leader.acknowledge(
+            member, (AcknowledgementBatch(first_offset=first, last_offset=last, types=types),)
+        )
+
+    def wait(self, milliseconds: int) -> int:
+        """Time passes; how many locks end."""
+        self.clock.advance(milliseconds)
+        return self.leader.end_locks()
+
+    def durable(self) -> list[tuple[int, int, int, int]]:
+        """The batches that the coordinator holds."""
+        state = self.coordinator.memory.states[KEY]
+        return [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches]
+
+
+def held(cache: LeaderCache) -> list[StateBatch]:
+    """What a leader has in memory at or above its start offset."""
+    return [
+        StateBatch(first_offset=first, last_offset=last, delivery_state=part.state, delivery_count=part.delivery_count)
+        for batch in cache.batches
+        for first, last, part in batch.parts()
+        if last >= cache.start_offset
+    ]
+
+
+def spread(found: list[tuple[int, int, int, int]]) -> list[StateBatch]:
+    """Batches of first and last offset, state and count."""
+    return [
+        StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in found
+    ]

@@ -1,0 +1,193 @@
+"""The simulated share-partition leader: what no life may break."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leader_desk import held
+from leader_world import KEY, World
+
+from acktrail.model.batches import first_disorder
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.generations.projection import durable_batches
+from acktrail.model.generations.window import effective_window
+from acktrail.model.generations.writes import StateWrite
+from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType
+from acktrail.simulation.acquisition import AcquiredRecords, FetchTerms
+from acktrail.simulation.error_codes import ErrorCode
+from acktrail.simulation.group_settings import ShareGroupSettings
+from acktrail.simulation.in_flight import TRANSITIONS, InFlight, acquired, archived, settled
+from acktrail.simulation.persister_calls import PersisterAnswer, PersisterRequest
+from acktrail.simulation.share_partition_leader import LeaderStatus
+
+seeds = st.integers(0, 2**32)
+lengths = st.integers(1, 120)
+
+
+def offsets(found: list[AcquiredRecords]) -> set[int]:
+    return {offset for part in found for offset in range(part.first_offset, part.last_offset + 1)}
+
+
+@given(seeds, lengths)
+def test_what_is_done_is_never_delivered_again(seed: int, steps: int) -> None:
+    """R000-35: an acknowledgement that was answered without error holds: through time-outs, failed writes, new leaders
+    and compaction no member gets the record again, until the group is reset. No delivery exceeds the limit."""
+    world = World(random.Random(seed))
+    for _ in range(steps):
+        before = len(world.delivered)
+        world.step()
+        new = world.delivered[before:]
+        assert not offsets(new) & world.done
+        assert all(1 <= part.delivery_count <= world.settings.delivery_count_limit for part in new)
+
+
+@given(seeds, lengths)
+def test_nothing_is_lost(seed: int, steps: int) -> None:
+    """R000-54, R001-06: whatever happened, once writes succeed and locks end, every record that is still in the log was
+    delivered since the group began, and none is left undone."""
+    world = World(random.Random(seed), without=frozenset({"reset", "compact"}), max_record_locks=2_000)
+    for _ in range(steps):
+        world.step()
+    world.failing = ErrorCode.NONE
+    world.lead()
+    world.delivered += drained(world)
+
+    assert set(range(world.log.start_offset, world.log.end_offset)) <= offsets(world.delivered)
+    assert is_drained(world)
+
+
+def is_drained(world: World) -> bool:
+    cache = world.leader.cache
+    undone = [part for batch in cache.batches for *_, part in batch.parts() if not part.is_terminal]
+    return cache.next_fetch_offset() == world.log.end_offset and not undone
+
+
+def drained(world: World) -> list[AcquiredRecords]:
+    """What one member gets until there is nothing more, accepting all."""
+    found: list[AcquiredRecords] = []
+    for _ in range(200):
+        terms = FetchTerms(member_id="last", most_records=500, batch_size=500, now_ms=world.clock.now_ms)
+        got = world.leader.fetch(terms, max_bytes=1_000)
+        for part in got:
+            said = AcknowledgementBatch(
+                first_offset=part.first_offset, last_offset=part.last_offset, types=(AcknowledgeType.ACCEPT,)
+            )
+            assert world.leader.acknowledge("last", (said,)) is ErrorCode.NONE
+        found += got
+        if not got and is_drained(world):
+            return found
+        if not got:  # what the log start cut off is archived when its lock ends
+            world.clock.advance(world.settings.record_lock_duration_ms)
+            world.leader.end_locks()
+    raise AssertionError("delivery does not come to an end")
+
+
+CALM = frozenset({"fail", "log_start", "compact"})
+
+
+@given(seeds, lengths)
+def test_the_record_lags_by_the_locks_alone(seed: int, steps: int) -> None:
+    """R000-02, R000-39, R000-42, R000-49: what a leader has in memory and what is durable differ by locks (acquired n
+    is available n - 1) and by leading terminal records alone; a fetch writes nothing; a new leader begins where the
+    durable state's effective start is, and its own start never lies outside the two durable ones."""
+    world = World(random.Random(seed), without=CALM)
+    for _ in range(steps):
+        end = world.coordinator.log.end_offset
+        kind = world.step()
+        if kind in ("fetch", "produce"):
+            assert world.coordinator.log.end_offset == end
+        state = world.coordinator.memory.states[KEY]
+        if world.leader.state_epoch != state.state_epoch or world.leader.status is not LeaderStatus.ACTIVE:
+            continue
+        if kind == "lead":
+            assert world.leader.cache.start_offset == state.effective_start_offset
+        window = effective_window(state.start_offset, state.batches)
+        assert state.start_offset is not None
+        assert window.start_offset is not None
+        assert state.start_offset <= world.leader.cache.start_offset <= window.start_offset
+        live = known(durable_batches(held(world.leader.cache)))
+        assert known(window.batches) == {o: part for o, part in live.items() if o >= window.start_offset}
+        assert state.delivery_complete_count == state.terminal_offsets
+
+
+def known(found: Any) -> dict[int, tuple[int, int]]:
+    """Offset by offset, without those in their first attempt, which no record mentions."""
+    return {
+        offset: (batch.delivery_state, batch.delivery_count)
+        for batch in found
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+        if (batch.delivery_state, batch.delivery_count) != (0, 0)
+    }
+
+
+@given(seeds, lengths)
+def test_what_is_written_is_in_order(seed: int, steps: int) -> None:
+    """R002-59: batches of every write ascend and do not overlap, none is acquired; the start offset that a leader
+    writes never goes back."""
+    world = World(random.Random(seed))
+    writes: list[StateWrite] = []
+    persist = world.leader.persister
+
+    def noting(request: PersisterRequest) -> PersisterAnswer:
+        if isinstance(request, StateWrite):
+            writes.append(request)
+        return persist(request)
+
+    world._persist = noting  # type: ignore[method-assign]
+    world.leader.persister = noting
+    for _ in range(steps):
+        world.step()
+    starts: dict[int | None, int] = {}
+    for write in writes:
+        assert first_disorder(write.batches) is None
+        assert all(b.delivery_state != DeliveryState.ACQUIRED and b.delivery_count >= 0 for b in write.batches)
+        assert write.start_offset is not None
+        assert write.start_offset >= starts.get(write.leader_epoch, 0)
+        starts[write.leader_epoch] = write.start_offset
+
+
+@given(seeds, lengths)
+def test_an_old_leader_is_fenced(seed: int, steps: int) -> None:
+    """R000-33, R002-58: once another leader has loaded, what the old one still tells its members is an error, and
+    nothing that is durable changes by it."""
+    world = World(random.Random(seed), without=frozenset({"reset", "lead", "fail"}))
+    for _ in range(steps):
+        world.step()
+    old = world.leader
+    if old.status is not LeaderStatus.ACTIVE:
+        return
+    world.lead()
+    end = world.coordinator.log.end_offset
+    for member in ("m1", "m2", "m3"):
+        assert old.release(member) in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE)
+    world.clock.advance(world.settings.record_lock_duration_ms)
+    old.end_locks()
+
+    assert world.coordinator.log.end_offset == end
+
+
+@given(st.sampled_from(DeliveryState), st.sampled_from(DeliveryState), st.integers(0, 6))
+def test_transitions(before: DeliveryState, after: DeliveryState, count: int) -> None:
+    """Only the transitions of the table are made; terminal states are never left; an acquisition counts, a
+    release at the limit archives."""
+    settings = ShareGroupSettings(delivery_count_limit=5)
+    one = InFlight(state=before, delivery_count=count)
+    allowed = after in TRANSITIONS[before]
+    if after is DeliveryState.ACQUIRED:
+        if allowed:
+            now_held = acquired(one, "m", lock_expires_ms=9)
+            assert (now_held.state, now_held.delivery_count, now_held.member_id) == (after, count + 1, "m")
+        else:
+            with pytest.raises(ValueError, match="do not become"):
+                acquired(one, "m", lock_expires_ms=9)
+    elif before is DeliveryState.ACQUIRED:
+        found = settled(one, after, settings)
+        worn = after is DeliveryState.AVAILABLE and count >= 5
+        assert found == InFlight(state=DeliveryState.ARCHIVED if worn else after, delivery_count=count)
+    elif after is DeliveryState.ARCHIVED and allowed:
+        assert archived(one).is_terminal
+    assert not TRANSITIONS[DeliveryState.ACKNOWLEDGED] | TRANSITIONS[DeliveryState.ARCHIVED]

@@ -1,0 +1,266 @@
+"""The simulated share-partition leader: what it does step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from golden_vectors import example
+from leader_desk import Desk, held, spread
+from leader_world import KEY
+
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.generations.window import effective_window
+from acktrail.model.generations.writes import StateWrite
+from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType, are_well_formed
+from acktrail.simulation.acquisition import AcquireMode
+from acktrail.simulation.error_codes import ErrorCode
+from acktrail.simulation.group_settings import ShareGroupSettings
+from acktrail.simulation.persister_calls import PersisterAnswer
+
+
+def test_the_twelve_rows() -> None:
+    """R000-01, R000-35, R000-39, R002-13: the leader taken through the documents' example holds after each row the
+    row's states and offsets, and what it wrote recovers to the row's durable state."""
+    desk = Desk(10, 3, 6, 1, 1, start=100, record_lock_duration_ms=100)
+    seven = [(110, 110, 2), (120, 120, 1)]
+    steps: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: desk.fetch("1", most=10) == [(100, 109, 1)],
+        lambda: desk.say(100, 109, 1, member="1"),
+        lambda: fetch_of_row_4(desk),
+        lambda: desk.say(110, 110, 2, member="1"),
+        lambda: desk.say(119, 119, 1, member="3"),
+        lambda: desk.fetch("1") == seven or desk.fetch("1"),
+        lambda: desk.wait(60),
+        lambda: desk.say(113, 118, 1, member="2"),
+        lambda: desk.fetch("3"),
+        lambda: desk.say(110, 110, 1, member="1"),
+        lambda: desk.say(111, 112, 1, member="3"),
+    ]
+    for row, take in zip(example("EX-iv-write-rpc")["rows"], steps, strict=True):
+        take()
+        cache = desk.leader.cache
+        assert cache.start_offset == row["spso"], row["step"]
+        assert (cache.end_offset + 1 if cache.batches else cache.end_offset) == row["speo"], row["step"]
+        live = [(b["first"], b["last"], b["state"], b["delivery_count"] or 1) for b in row["batches"]]
+        assert joined(held(cache)) == joined(spread(live))
+        state = desk.coordinator.memory.states[KEY]
+        window = effective_window(state.start_offset, state.batches)
+        after = row["durable_after"]
+        assert window.start_offset == after["spso_effective"], row["step"]
+        durable = [(b["first"], b["last"], b["state"], b["delivery_count"]) for b in after["batches"]]
+        assert joined(window.batches) == joined(spread(durable)), row["step"]
+
+
+def fetch_of_row_4(desk: Desk) -> None:
+    assert desk.fetch("1", most=3) == [(110, 112, 1)]
+    desk.clock.advance(50)
+    assert desk.fetch("2", most=6) == [(113, 118, 1)]
+    assert desk.fetch("3", most=1) == [(119, 119, 1)]
+
+
+def joined(found: Any) -> dict[int, tuple[int, int]]:
+    """Offset by offset; the documents do not tell the counts of what is acknowledged."""
+    return {
+        offset: (b.delivery_state, 0 if b.delivery_state == 2 else b.delivery_count)
+        for b in found
+        for offset in range(b.first_offset, b.last_offset + 1)
+    }
+
+
+@pytest.mark.parametrize("limit", [2, 3, 5])
+def test_the_delivery_limit(limit: int) -> None:
+    """R001-25, R002-17: a record that is never accepted is delivered so often, then archived with that count."""
+    desk = Desk(1, delivery_count_limit=limit)
+    for attempt in range(1, limit + 1):
+        assert desk.fetch() == [(0, 0, attempt)]
+        desk.wait(desk.settings.record_lock_duration_ms)
+
+    assert desk.fetch() == []
+    assert desk.durable() == [(0, 0, DeliveryState.ARCHIVED, limit)]
+    assert desk.leader.cache.start_offset == 1
+    assert ShareGroupSettings().delivery_count_limit == 5
+
+
+def test_a_bad_record_is_isolated() -> None:
+    """From half the limit on what was handed out comes in halves, at last alone, so that the good ones are accepted."""
+    desk = Desk(16, delivery_count_limit=6)
+    sizes = []
+    for _ in range(100):
+        got = desk.fetch()
+        if not got:
+            break
+        sizes.append(sum(last - first + 1 for first, last, _ in got))
+        for first, last, _ in got:
+            if first <= 5 <= last:
+                desk.say(first, last, 2)
+            else:
+                desk.say(first, last, 1)
+
+    assert sizes == [16, 16, 16, 8, 4, 4, 1, 1, 1, 1, 8]
+    archived_offsets = {
+        offset
+        for entry in desk.coordinator.log.entries
+        for batch in getattr(entry.record, "batches", ())
+        if batch.delivery_state == DeliveryState.ARCHIVED
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+    }
+    assert archived_offsets == {5}
+    assert desk.leader.cache.start_offset == 16
+
+
+def test_locks() -> None:
+    """R001-26, R002-18: a record is its member's until the lock ends, 30 seconds by default; a renewal begins it anew
+    and writes nothing; a late acknowledgement is refused."""
+    desk = Desk(4)
+    assert desk.settings.record_lock_duration_ms == 30_000
+    desk.fetch("a")
+    assert desk.fetch("b") == []
+    desk.wait(29_999)
+    assert desk.say(0, 3, AcknowledgeType.RENEW, member="a") is ErrorCode.NONE
+    end = desk.coordinator.log.end_offset
+    assert desk.wait(29_999) == 0
+    assert desk.coordinator.log.end_offset == end
+    assert desk.wait(1) == 1
+    assert desk.durable() == [(0, 3, 0, 1)]
+    assert desk.say(0, 3, 1, member="a") is ErrorCode.INVALID_RECORD_STATE
+    assert desk.fetch("b") == [(0, 3, 2)]
+
+
+def test_renewing_can_be_switched_off() -> None:
+    """A group may forbid it: then the acknowledgement is refused and the lock ends when it would have."""
+    desk = Desk(2, renew_enabled=False)
+    desk.fetch()
+    assert desk.say(0, 1, AcknowledgeType.RENEW) is ErrorCode.INVALID_RECORD_STATE
+    assert desk.say(0, 0, AcknowledgeType.RENEW) is ErrorCode.INVALID_RECORD_STATE
+    assert desk.wait(30_000) == 2
+
+
+def test_record_locks_are_limited() -> None:
+    """R001-28, R002-20: with so many records between start and end nothing new is handed out; what is released is."""
+    desk = Desk(5, 5, 5, max_record_locks=10)
+    assert desk.fetch() == [(0, 9, 1)]
+    assert not desk.leader.can_acquire
+    assert desk.fetch() == []
+    desk.say(3, 3, AcknowledgeType.RELEASE)
+    assert desk.fetch() == [(3, 3, 2)]
+    desk.say(0, 4, AcknowledgeType.ACCEPT)
+    assert desk.fetch() == [(10, 14, 1)]
+
+
+def test_acknowledgement_types() -> None:
+    """R001-23, R002-66: gap 0, accept 1, release 2, reject 3, renew 4; a batch has one for all or one for each."""
+    desk = Desk(5)
+    desk.fetch()
+    assert [kind.value for kind in AcknowledgeType] == [0, 1, 2, 3, 4]
+    assert desk.say(0, 4, 1, 0, 2, 3, 4) is ErrorCode.NONE
+    assert desk.durable() == [(0, 0, 2, 1), (1, 1, 4, 1), (2, 2, 0, 1), (3, 3, 4, 1)]
+    assert desk.leader.cache.start_offset == 2
+    assert desk.fetch("b") == [(2, 2, 2)]
+    assert desk.say(4, 4, 1) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("batches", "renewing", "fine"),
+    [
+        pytest.param([(0, 4, (1,)), (5, 9, (2,))], False, True, id="in order"),
+        pytest.param([(0, 4, (1,)), (4, 9, (2,))], False, True, id="one shared offset slips through"),
+        pytest.param([(0, 4, (1,)), (3, 9, (2,))], False, False, id="overlapping"),
+        pytest.param([(5, 9, (1,)), (0, 4, (2,))], False, False, id="descending"),
+        pytest.param([(4, 3, (1,))], False, False, id="inverted"),
+        pytest.param([(0, 4, ())], False, False, id="no type"),
+        pytest.param([(0, 4, (1, 1))], False, False, id="too few types"),
+        pytest.param([(0, 1, (1, 3))], False, True, id="a type each"),
+        pytest.param([(0, 1, (5,))], False, False, id="an unknown type"),
+        pytest.param([(0, 1, (-1,))], False, False, id="a negative type"),
+        pytest.param([(0, 1, (4,))], False, False, id="renewing unannounced"),
+        pytest.param([(0, 1, (4,))], True, True, id="renewing announced"),
+        pytest.param([], False, True, id="nothing"),
+    ],
+)
+def test_well_formed_acknowledgements(
+    batches: list[tuple[int, int, tuple[int, ...]]], renewing: bool, fine: bool
+) -> None:
+    """R002-59, R002-60, R002-66: batches ascend, types are there and known; a broker lets one shared offset pass."""
+    said = [AcknowledgementBatch(first_offset=first, last_offset=last, types=types) for first, last, types in batches]
+
+    assert are_well_formed(said, renewing=renewing) is fine
+
+
+def test_what_cannot_be_acknowledged() -> None:
+    """R002-55: INVALID_RECORD_STATE for what the member does not hold, INVALID_REQUEST for what nobody was given; of
+    one request all or nothing. Below the start offset nothing is wrong and nothing happens."""
+    desk = Desk(5, 5, 5)
+    desk.fetch("a", most=5)
+    desk.fetch("b", most=5)
+    assert desk.say(0, 4, 1, member="b") is ErrorCode.INVALID_RECORD_STATE
+    assert desk.say(0, 9, 1, member="a") is ErrorCode.INVALID_RECORD_STATE
+    assert desk.say(5, 12, 1, member="b") is ErrorCode.INVALID_REQUEST
+    assert desk.say(11, 12, 1, member="b") is ErrorCode.INVALID_REQUEST
+    assert desk.say(0, 0, 9, member="a") is ErrorCode.INVALID_REQUEST
+    assert desk.durable() == []
+    assert desk.say(0, 4, 1, member="a") is ErrorCode.NONE
+    assert desk.say(0, 4, 1, member="a") is ErrorCode.NONE
+    assert desk.durable() == [(0, 4, 2, 1)]
+
+
+def test_a_failed_write_is_taken_back() -> None:
+    """R000-46: what the coordinator did not write is not told as done: the member still holds the records."""
+    desk = Desk(5)
+    desk.fetch()
+    working = desk.leader.persister
+    desk.leader.persister = lambda request: PersisterAnswer(key=KEY, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert desk.say(0, 2, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert desk.leader.cache.delivery_complete_count == 0
+    desk.leader.persister = working
+    assert desk.say(0, 4, 1) is ErrorCode.NONE
+    assert desk.leader.cache.start_offset == 5
+
+
+def test_the_dead_letter_queue() -> None:
+    """Rejected and worn-out records are archiving until the queue has them, then archived; both are written. A new
+    leader goes on with what is left archiving."""
+    desk = Desk(2, delivery_count_limit=2, dead_letter_queue=True)
+    desk.fetch()
+    desk.say(0, 0, AcknowledgeType.REJECT)
+    desk.say(1, 1, AcknowledgeType.RELEASE)
+    desk.fetch()
+    desk.say(1, 1, AcknowledgeType.RELEASE)
+    states = [
+        (b.first_offset, b.delivery_state)
+        for entry in desk.coordinator.log.entries
+        for b in getattr(entry.record, "batches", ())
+    ]
+    assert states == [(0, 3), (0, 4), (1, 0), (1, 3), (1, 4)]
+    assert [b.first_offset for b in desk.leader.dead_letters] == [0, 1]
+
+    left = Desk(2, dead_letter_queue=True)
+    left.fetch()
+    write = left.leader.persister
+    left.leader.persister = lambda request: (
+        PersisterAnswer(key=KEY, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(request, StateWrite) and request.batches[0].delivery_state == DeliveryState.ARCHIVED
+        else write(request)
+    )
+    assert left.say(0, 0, AcknowledgeType.REJECT) is ErrorCode.NONE
+    assert left.durable() == [(0, 0, 3, 1)]
+    again = left.led(1)
+    assert [b.first_offset for b in again.dead_letters] == [0]
+    assert left.durable() == [(0, 0, 4, 1)]
+    assert again.cache.start_offset == 1
+
+
+def test_acquisition_limits() -> None:
+    """A fetch ends with a record batch, beyond its limit if need be; mode record_limit does not, and the rest stays
+    available. A large one is told in parts."""
+    desk = Desk(10, 10, 10)
+    assert desk.fetch(most=5) == [(0, 9, 1)]
+    exact = Desk(10, 10)
+    assert exact.fetch(most=5, mode=AcquireMode.RECORD_LIMIT) == [(0, 4, 1)]
+    assert exact.fetch("b", most=3, mode=AcquireMode.RECORD_LIMIT) == [(5, 7, 1)]
+    assert exact.fetch("b") == [(8, 9, 1), (10, 19, 1)]
+    parts = Desk(10, 10, 10)
+    assert parts.fetch(batch_size=10) == [(0, 9, 1), (10, 19, 1), (20, 29, 1)]
+    assert Desk(10).fetch(most=0) == []

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas import REPLAY_MEMORY
+from acktrail.columnar.incremental_schemas import REPLAY_MEMORY
 from acktrail.columnar.states import REPLAYED_STATES
 from acktrail_jobs.heads import ADDRESS, NEWEST, Heads
 

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas import REPLAY_MEMORY
+from acktrail.columnar.incremental_schemas import REPLAY_MEMORY
 from acktrail.errors import ConfigurationError
 from acktrail.tables.conform import conform
 from acktrail.tables.identity import create_for

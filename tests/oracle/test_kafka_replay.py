@@ -172,7 +172,7 @@ def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.C
     the log as it was at many a moment, and of what pruning would leave, where updates stand without a snapshot."""
     records = list(read_dump(RECORDED / f"{version}.jsonl.gz"))
     end = max(record.offset for record in records)
-    cuts = range(3, end, max(1, end // 17))
+    cuts = range(3, end, max(1, end // 9))
     windows = [(0, end), *((0, last) for last in cuts), *((first, end) for first in cuts)]
     dumps = [[dump_line(r) for r in records if first <= r.offset <= last] for first, last in windows]
     theirs = kafkas_answers(dumps, version, tmp_path)

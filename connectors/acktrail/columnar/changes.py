@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from acktrail.columnar.incremental_schemas import DELIVERY_HISTORY
 from acktrail.columnar.rows import share_partition_of
-from acktrail.columnar.schemas import DELIVERY_HISTORY
 from acktrail.model.conditions import Condition, Standing
 from acktrail.model.history import Cause, Change, Evidence
 

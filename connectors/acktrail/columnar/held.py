@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from acktrail.columnar.incremental_schemas import HELD_STATES
 from acktrail.columnar.rows import share_partition_of
-from acktrail.columnar.schemas import HELD_STATES
 from acktrail.model.conditions import Held, Standing
 from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.held import HELD_COLUMNS
-from acktrail.columnar.schemas import DELIVERY_HISTORY, HELD_STATES
+from acktrail.columnar.incremental_schemas import DELIVERY_HISTORY, HELD_STATES
 from acktrail.tables.chunks import first_rewritten
 from acktrail.tables.conform import conform
 from acktrail.tables.identity import create_for

@@ -1,0 +1,94 @@
+"""The tables with which a run goes on where the last one ended: history, and what is held meanwhile. See `schemas`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from acktrail.columnar.fields import BATCHES, fields
+
+__all__ = ["DELIVERY_HISTORY", "HELD_STATES", "REPLAY_MEMORY"]
+
+DELIVERY_HISTORY: Final = pa.schema(
+    fields(
+        ("cluster_id", pa.string()),
+        ("chunk", pa.int64()),  # rows of one chunk lie together, in the order below
+        ("group_id", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("before_standing", pa.string()),
+        ("before_state", pa.int8()),
+        ("before_count", pa.int16()),
+        ("standing", pa.string()),  # recorded | unrecorded | below_start | uninitialized | absent | unknown
+        ("delivery_state", pa.int8()),  # recorded only
+        ("delivery_count", pa.int16()),
+        ("cause", pa.string()),  # update | snapshot | initialize | reset | tombstone | gap | unreadable
+        ("is_dated", pa.bool_()),  # it happened with this record; else the record only shows it
+        ("state_partition", pa.int32()),
+        ("record_offset", pa.int64()),
+        ("record_timestamp_ms", pa.int64()),
+    )
+)
+"""One change of a range of offsets, never changed but for its chunk. An interval lasts from one to the next."""
+
+HELD_STATES: Final = pa.schema(
+    fields(
+        ("cluster_id", pa.string()),
+        ("state_partition", pa.int32()),
+        ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
+        ("group_id", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("held", pa.string()),  # state | absent | unknown
+        ("snapshot_epoch", pa.int32()),
+        ("state_epoch", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("start_offset", pa.int64()),
+        ("delivery_complete_count", pa.int32()),
+        ("create_timestamp_ms", pa.int64()),
+        ("write_timestamp_ms", pa.int64()),
+        ("batches", BATCHES),
+    )
+)
+"""What the history goes on from: the fold's state of every share partition ever heard of, and one row for each state
+partition. Replaced by every run."""
+
+REPLAY_MEMORY: Final = pa.schema(
+    fields(
+        ("cluster_id", pa.string()),
+        ("state_partition", pa.int32()),
+        ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
+        ("share_partitions", pa.int64()),  # and how many rows it has; null in those, as all up to `unfinished`
+        ("run_id", pa.string()),
+        ("records_table", pa.string()),
+        ("state_topic_id", pa.string()),
+        ("dialect", pa.string()),
+        ("law", pa.int32()),
+        ("records_version", pa.int64()),
+        ("unfinished", pa.list_(pa.string())),
+        ("group_id", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("last_record_offset", pa.int64()),
+        ("last_record_timestamp_ms", pa.int64()),
+        ("base_offset", pa.int64()),  # newest snapshot or tombstone
+        ("tombstone_offset", pa.int64()),
+        ("initialized_offset", pa.int64()),
+        ("unreadable_offset", pa.int64()),
+        ("archived_offset", pa.int64()),
+        ("archived_ranges", pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))),
+        ("snapshot_epoch", pa.int32()),  # from here on null: no state
+        ("state_epoch", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("start_offset", pa.int64()),
+        ("delivery_complete_count", pa.int32()),
+        ("create_timestamp_ms", pa.int64()),
+        ("write_timestamp_ms", pa.int64()),
+        ("batches", BATCHES),
+    )
+)
+"""What a reconciliation's replay goes on from: every share partition ever heard of, and one row for each state
+partition. Replaced by every reconciliation that goes further."""

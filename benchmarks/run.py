@@ -11,10 +11,12 @@ import describe
 import export
 import replay
 import reset_plan
+import scale
 
 BENCHMARKS = {
     "decode": decode.compare,
     "replay": replay.compare,
+    "scale": scale.compare,
     "export": lambda: export.compare(1_000_000),
     "describe": describe.compare,
     "reset": reset_plan.compare,

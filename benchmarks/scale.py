@@ -1,0 +1,88 @@
+"""The latest state of logs of growing length: CPU time a record and peak memory, each in a process of its own.
+
+`python scale.py FILE TIMES` is that process: it replays FILE as often, one time after the other as one log.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from raw_log import LogShape, raw_log
+from rounds import rounds, timed
+
+from acktrail.columnar.sweep import Sweep
+
+ROWS_AT_ONCE = 1 << 17
+LENGTHS = ((500_000, 1), (2_000_000, 1), (10_000_000, 1), (10_000_000, 10))
+"""Records in a file, and how often it is read."""
+
+RECORDS_EACH = 400
+"""Records of a share partition in a file: as many need to be decoded in each length."""
+
+
+def compare() -> list[tuple[str, str]]:
+    """Rows of (what, figure)."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for records in sorted({records for records, _ in LENGTHS}):
+            pq.write_table(
+                raw_log(LogShape(records=records)),
+                _file(folder, records),
+                compression="zstd",
+                row_group_size=ROWS_AT_ONCE,
+            )
+        for records, times in LENGTHS:
+            command = [sys.executable, __file__, str(_file(folder, records)), str(times)]
+            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            replayed, read, peak = (float(number) for number in told)
+            total = records * times
+            figure = f"{1e9 * replayed / total:,.0f} ns/record, {replayed / read:.2f}x reading, peak {peak:,.0f} MB"
+            rows.append((f"{total:,} records", figure))
+    return rows
+
+
+def _file(folder: str, records: int) -> Path:
+    return Path(folder) / f"{records}.parquet"
+
+
+def _log(file: Path, times: int) -> Iterator[pa.RecordBatch]:
+    rows = pq.ParquetFile(file).metadata.num_rows
+    for number in range(times):
+        read = pq.ParquetFile(file, read_dictionary=["key"], pre_buffer=False)
+        for batch in read.iter_batches(batch_size=ROWS_AT_ONCE):
+            yield batch.set_column(1, "offset", pc.add(batch.column("offset"), number * rows))
+
+
+def _replay(records: Iterable[pa.RecordBatch]) -> None:
+    sweep = Sweep()
+    for batch in records:
+        sweep.add(batch)
+    sweep.finish()
+
+
+def _replay_and_read(file: Path, times: int) -> None:
+    """Print the CPU seconds of replay and of reading alone, and the peak memory in MB."""
+    works = {
+        "replay": timed(lambda: _replay(_log(file, times))),
+        "read": timed(lambda: [batch.validate() for batch in _log(file, times)]),
+    }
+    once = times > 1
+    seconds = rounds(works, count=1 if once else 5, warm_up=0 if once else 1)
+    print(seconds["replay"], seconds["read"], _peak_mb())
+
+
+def _peak_mb() -> float:
+    """Of this program alone: what `getrusage` tells includes the process that it was started from."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    _replay_and_read(Path(sys.argv[1]), int(sys.argv[2]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from acktrail.columnar.rows import share_partition_of
+from acktrail.columnar.rows import STATE_NUMBERS, replayed_state_of
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.lag import counts_by_state
 from acktrail.model.replay import SharePartitionState
@@ -14,16 +14,6 @@ from acktrail.model.replay import SharePartitionState
 __all__ = ["NO_STATE", "int64", "state_columns", "state_of"]
 
 _INT64_MAX: Final = 2**63 - 1
-
-_PLAIN: Final = (
-    "snapshot_epoch",
-    "state_epoch",
-    "leader_epoch",
-    "start_offset",
-    "delivery_complete_count",
-    "create_timestamp_ms",
-    "write_timestamp_ms",
-)
 
 _BATCH: Final = tuple(StateBatch.__slots__)
 
@@ -35,7 +25,7 @@ _COUNTED: Final = {
 }
 
 NO_STATE: Final[Mapping[str, Any]] = MappingProxyType(
-    dict.fromkeys((*_PLAIN, "effective_start_offset", "end_offset", *_COUNTED, "max_delivery_count", "batches"))
+    dict.fromkeys((*STATE_NUMBERS, "effective_start_offset", "end_offset", *_COUNTED, "max_delivery_count", "batches"))
 )
 """The columns of a share partition whose state is not known."""
 
@@ -49,7 +39,7 @@ def state_columns(state: SharePartitionState) -> dict[str, Any]:
     """The columns of ``SHARE_PARTITION_STATES`` that a state alone decides."""
     counts = counts_by_state(state)
     return {
-        **{name: getattr(state, name) for name in _PLAIN},
+        **{name: getattr(state, name) for name in STATE_NUMBERS},
         "effective_start_offset": int64(state.effective_start_offset),
         "end_offset": int64(state.end_offset),
         **{name: int64(counts[kind]) for name, kind in _COUNTED.items()},
@@ -60,10 +50,4 @@ def state_columns(state: SharePartitionState) -> dict[str, Any]:
 
 def state_of(row: Mapping[str, Any]) -> SharePartitionState | None:
     """The state that a row of ``SHARE_PARTITION_STATES`` tells; None when it has none."""
-    if row["snapshot_epoch"] is None:
-        return None
-    return SharePartitionState(
-        key=share_partition_of(row),
-        batches=tuple(StateBatch(**batch) for batch in row["batches"]),
-        **{name: row[name] for name in _PLAIN},
-    )
+    return None if row["snapshot_epoch"] is None else replayed_state_of(row)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from coordinator_scripts import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 
-from acktrail.model.delivery import StateBatch
 from acktrail.model.generations.writes import StateWrite
 from acktrail.model.share_partition import SharePartition
 from acktrail.simulation.coordinator_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
@@ -32,6 +31,7 @@ from acktrail.wire.state_record import encode
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kafka_classes import compiled
+from random_batches import random_batches
 
 pytestmark = pytest.mark.broker
 
@@ -50,21 +50,6 @@ def random_key(source: random.Random) -> SharePartition:
     if source.random() < 0.03:
         return SharePartition(group_id=key.group_id, topic_id=key.topic_id, partition=source.choice((-1, 2, 9)))
     return key
-
-
-def random_batches(source: random.Random) -> tuple[StateBatch, ...]:
-    found = []
-    for _ in range(source.choice((0, 1, 1, 2, 3, 5))):
-        first = source.randrange(120)
-        found.append(
-            StateBatch(
-                first_offset=first,
-                last_offset=first + source.randrange(20),
-                delivery_state=source.choice((0, 1, 2, 3, 4)),
-                delivery_count=source.randrange(1, 6),
-            )
-        )
-    return tuple(found)
 
 
 def random_request(source: random.Random, found: ShareCoordinator) -> PersisterRequest:
@@ -87,7 +72,7 @@ def random_request(source: random.Random, found: ShareCoordinator) -> PersisterR
         leader_epoch=leader,
         start_offset=start,
         delivery_complete_count=source.choice((None, source.randrange(50))),
-        batches=random_batches(source),
+        batches=random_batches(source, width=120, longest=20),
     )
 
 

@@ -30,6 +30,7 @@ from acktrail.wire.state_record import encode
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kafka_classes import compiled
+from random_batches import random_batches
 
 pytestmark = pytest.mark.broker
 
@@ -51,21 +52,6 @@ def kafkas_answers(dumps: Iterable[list[str]], version: str, folder: Path) -> li
     return told
 
 
-def random_batches(source: random.Random) -> tuple[StateBatch, ...]:
-    found = []
-    for _ in range(source.choice((0, 1, 1, 2, 3, 5))):
-        first = source.randrange(200)
-        found.append(
-            StateBatch(
-                first_offset=first,
-                last_offset=first + source.randrange(40),
-                delivery_state=source.choice((0, 1, 2, 3, 4)),
-                delivery_count=source.randrange(1, 6),
-            )
-        )
-    return tuple(found)
-
-
 def random_record(source: random.Random, key: SharePartition) -> StateRecord:
     kind = source.random()
     if kind < 0.02:
@@ -82,7 +68,7 @@ def random_record(source: random.Random, key: SharePartition) -> StateRecord:
             delivery_complete_count=count,
             create_timestamp_ms=1,
             write_timestamp_ms=2,
-            batches=random_batches(source),
+            batches=random_batches(source, width=200, longest=40),
         )
     return ShareUpdate(
         key=key,
@@ -90,7 +76,7 @@ def random_record(source: random.Random, key: SharePartition) -> StateRecord:
         leader_epoch=source.choice((None, source.randrange(5))),
         start_offset=start,
         delivery_complete_count=count,
-        batches=random_batches(source),
+        batches=random_batches(source, width=200, longest=40),
     )
 
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.columnar.incremental_schemas import HELD_STATES
-from acktrail.columnar.rows import share_partition_of
+from acktrail.columnar.rows import STATE_NUMBERS, replayed_state_of, share_partition_of
 from acktrail.model.conditions import Held, Standing
-from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 
@@ -21,15 +20,6 @@ HELD_COLUMNS: Final = pa.schema([field for field in HELD_STATES if field.name no
 """The columns of ``HELD_STATES`` that a share partition and its state decide."""
 
 _STATE: Final = "state"
-_PLAIN: Final = (
-    "snapshot_epoch",
-    "state_epoch",
-    "leader_epoch",
-    "start_offset",
-    "delivery_complete_count",
-    "create_timestamp_ms",
-    "write_timestamp_ms",
-)
 
 
 def held_table(state_partition: int, held: Mapping[SharePartition, Held]) -> pa.Table:
@@ -41,8 +31,8 @@ def held_table(state_partition: int, held: Mapping[SharePartition, Held]) -> pa.
 def held_of(rows: pa.Table) -> Iterator[tuple[SharePartition, Held]]:
     """What rows of ``HELD_STATES`` tell; the state partition is left out."""
     for row in rows.to_pylist():
-        key = share_partition_of(row)
-        yield key, _state(key, row) if row["held"] == _STATE else _without_state(row["held"])
+        held = replayed_state_of(row) if row["held"] == _STATE else _without_state(row["held"])
+        yield share_partition_of(row), held
 
 
 def _key(key: SharePartition) -> dict[str, Any]:
@@ -52,16 +42,8 @@ def _key(key: SharePartition) -> dict[str, Any]:
 def _row(held: Held) -> dict[str, Any]:
     if not isinstance(held, SharePartitionState):
         return {"held": held.value}
-    plain = {name: getattr(held, name) for name in _PLAIN}
+    plain = {name: getattr(held, name) for name in STATE_NUMBERS}
     return {"held": _STATE, **plain, "batches": [asdict(batch) for batch in held.batches]}
-
-
-def _state(key: SharePartition, row: Mapping[str, Any]) -> SharePartitionState:
-    return SharePartitionState(
-        key=key,
-        batches=tuple(StateBatch(**batch) for batch in row["batches"]),
-        **{name: row[name] for name in _PLAIN},
-    )
 
 
 def _without_state(text: str) -> Held:

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["RECORD_COLUMNS", "record_of", "records_of", "share_partition_of"]
+__all__ = ["RECORD_COLUMNS", "STATE_NUMBERS", "record_of", "records_of", "replayed_state_of", "share_partition_of"]
 
 RECORD_COLUMNS: Final = (
     "offset",
@@ -31,6 +32,9 @@ RECORD_COLUMNS: Final = (
     "decode_status",
 )
 """The columns that ``records_of`` needs; a reader may leave out the others."""
+
+STATE_NUMBERS: Final = tuple(name for name in SharePartitionState.__slots__ if name not in {"key", "batches"})
+"""The columns of a replayed state that hold one number."""
 
 _Row = dict[str, Any]
 _ROWS_AT_ONCE: Final = 8_192
@@ -53,6 +57,13 @@ def share_partition_of(row: Mapping[str, Any]) -> SharePartition:
     """Whom a row with columns `group_id`, `topic_id` and `partition` is about."""
     return SharePartition(
         group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
+    )
+
+
+def replayed_state_of(row: Mapping[str, Any]) -> SharePartitionState:
+    """The state that a row tells, by its share partition, `STATE_NUMBERS` and `batches`."""
+    return SharePartitionState(
+        key=share_partition_of(row), batches=_batches(row), **{name: row[name] for name in STATE_NUMBERS}
     )
 
 
@@ -85,7 +96,7 @@ def _snapshot(key: SharePartition, row: _Row) -> ShareSnapshot:
     )
 
 
-def _batches(row: _Row) -> tuple[StateBatch, ...]:
+def _batches(row: Mapping[str, Any]) -> tuple[StateBatch, ...]:
     return tuple(StateBatch(**batch) for batch in row["batches"])
 
 

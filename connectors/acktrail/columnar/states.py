@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,10 @@ import pyarrow as pa
 from acktrail.columnar.columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
 from acktrail.columnar.gather import Integers, Mask
 from acktrail.columnar.keys import snapshot_keys
-from acktrail.columnar.rows import share_partition_of
+from acktrail.columnar.rows import replayed_state_of
 from acktrail.columnar.schemas import SHARE_PARTITION_STATES
 from acktrail.columnar.share_keys import ShareKeys
 from acktrail.errors import InputError
-from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState
 
 __all__ = ["REPLAYED_STATES", "StateColumns", "states_of"]
@@ -44,7 +43,6 @@ REPLAYED_STATES: Final = pa.schema(
 )
 """The columns of ``SHARE_PARTITION_STATES`` that replay alone decides."""
 
-_OF_STATE: Final = frozenset(SharePartitionState.__slots__) - {"key", "batches"}
 _ADDRESS: Final = {"last_record_offset": "offset", "last_record_timestamp_ms": "timestamp_ms"}
 _ROWS_AT_ONCE: Final = 8_192
 
@@ -126,12 +124,4 @@ def states_of(table: pa.Table) -> Iterator[SharePartitionState]:
     """The state of every row of `table` (columns of ``REPLAYED_STATES``), in its order, made as it is asked for."""
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for row in batch.to_pylist():
-            yield _state(row)
-
-
-def _state(row: dict[str, Any]) -> SharePartitionState:
-    return SharePartitionState(
-        key=share_partition_of(row),
-        batches=tuple(StateBatch(**batch) for batch in row["batches"]),
-        **{name: row[name] for name in _OF_STATE},
-    )
+            yield replayed_state_of(row)

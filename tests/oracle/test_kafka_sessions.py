@@ -179,7 +179,7 @@ class Life:
 
     def _answers(self) -> None:
         source, places = self.source, self._places(4)
-        leader = CurrentLeader(leader_id=source.choice((None, 7)), leader_epoch=source.choice((None, 3)))
+        leader = CurrentLeader(leader_id=source.choice((None, 7)), leader_epoch=source.choice((0, 3)))
         acquired = AcquiredRecords(first_offset=1, last_offset=2, delivery_count=source.randrange(1, 5))
         general: dict[str, Any] = {
             "error": source.choice(tuple(ErrorCode)),

@@ -22,6 +22,7 @@ from acktrail.simulation.share_calls import (
     FetchAnswer,
     FetchPartition,
     NodeEndpoint,
+    ShareAcknowledge,
     ShareFetch,
     TopicIdPartition,
     next_session_epoch,
@@ -454,6 +455,48 @@ def test_a_full_broker_opens_no_session() -> None:
     assert other.fetch(FIRST).error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert other.fetch(FIRST, version=0).error is ErrorCode.SHARE_SESSION_NOT_FOUND
     assert member.fetch(FIRST, epoch=0).error is ErrorCode.NONE
+
+
+def test_who_asks_must_be_named() -> None:
+    """R002-61, R002-70: a request without group, or without a member id of at most 36 characters, is refused in both
+    calls, and so are acknowledgements in a request that opens a session; nothing changes."""
+    cluster, member = opened(FIRST)
+    before = memory(cluster)
+    for group_id, member_id in ((None, "m"), (GROUP, ""), (GROUP, "m" * 37)):
+        fetch = ShareFetch(group_id=group_id, member_id=member_id, session_epoch=1)
+        acknowledge = ShareAcknowledge(group_id=group_id, member_id=member_id, session_epoch=1)
+        assert cluster.broker.fetch(fetch).error is ErrorCode.INVALID_REQUEST
+        assert cluster.broker.acknowledge(acknowledge).error is ErrorCode.INVALID_REQUEST
+    assert member.fetch(said={FIRST: (acknowledged(0, 9),)}, epoch=0).error is ErrorCode.INVALID_REQUEST
+    assert memory(cluster) == before
+
+
+def test_bytes_are_shared_out() -> None:
+    """R002-61: the bytes asked for are shared out evenly among the partitions; only the first batch read may be larger
+    than that, so a fetch is never stuck, and in its turn each partition's is the first."""
+    cluster = Cluster()
+    for place in (FIRST, SECOND):
+        for _ in range(4):
+            cluster.produce(place, 2, size_bytes=100)
+    member = Member(cluster=cluster)
+    got = [
+        {p.at: p.acquired[-1].last_offset for p in member.fetch(*places, max_bytes=most).partitions if p.acquired}
+        for places, most in (((FIRST, SECOND), 150), ((), 150), ((), 400), ((), 400))
+    ]
+    assert got == [{FIRST: 1}, {SECOND: 1}, {FIRST: 5, SECOND: 5}, {FIRST: 7, SECOND: 7}]
+
+
+def test_the_log_start_is_followed() -> None:
+    """Where retention took what was due, the fetch is no error: the start offset follows, and the next one goes on."""
+    cluster = Cluster()
+    for _ in range(3):
+        cluster.produce(FIRST, 2)
+    cluster.view.places[FIRST].log.delete_before(4)
+    member = Member(cluster=cluster)
+    (told,) = member.fetch(FIRST).partitions
+    assert (told.error, told.acquired) == (ErrorCode.NONE, ())
+    (told,) = member.fetch().partitions
+    assert [(a.first_offset, a.last_offset) for a in told.acquired] == [(4, 5)]
 
 
 def test_who_renews_asks_for_nothing() -> None:

@@ -42,10 +42,8 @@ class ClusterView:
         return topic not in self.closed_topics
 
     def current_leader(self, at: TopicIdPartition) -> CurrentLeader:
-        """Who leads a topic partition, as far as is known."""
-        place = self.places.get(at)
-        if place is None:
-            return CurrentLeader(leader_id=None, leader_epoch=None)
+        """Who leads a topic partition that is there."""
+        place = self.places[at]
         return CurrentLeader(leader_id=place.leader_id, leader_epoch=place.leader_epoch)
 
     def endpoint_of(self, leader: CurrentLeader | None) -> NodeEndpoint | None:

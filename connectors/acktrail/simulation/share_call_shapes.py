@@ -129,7 +129,7 @@ def _leader(leader: CurrentLeader | None) -> dict[str, int]:
     """Kafka's default, where no leader is told, is 0 and 0."""
     if leader is None:
         return {"LeaderId": 0, "LeaderEpoch": 0}
-    return {"LeaderId": absent(leader.leader_id), "LeaderEpoch": absent(leader.leader_epoch)}
+    return {"LeaderId": absent(leader.leader_id), "LeaderEpoch": leader.leader_epoch}
 
 
 def _endpoint(endpoint: NodeEndpoint) -> dict[str, Any]:

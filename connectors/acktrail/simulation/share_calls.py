@@ -117,10 +117,10 @@ class ShareAcknowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentLeader:
-    """Who leads a topic partition, for a member that asked the wrong broker; None: not known."""
+    """Who leads a topic partition, for a member that asked the wrong broker; None: nobody does."""
 
     leader_id: int | None
-    leader_epoch: int | None
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

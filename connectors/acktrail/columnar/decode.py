@@ -6,6 +6,7 @@ step; the rest (a damaged key ...) one by one through the strict decoder of ``wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.columns import SAID_NUMBERS
-from acktrail.columnar.gather import binary_column
+from acktrail.columnar.gather import Mask, binary_column
 from acktrail.columnar.keys import KeyColumns, read_keys
 from acktrail.columnar.odd_rows import OddRows
 from acktrail.columnar.schemas import RAW_RECORDS, STATE_RECORDS
@@ -33,7 +34,7 @@ _ROWS_AT_ONCE: Final = 1 << 17
 _NO_TIMESTAMP: Final = pa.scalar(-1, pa.int64())
 _RECORD_TYPES: Final = pa.array(["update", "snapshot", "tombstone"])
 _TOMBSTONE: Final = 2
-_STATUSES: Final = tuple(DecodeStatus)
+_USUAL: Final = DecodeStatus.DECODED.value
 
 
 def decode_records(raw: pa.Table) -> pa.Table:
@@ -117,20 +118,31 @@ def _alone_mended(name: str, column: pa.Array, odd: OddRows) -> pa.Array:
 
 
 def _statuses(count: int, odd: OddRows) -> pa.StringArray:
-    if odd.readable.all():
-        return pa.repeat(DecodeStatus.DECODED.value, count)
-    codes = np.zeros(count, np.int8)
-    codes[odd.rows] = [_STATUSES.index(status) for status in odd.statuses]
-    return pa.array([status.value for status in _STATUSES]).take(pa.array(codes))
+    told = [(row, status) for row, status in zip(odd.rows.tolist(), odd.statuses, strict=True) if status != _USUAL]
+    bounds, octets, _ = _texts(count, _USUAL, told)
+    return pa.StringArray.from_buffers(count, bounds, octets)
 
 
 def _errors(count: int, odd: OddRows) -> pa.StringArray:
     """The reasons, null in all other rows."""
-    if odd.readable.all():
+    told = [(row, reason) for row, reason in zip(odd.rows.tolist(), odd.reasons, strict=True) if reason]
+    if not told:
         return pa.nulls(count, pa.string())
-    told = [(row, reason.encode()) for row, reason in zip(odd.rows.tolist(), odd.reasons, strict=True) if reason]
-    lengths = np.zeros(count + 1, np.int32)
-    lengths[[row + 1 for row, _ in told]] = [len(reason) for _, reason in told]
-    buffers = (np.packbits(lengths[1:] > 0, bitorder="little"), np.cumsum(lengths, dtype=np.int32))
-    octets = b"".join(reason for _, reason in told)
-    return pa.StringArray.from_buffers(count, *(pa.py_buffer(b) for b in (buffers[1], octets, buffers[0])))
+    bounds, octets, has_text = _texts(count, "", told)
+    return pa.StringArray.from_buffers(count, bounds, octets, pa.py_buffer(np.packbits(has_text, bitorder="little")))
+
+
+def _texts(count: int, usual: str, told: Sequence[tuple[int, str]]) -> tuple[pa.Buffer, pa.Buffer, Mask]:
+    """Bounds and bytes of `count` texts, `usual` save in the few rows, in their order, that are `told`; and which those
+    are. Runs of usual texts are copied as a whole."""
+    lengths = np.full(count + 1, len(usual), np.int32)
+    lengths[0] = 0
+    is_told = np.zeros(count, np.bool_)
+    run = memoryview(usual.encode() * count)
+    pieces, begin = list[bytes | memoryview](), 0
+    for row, text in told:
+        octets = text.encode()
+        pieces += (run[: (row - begin) * len(usual)], octets)
+        lengths[row + 1], is_told[row], begin = len(octets), True, row + 1
+    pieces.append(run[: (count - begin) * len(usual)])
+    return pa.py_buffer(np.cumsum(lengths, dtype=np.int32)), pa.py_buffer(b"".join(pieces)), is_told

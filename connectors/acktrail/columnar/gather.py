@@ -102,7 +102,7 @@ def strides(first: Integers, lengths: Integers, width: int) -> Integers:
     One running sum over steps, of which nearly all are `width`.
     """
     if not lengths.all():
-        filled = np.flatnonzero(lengths)
+        filled = lengths != 0
         first, lengths = first[filled], lengths[filled]
     if not len(lengths):
         return np.empty(0, np.int64)

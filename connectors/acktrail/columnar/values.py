@@ -131,7 +131,7 @@ def spelled_batches(column: BinaryColumn, first: Integers, counts: Integers) -> 
 def rows_with_tags(batches: npt.NDArray[Any], counts: Integers) -> Integers:
     """The rows with a spelled batch, `counts` of which each row has, that carries tagged fields after all: by chance
     its value has a length that looks regular."""
-    if not batches["tags"].any():
+    if not batches["tags"].max(initial=0):
         return np.empty(0, np.int64)
     rows: Integers = np.repeat(np.arange(len(counts)), counts)[batches["tags"] != 0]
     return rows

@@ -10,11 +10,11 @@ from kafka_peer import kafka_peer
 from plain_decoder import unpack
 from raw_log import LogShape, raw_log
 from rounds import rounds, timed
+from streaming import ROWS_AT_ONCE, memory_beyond_input
 
 from acktrail.columnar.decode import decode_records
 from acktrail.columnar.strict_rows import SAID_COLUMNS
 
-ROWS_AT_ONCE = 1 << 17
 _PLAIN_PART = 20
 """The plain decoder gets one record in so many: it takes too long for all."""
 
@@ -47,6 +47,7 @@ def compare(records: int = 1_000_000, count: int = 9) -> list[tuple[str, str]]:
         ("against Kafka", f"{times['kafka'] / times['ours']:.2f}x"),
         ("against struct.unpack", f"{plain / ours:.0f}x"),
         ("of the bound of copying", f"{times['copy'] / times['ours']:.0%}"),
+        ("memory beyond the input, at most", f"{memory_beyond_input():.0f} MB"),
         ("1 % odd records against 0.1 %", f"{times['odd'] / times['ours']:.2f}x the time"),
     ]
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.store import Tables
+from acktrail_jobs.extents import Extent, Extents, Gap
 from acktrail_jobs.observation import Observation, StateLog
 
-__all__ = ["Coverage", "Gap", "read_coverage"]
+__all__ = ["QUARANTINED", "QUARANTINE_COLUMNS", "Coverage", "Gap", "covered", "read_coverage", "with_quarantined"]
 
+QUARANTINE_COLUMNS: Final = ("state_partition", "offset", "group_id", "decode_status")
+_NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Gap:
-    """Offsets of a state partition that no commit of the exporter holds, both ends inclusive."""
-
-    first_offset: int
-    last_offset: int
+QUARANTINED: Final = pc.field("decode_status") != "decoded"
+"""Records that could not be read. Files without any are passed over unread, by their statistics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,92 +60,39 @@ class Coverage:
 
 def read_coverage(tables: Tables, observation: Observation) -> dict[int, Coverage]:
     """Coverage by state partition: those of the state topic, and any that was ever exported."""
-    extents = _extents(tables, observation)
-    found = {
-        partition: _covered(tables, observation, partition, extents.get(partition, {}))
-        for partition in sorted(observation.state_logs.keys() | extents.keys())
-    }
-    return _with_quarantined(tables, found)
-
-
-_RANGE_COLUMNS: Final = ("state_partition", "first_offset", "last_offset", "gap_first", "gap_last")
-_SUMS: Final = (("first_offset", "min"), ("last_offset", "max"), ("offsets", "sum"), ("lost", "sum"))
-
-
-def _known_then(observation: Observation) -> pc.Expression:
-    """Commits of the observation's own export, and those made before its second sample."""
-    return (pc.field("run_id") == observation.run_id) | (
-        pc.field("exported_at") <= pa.scalar(observation.after_began_at, pa.timestamp("us", tz="UTC"))
-    )
-
-
-def _extents(tables: Tables, observation: Observation) -> dict[int, dict[str, Any]]:
-    """First and last exported offset of each state partition with the number of offsets exported and lost."""
-    snapshot = tables.snapshot("export_ranges")
+    coverages = covered(observation, Extents(tables, observation).by_state_partition)
+    snapshot = tables.snapshot("state_records")
     if snapshot is None:
-        return {}
-    total: pa.Table | None = None
-    for batch in snapshot.batches(columns=_RANGE_COLUMNS, where=_known_then(observation)):
-        pieces = [_summed(_with_lengths(pa.Table.from_batches([batch])))]
-        total = _summed(pa.concat_tables(pieces if total is None else [total, *pieces]))
-    return {} if total is None else {row["state_partition"]: row for row in total.to_pylist()}
+        return coverages
+    return with_quarantined(coverages, snapshot.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED))
 
 
-def _with_lengths(ranges: pa.Table) -> pa.Table:
-    columns = [ranges[name] for name in ("state_partition", "first_offset", "last_offset")]
-    lengths = [_length(ranges, "first_offset", "last_offset"), _length(ranges, "gap_first", "gap_last")]
-    return pa.table([*columns, *lengths], ["state_partition", "first_offset", "last_offset", "offsets", "lost"])
+def covered(observation: Observation, extents: Mapping[int, Extent]) -> dict[int, Coverage]:
+    """Coverage without what could not be read."""
+    numbers = sorted(observation.state_logs.keys() | extents.keys())
+    return {number: _covered(observation, number, extents.get(number, Extent())) for number in numbers}
 
 
-def _length(ranges: pa.Table, first: str, last: str) -> pa.ChunkedArray:
-    return pc.fill_null(pc.add(pc.subtract(ranges[last], ranges[first]), 1), 0)
+def with_quarantined(
+    coverages: Mapping[int, Coverage], batches: Iterable[pa.RecordBatch], positions: Mapping[int, int] = _NOWHERE
+) -> dict[int, Coverage]:
+    """`coverages` with the records in `batches` (``QUARANTINE_COLUMNS``, where ``QUARANTINED``) that could not be read
+    counted, but for those before `positions` by state partition."""
+    found = dict(coverages)
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        coverage = found.get(row["state_partition"])
+        begin = positions.get(row["state_partition"], 0)
+        if coverage is not None and begin <= row["offset"] < (coverage.end_offset or 0):
+            found[coverage.state_partition] = _one_more(coverage, row)
+    return found
 
 
-def _summed(pieces: pa.Table) -> pa.Table:
-    sums = pieces.group_by("state_partition", use_threads=False).aggregate(list(_SUMS))
-    return sums.select(["state_partition", *(f"{name}_{how}" for name, how in _SUMS)]).rename_columns(
-        ["state_partition", *(name for name, _ in _SUMS)]
-    )
-
-
-def _covered(tables: Tables, observation: Observation, partition: int, extent: Mapping[str, Any]) -> Coverage:
-    coverage = Coverage(state_partition=partition, log=observation.state_logs.get(partition, StateLog()))
-    if extent.get("last_offset") is None:
-        return replace(coverage, gaps=_gaps(tables, observation, partition) if extent else ())
-    exported = extent["last_offset"] + 1
-    after = coverage.log.log_end_after
-    is_whole = extent["lost"] == 0 and extent["offsets"] == exported - extent["first_offset"]
-    return replace(
-        coverage,
-        end_offset=exported if after is None else min(exported, after),
-        gaps=() if is_whole else _gaps(tables, observation, partition),
-    )
-
-
-def _gaps(tables: Tables, observation: Observation, partition: int) -> tuple[Gap, ...]:
-    """The gaps that the exporter noted, and any other offsets between two of its commits."""
-    where = _known_then(observation) & (pc.field("state_partition") == partition)
-    ranges = tables.read("export_ranges", columns=_RANGE_COLUMNS, where=where).to_pylist()
-    noted = [Gap(first_offset=r["gap_first"], last_offset=r["gap_last"]) for r in ranges if r["gap_first"] is not None]
-    exported = sorted((r["first_offset"], r["last_offset"]) for r in ranges if r["first_offset"] is not None)
-    return tuple(sorted({*noted, *_between(exported)}))
-
-
-def _between(exported: Sequence[tuple[int, int]]) -> Iterator[Gap]:
-    reached: int | None = None
-    for first, last in exported:
-        if reached is not None and first > reached + 1:
-            yield Gap(first_offset=reached + 1, last_offset=first - 1)
-        reached = last if reached is None else max(reached, last)
-
-
-def _with_quarantined(tables: Tables, found: Mapping[int, Coverage]) -> dict[int, Coverage]:
-    coverages = dict(found)
-    for row in _quarantined(tables):
-        coverage = coverages.get(row["state_partition"])
-        if coverage is not None and row["offset"] < (coverage.end_offset or 0):
-            coverages[coverage.state_partition] = _one_more(coverage, row)
-    return coverages
+def _covered(observation: Observation, number: int, extent: Extent) -> Coverage:
+    coverage = Coverage(state_partition=number, log=observation.state_logs.get(number, StateLog()), gaps=extent.gaps)
+    if extent.last_offset is None:
+        return coverage
+    exported, after = extent.last_offset + 1, coverage.log.log_end_after
+    return replace(coverage, end_offset=exported if after is None else min(exported, after))
 
 
 def _one_more(coverage: Coverage, row: Mapping[str, Any]) -> Coverage:
@@ -159,13 +106,3 @@ def _one_more(coverage: Coverage, row: Mapping[str, Any]) -> Coverage:
         quarantined_at=max(row["offset"], newest),
         unattributed_at=unattributed,
     )
-
-
-def _quarantined(tables: Tables) -> Iterable[dict[str, Any]]:
-    """Address and status of every record that could not be read. Files without any are passed over unread."""
-    snapshot = tables.snapshot("state_records")
-    if snapshot is None:
-        return
-    columns = ("state_partition", "offset", "group_id", "decode_status")
-    for batch in snapshot.batches(columns=columns, where=pc.field("decode_status") != "decoded"):
-        yield from batch.to_pylist()

@@ -25,6 +25,7 @@ _OF_STATE_PARTITIONS: Final = (
     "law",
     "records_version",
     "unfinished",
+    "exported",
 )
 
 MEMORY_COLUMNS: Final = pa.schema([f for f in REPLAY_MEMORY if f.name not in ("cluster_id", *_OF_STATE_PARTITIONS)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,8 @@ from acktrail.tables.conform import conform
 from acktrail.tables.identity import create_for
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
+from acktrail_jobs.export_memory import known_ranges
+from acktrail_jobs.extents import KnownRanges
 from acktrail_jobs.memory import MEMORY_COLUMNS, Memory
 
 __all__ = ["MEMORY_TABLE", "Kept", "Origin", "keep_memory", "kept_memory", "origin_of", "read_memory"]
@@ -44,7 +46,8 @@ class Kept:
     by state partition.
 
     All rows that ``state_records`` had at `records_version` lie before the positions, but for some of those in the
-    files `unfinished`. `flaw`: why there is none that can be used.
+    files `unfinished`. `exported`: what is known of the export, by state partition (``acktrail_jobs.export_memory``).
+    `flaw`: why there is no memory that can be used.
     """
 
     flaw: str | None = None
@@ -55,6 +58,12 @@ class Kept:
     origin: Origin | None = None
     records_version: int = 0
     unfinished: frozenset[str] = frozenset()
+    exported: Mapping[int, Mapping[str, Any] | None] = field(default_factory=dict)
+
+    @property
+    def ranges(self) -> KnownRanges | None:
+        """What the run knew of ``export_ranges``."""
+        return known_ranges(self.run_id, self.exported)
 
 
 def origin_of(records: TableSnapshot) -> Origin:
@@ -87,6 +96,7 @@ def kept_memory(tables: Tables) -> Kept:
         origin=Origin(**{name: first[name] for name in Origin.__slots__}),
         records_version=first["records_version"],
         unfinished=frozenset(first["unfinished"] or ()),
+        exported={place["state_partition"]: place["exported"] for place in places},
     )
 
 
@@ -116,7 +126,13 @@ def keep_memory(tables: Tables, kept: Kept, memory: Memory, *, cluster_id: str, 
         **asdict(kept.origin),
     }
     places = [
-        {"state_partition": number, "next_offset": end, "share_partitions": counts[number], **said}
+        {
+            "state_partition": number,
+            "next_offset": end,
+            "share_partitions": counts[number],
+            "exported": kept.exported.get(number),
+            **said,
+        }
         for number, end in memory.positions.items()
     ]
     parts = [pa.Table.from_pylist(places, schema=REPLAY_MEMORY), memory.rows.sort_by("state_partition")]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pyarrow as pa
 
 from acktrail.errors import ConcurrentCommit
 from acktrail.tables.record_files import RECORDS, RecordFiles
 from acktrail.tables.store import Tables
-from acktrail_jobs.coverage import Coverage
+from acktrail_jobs.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, covered, with_quarantined
+from acktrail_jobs.export_memory import exported_column, quarantined_of
+from acktrail_jobs.extents import Extents
 from acktrail_jobs.memory import Memory
 from acktrail_jobs.memory_table import Kept, Origin, keep_memory, kept_memory, origin_of
 from acktrail_jobs.observation import Observation
@@ -29,8 +32,7 @@ _OTHER: Final = {
 
 
 class Recollection:
-    """The memory that one reconciliation finds. To be made after its coverage was read: the records found here are then
-    all that the coverage knows of.
+    """The memory that one reconciliation finds, and its coverage.
 
     Memory is of offsets: for each state partition, all records before a position, whichever observation they came with.
     It holds as long as nothing is added before these positions, and nothing taken away. That is seen from the files of
@@ -39,18 +41,21 @@ class Recollection:
     reconciled.
     """
 
-    def __init__(self, tables: Tables, observation: Observation, coverages: Mapping[int, Coverage]) -> None:
+    def __init__(self, tables: Tables, observation: Observation) -> None:
         self._tables = tables
         self._observation = observation
-        self._ends = {number: coverage.end_offset for number, coverage in coverages.items() if coverage.end_offset}
-        self._records = tables.snapshot(RECORDS)
-        self._files = None if self._records is None else RecordFiles(tables, self._records)
         self._kept = kept_memory(tables)
+        self._extents = Extents(tables, observation, self._kept.ranges)
+        coverages = covered(observation, self._extents.by_state_partition)
+        self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
+        self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they tell of
+        self._files = None if self._records is None else RecordFiles(tables, self._records)
         self._new: frozenset[str] = frozenset()
         self._doubt = self._flaw() or self._rewritten()
         self._is_older = not self._doubt and any(
             position > self._ends.get(number, 0) for number, position in self._kept.positions.items()
         )
+        self.coverages = self._with_quarantined(coverages)
 
     @property
     def doubt(self) -> str | None:
@@ -80,6 +85,7 @@ class Recollection:
             origin=origin_of(self._records),
             records_version=self._records.version,
             unfinished=frozenset(self._files.beyond(self._files.paths if self._doubt else self._new, self._ends)),
+            exported=self._exported(),
         )
         with contextlib.suppress(ConcurrentCommit):  # another reconciliation kept its own: as good as this one
             keep_memory(
@@ -93,6 +99,24 @@ class Recollection:
     @property
     def _is_further(self) -> bool:
         return not self._is_older and (self._doubt is not None or self._ends != dict(self._kept.positions))
+
+    def _exported(self) -> dict[int, dict[str, Any]]:
+        known = self._extents.remembered()
+        return {} if known is None else {n: exported_column(known, found) for n, found in self.coverages.items()}
+
+    def _with_quarantined(self, coverages: Mapping[int, Coverage]) -> dict[int, Coverage]:
+        """`coverages` with what could not be read: remembered, and in new files; or in all of them."""
+        if self._records is None:
+            return dict(coverages)
+        if self.doubt:
+            batches = self._records.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED)
+            return with_quarantined(coverages, batches)
+        remembered = {
+            number: replace(coverage, **quarantined_of(self._kept.exported.get(number)))
+            for number, coverage in coverages.items()
+        }
+        new = self._tables.read_files(RECORDS, sorted(self._new), columns=QUARANTINE_COLUMNS, where=QUARANTINED)
+        return with_quarantined(remembered, new.to_batches(), self._kept.positions)
 
     def _flaw(self) -> str | None:
         if self._records is None or self._kept.flaw:

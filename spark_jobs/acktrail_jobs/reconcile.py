@@ -17,7 +17,7 @@ from acktrail.columnar.schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION
 from acktrail.config import TablesConfig
 from acktrail.tables.store import Tables
 from acktrail_jobs import schemas
-from acktrail_jobs.coverage import Coverage, read_coverage
+from acktrail_jobs.coverage import Coverage
 from acktrail_jobs.evidence import chosen_states, joined_evidence, with_topics
 from acktrail_jobs.findings import share_partition_findings, state_partition_findings
 from acktrail_jobs.history import build_history
@@ -52,8 +52,8 @@ def reconcile(
     """
     stored = Tables(tables)
     observation = read_observation(stored, run_id or newest_run(stored))
-    coverages = read_coverage(stored, observation)
-    recollection = Recollection(stored, observation, coverages)
+    recollection = Recollection(stored, observation)
+    coverages = recollection.coverages
     with spark_session(master) as spark:
         _reconcile(spark, stored, observation, coverages, recollection)
         if with_history and stored.exists("state_records"):

@@ -15,9 +15,13 @@ from acktrail.errors import ConfigurationError
 from acktrail.tables.history import CHANGES, held_positions, told_positions
 from acktrail.tables.store import Tables
 from acktrail_jobs import schemas
+from acktrail_jobs.coverage import read_coverage
+from acktrail_jobs.export_memory import quarantined_of
+from acktrail_jobs.extents import Extents
 from acktrail_jobs.memory import MEMORY_COLUMNS
 from acktrail_jobs.memory_table import MEMORY_TABLE, Kept, kept_memory, read_memory
 from acktrail_jobs.moment import TopicAsOf, read_moment
+from acktrail_jobs.observation import read_observation
 from acktrail_jobs.replay_frames import Recall, remembered, replayed
 from acktrail_jobs.retelling import VERIFIED_ARROW, Retelling, first_difference, subject_of
 from acktrail_jobs.session import parallelism, spark_session
@@ -52,8 +56,27 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
         share_partitions=own.num_rows,
         records=pc.sum(told["records"]).as_py() or 0,
         changes=pc.sum(told["changes"]).as_py() or 0,
-        differences=(*_of_memory(own, again), *_of_history(told)),
+        differences=(*export_differences(stored, kept), *_of_memory(own, again), *_of_history(told)),
     )
+
+
+def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
+    """State partitions of whose export something else is remembered than ``export_ranges`` and the records say."""
+    if not kept.positions:
+        return
+    observation = read_observation(stored, kept.run_id)
+    extents, coverages = Extents(stored, observation).by_state_partition, read_coverage(stored, observation)
+    known = kept.ranges
+    for number, coverage in coverages.items():
+        row = kept.exported.get(number)
+        extent = None if known is None else known.extents.get(number)
+        if extent != extents.get(number) or replace(coverage, **quarantined_of(row)) != coverage:
+            yield Difference(
+                table=MEMORY_TABLE,
+                state_partition=number,
+                subject=f"state partition {number}",
+                detail="what is remembered of its export differs",
+            )
 
 
 def _replayed_again(spark: SparkSession, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_jobs.coverage import Coverage, read_coverage
 from acktrail_jobs.observation import Observation, read_observation
@@ -18,30 +19,35 @@ from acktrail_jobs.replay_frames import Recall, replay_share, unsealed
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 
+_WATCHED = ("state_records", "export_ranges")
 _ORDER = ("state_partition", "group_id", "topic_id", "partition")
 
 
 @dataclass(kw_only=True)
 class Replayed:
-    """Rows of ``REPLAYED`` but for what the run itself is; why all records were replayed (None: they were not); the
-    files of ``state_records`` opened, and how many of their rows were read."""
+    """Rows of ``REPLAYED``; why all records were replayed (None: they were not); the files of ``state_records`` and
+    ``export_ranges`` opened, and how many of their rows were read."""
 
     rows: list[dict[str, Any]]
     doubt: str | None
     files: frozenset[str]
+    ranges: frozenset[str]
     rows_read: int
 
 
 def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replayed:
     """An observation, replayed from what is remembered; what is remembered is kept unless told otherwise."""
     observation = read_observation(tables, run_id)
-    coverages = read_coverage(tables, observation)
+    expected = read_coverage(tables, observation)
     with _watched() as seen:
-        recollection = Recollection(tables, observation, coverages)
+        recollection = Recollection(tables, observation)
+        coverages = recollection.coverages
+        assert coverages == expected
         found = _share(tables, observation, recollection.recall(), coverages)
         if keeps:
             recollection.keep(lambda: unsealed(row["memory"] for row in found if row["memory"] is not None))
-    return Replayed(rows=_rows(found), doubt=recollection.doubt, files=frozenset(seen.files), rows_read=seen.rows)
+    files, ranges = (frozenset(seen.files[name]) for name in _WATCHED)
+    return Replayed(rows=_rows(found), doubt=recollection.doubt, files=files, ranges=ranges, rows_read=seen.rows)
 
 
 def replayed_again(tables: Tables, run_id: str) -> list[dict[str, Any]]:
@@ -64,28 +70,35 @@ def _rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @dataclass(kw_only=True)
 class _Seen:
-    files: set[str]
+    files: dict[str, set[str]]
     rows: int = 0
 
 
 @contextmanager
 def _watched() -> Iterator[_Seen]:
-    """What is read of files named one by one."""
-    seen, plain, pieces = _Seen(files=set()), Tables.read_files, Tables.file_batches
+    """What is read of ``state_records`` and ``export_ranges``; all of a table's files where it is read as a whole."""
+    seen, plain, pieces = _Seen(files={name: set() for name in _WATCHED}), Tables.read_files, Tables.file_batches
+    whole = TableSnapshot.batches
 
     def read_files(self: Tables, name: str, paths: Any, **options: Any) -> pa.Table:
-        seen.files.update(paths)
+        seen.files[name].update(paths)
         found = plain(self, name, paths, **options)
         seen.rows += found.num_rows
         return found
 
     def file_batches(self: Tables, name: str, paths: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        seen.files.update(paths)
+        seen.files[name].update(paths)
         for piece in pieces(self, name, paths, **options):
             seen.rows += piece.num_rows
             yield piece
 
+    def batches(self: TableSnapshot, **options: Any) -> Iterator[pa.RecordBatch]:
+        if self.name in _WATCHED:
+            seen.files[self.name].update(file.path for file in self.files())
+        return whole(self, **options)
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Tables, "read_files", read_files)
         patched.setattr(Tables, "file_batches", file_batches)
+        patched.setattr(TableSnapshot, "batches", batches)
         yield seen

@@ -70,6 +70,8 @@ def test_every_table_gives_back_what_was_written(tables: Tables, name: str) -> N
 def _example(kind: pa.DataType) -> object:
     if pa.types.is_timestamp(kind):
         return SOME_TIME
+    if pa.types.is_struct(kind):
+        return {field.name: _example(field.type) for field in kind}
     if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
         return [HOSTILE_GROUP, ""]
     if pa.types.is_list(kind):

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.fields import BATCHES, fields
+from acktrail.columnar.fields import BATCHES, INSTANT, fields
 
 __all__ = ["DELIVERY_HISTORY", "HELD_STATES", "REPLAY_MEMORY"]
 
@@ -56,12 +56,33 @@ HELD_STATES: Final = pa.schema(
 """What the history goes on from: the fold's state of every share partition ever heard of, and one row for each state
 partition. Replaced by every run."""
 
+_OFFSETS: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
+
+_EXPORTED: Final = pa.struct(
+    [
+        ("ranges_table", pa.string()),
+        ("ranges_version", pa.int64()),
+        ("pending", pa.list_(pa.string())),
+        ("until", INSTANT),
+        ("latest", INSTANT),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("offsets", pa.int64()),
+        ("lost", pa.int64()),
+        ("gaps", _OFFSETS),
+        ("quarantined", pa.int64()),
+        ("quarantined_offset", pa.int64()),
+        ("unattributed_offset", pa.int64()),
+    ]
+)
+"""What is known of the export of a state partition."""
+
 REPLAY_MEMORY: Final = pa.schema(
     fields(
         ("cluster_id", pa.string()),
         ("state_partition", pa.int32()),
         ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
-        ("share_partitions", pa.int64()),  # and how many rows it has; null in those, as all up to `unfinished`
+        ("share_partitions", pa.int64()),  # and how many rows it has; null in those, as all up to `exported`
         ("run_id", pa.string()),
         ("records_table", pa.string()),
         ("state_topic_id", pa.string()),
@@ -69,6 +90,7 @@ REPLAY_MEMORY: Final = pa.schema(
         ("law", pa.int32()),
         ("records_version", pa.int64()),
         ("unfinished", pa.list_(pa.string())),
+        ("exported", _EXPORTED),
         ("group_id", pa.string()),
         ("topic_id", pa.string()),
         ("partition", pa.int32()),
@@ -79,7 +101,7 @@ REPLAY_MEMORY: Final = pa.schema(
         ("initialized_offset", pa.int64()),
         ("unreadable_offset", pa.int64()),
         ("archived_offset", pa.int64()),
-        ("archived_ranges", pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))),
+        ("archived_ranges", _OFFSETS),
         ("snapshot_epoch", pa.int32()),  # from here on null: no state
         ("state_epoch", pa.int32()),
         ("leader_epoch", pa.int32()),

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-
-from acktrail.errors import ConfigurationError
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 
@@ -16,7 +13,7 @@ __all__ = ["RECORDS", "RecordFiles"]
 RECORDS: Final = "state_records"
 
 _ADDRESS: Final = ("state_partition", "offset")
-_SAID: Final = ("path", "min.offset", "min.state_partition", "max.state_partition", "max.offset")
+_SAID: Final = ("min.offset", "min.state_partition", "max.state_partition", "max.offset")
 
 _Span = tuple[int, int]
 
@@ -29,9 +26,7 @@ class RecordFiles:
 
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
         self._tables = tables
-        actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
-        said = actions.select([name for name in _SAID if name in actions.column_names]).to_pylist()
-        self._statistics: dict[str, dict[str, Any]] = {action["path"]: action for action in said}
+        self._statistics = snapshot.statistics(_SAID)
         self._spans: dict[str, dict[int, _Span]] = {}
 
     @property
@@ -41,15 +36,7 @@ class RecordFiles:
 
     def paths_at(self, version: int) -> frozenset[str] | None:
         """Those that the table had at an earlier version; None where its log no longer has that one."""
-        try:
-            before = self._tables.snapshot(RECORDS, version=version)
-        except ConfigurationError:
-            return None
-        return (
-            None
-            if before is None
-            else frozenset(pa.table(before.delta.get_add_actions(flatten=True))["path"].to_pylist())
-        )
+        return self._tables.paths_at(RECORDS, version)
 
     def before(self, paths: Iterable[str], positions: Mapping[int, int]) -> list[str]:
         """Those of `paths` with a record that lies before the position of its state partition."""
@@ -70,12 +57,12 @@ class RecordFiles:
         ]
 
     def _least(self, path: str) -> int:
-        return self._statistics[path].get("min.offset") or 0
+        return self._statistics[path]["min.offset"] or 0
 
     def _reaches(self, path: str, ends: Mapping[int, int]) -> bool:
         """False where the statistics rule it out."""
         said = self._statistics[path]
-        least, greatest, offset = (said.get(name) for name in _SAID[-3:])
+        least, greatest, offset = (said[name] for name in _SAID[-3:])
         if least is None or greatest is None or offset is None:
             return True
         return bool(offset >= min(ends.get(number, 0) for number in range(least, greatest + 1)))

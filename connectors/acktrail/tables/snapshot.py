@@ -91,6 +91,12 @@ class TableSnapshot:
             for row in actions.to_pylist()
         )
 
+    def statistics(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What the log says of each file, by its path: statistics ``min.COLUMN`` and ``max.COLUMN``; None: nothing."""
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        said = actions.select(["path", *(name for name in names if name in actions.column_names)]).to_pylist()
+        return {each["path"]: {name: each.get(name) for name in names} for each in said}
+
     def dataset(self) -> ds.Dataset:
         """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
 

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from acktrail.columnar.schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown, UnknownName
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, OutcomeUnknown, UnknownName
 from acktrail.tables.conform import conform
 from acktrail.tables.failures import storage_failure
 from acktrail.tables.keyed import KEYED, merge_rows
@@ -183,6 +183,8 @@ class Tables:
         where: pc.Expression | None = None,
     ) -> pa.Table:
         """Rows of some of a table's files (``TableSnapshot.files``), without a look at its log: for other processes."""
+        if not paths:
+            return TABLES[name].empty_table().select(list(columns or TABLES[name].names))
         with self._translated():
             batches = file_batches(self._root.table(name), self._options, TABLES[name], paths, columns, where)
             wanted = TABLES[name].names if columns is None else list(columns)
@@ -216,6 +218,14 @@ class Tables:
         except (DeltaError, OSError):
             return snapshot.files()
         return tuple(file for file in snapshot.files() if file.path not in known)
+
+    def paths_at(self, name: str, version: int) -> frozenset[str] | None:
+        """The files that a table had at an earlier version; None where its log no longer has that one."""
+        try:
+            before = self.snapshot(name, version=version)
+        except ConfigurationError:
+            return None
+        return None if before is None else frozenset(before.statistics(()))
 
     def transaction_version(self, name: str, app_id: str) -> int | None:
         """The number committed last to a table under `app_id`; None when there is none."""

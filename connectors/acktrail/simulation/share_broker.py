@@ -1,7 +1,9 @@
 """A broker that answers ShareFetch and ShareAcknowledge, over simulated sessions and share-partition leaders.
 
-Requests are answered one after another and at once, as if MaxWaitMs had run out; there are no quotas. (Kafka 4.4:
-``KafkaApis.handleShareFetchRequest``, ``handleShareAcknowledgeRequest``, ``handleAcknowledgements``.)
+Requests are answered one after another and at once, as if MaxWaitMs had run out; there are no quotas. What rides along
+is written before the fetch begins; a real broker fetches meanwhile, so that what is released may come one answer later.
+Kafka 4.3 fails a whole request that names an unknown topic id. (Kafka 4.4: ``KafkaApis.handleShareFetchRequest``,
+``handleShareAcknowledgeRequest``, ``handleAcknowledgements``.)
 """
 
 from __future__ import annotations

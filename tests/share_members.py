@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_scripts import TOPIC_IDS
 
+from acktrail.model.delivery import DeliveryState
 from acktrail.model.share_partition import GroupId, SharePartition
 from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType
 from acktrail.simulation.acquisition import AcquiredRecords
@@ -29,8 +31,24 @@ from acktrail.simulation.share_calls import (
     next_session_epoch,
 )
 from acktrail.simulation.share_coordinator import ShareCoordinator
+from acktrail.simulation.share_partition_leader import SharePartitionLeader
 
-__all__ = ["FIRST", "GROUP", "SECOND", "THIRD", "Cluster", "Member", "acknowledged", "at", "live"]
+__all__ = [
+    "FIRST",
+    "GROUP",
+    "SECOND",
+    "THIRD",
+    "Cluster",
+    "Member",
+    "acknowledged",
+    "at",
+    "done",
+    "live",
+    "locked",
+    "memory",
+    "offsets",
+    "opened",
+]
 
 GROUP = GroupId("g")
 LOCK_MS = 100
@@ -183,3 +201,44 @@ def _said(source: random.Random, got: AcquiredRecords) -> AcknowledgementBatch:
     count = got.count if source.random() < 0.4 else 1
     types = (source.choice((0, 1, 1, 1, 2, 3)) for _ in range(count))
     return acknowledged(got.first_offset, got.last_offset, *types)
+
+
+def offsets(found: list[AcquiredRecords]) -> set[int]:
+    """Every offset of what was acquired."""
+    return {offset for part in found for offset in range(part.first_offset, part.last_offset + 1)}
+
+
+def memory(cluster: Cluster) -> dict[object, object]:
+    """All that a broker knows of sessions and records, as values."""
+    leaders = {key: deepcopy(leader.cache) for key, leader in cluster.broker.leaders.leaders.items()}
+    return {**deepcopy(cluster.broker.sessions.sessions), **leaders, "log": cluster.coordinator.log.end_offset}
+
+
+def opened(*places: TopicIdPartition, **settings: int) -> tuple[Cluster, Member]:
+    """A member whose session holds `places`, ten records in each, all of them acquired."""
+    cluster = Cluster(**settings)
+    for place in places:
+        cluster.produce(place, 10)
+    member = Member(cluster=cluster)
+    assert member.fetch(*places).error is ErrorCode.NONE
+    return cluster, member
+
+
+def locked(leader: SharePartitionLeader) -> set[int]:
+    """What members hold."""
+    return _in(leader, {DeliveryState.ACQUIRED})
+
+
+def done(leader: SharePartitionLeader) -> set[int]:
+    """What was acknowledged or archived, and is still known."""
+    return _in(leader, {DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+
+
+def _in(leader: SharePartitionLeader, states: set[DeliveryState]) -> set[int]:
+    return {
+        offset
+        for batch in leader.cache.batches
+        for first, last, held in batch.parts()
+        if held.state in states
+        for offset in range(first, last + 1)
+    }

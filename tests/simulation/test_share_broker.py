@@ -1,19 +1,16 @@
-"""ShareFetch and ShareAcknowledge at a simulated broker: sessions, what rides along, errors, leaders."""
+"""ShareFetch and ShareAcknowledge at a simulated broker: amounts, names, errors, leaders, fields."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from share_members import FIRST, GROUP, SECOND, THIRD, Cluster, Member, acknowledged, at, live
+from share_members import FIRST, GROUP, SECOND, THIRD, Cluster, Member, acknowledged, at, live, memory, offsets, opened
 
-from acktrail.model.delivery import DeliveryState
-from acktrail.simulation.acquisition import AcquiredRecords
 from acktrail.simulation.cluster_view import PartitionPlace
 from acktrail.simulation.error_codes import ErrorCode
 from acktrail.simulation.share_call_shapes import answer_fields, request_fields
@@ -24,10 +21,7 @@ from acktrail.simulation.share_calls import (
     NodeEndpoint,
     ShareAcknowledge,
     ShareFetch,
-    TopicIdPartition,
-    next_session_epoch,
 )
-from acktrail.simulation.share_partition_leader import SharePartitionLeader
 
 seeds = st.integers(0, 2**32)
 TWELVE = {
@@ -44,144 +38,6 @@ TWELVE = {
     "INVALID_REQUEST",
     "UNKNOWN_SERVER_ERROR",
 }
-
-
-def offsets(found: list[AcquiredRecords]) -> set[int]:
-    return {offset for part in found for offset in range(part.first_offset, part.last_offset + 1)}
-
-
-def memory(cluster: Cluster) -> dict[object, object]:
-    """All that a broker knows of sessions and records, as values."""
-    leaders = {key: deepcopy(leader.cache) for key, leader in cluster.broker.leaders.leaders.items()}
-    return {**deepcopy(cluster.broker.sessions.sessions), **leaders, "log": cluster.coordinator.log.end_offset}
-
-
-def opened(*places: TopicIdPartition, **settings: int) -> tuple[Cluster, Member]:
-    """A member whose session holds `places`, ten records in each, all of them acquired."""
-    cluster = Cluster(**settings)
-    for place in places:
-        cluster.produce(place, 10)
-    member = Member(cluster=cluster)
-    assert member.fetch(*places).error is ErrorCode.NONE
-    return cluster, member
-
-
-@given(seeds, st.integers(1, 40))
-def test_what_is_accepted_is_never_delivered_again(seed: int, steps: int) -> None:
-    """R000-35, R002-66: whatever members ask in whatever order, an accepted or rejected record whose acknowledgement
-    was answered without error comes to no member again, and no record is held by two members at once."""
-    source = random.Random(seed)
-    cluster = Cluster()
-    members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]
-    for _ in range(steps):
-        leaders = cluster.broker.leaders.leaders
-        before = {(k.topic_id, k.partition): (_locked(found), _done(found)) for k, found in leaders.items()}
-        for member in members:
-            member.said = {}
-        answer = live(cluster, source, members)
-        for partition in answer.partitions if isinstance(answer, FetchAnswer) else ():
-            got = offsets(list(partition.acquired))
-            locked, done = before.get((partition.at.topic_id, partition.at.partition), (set(), set()))
-            said = {
-                o
-                for m in members
-                for b in m.said.get(partition.at, ())
-                for o in range(b.first_offset, b.last_offset + 1)
-            }
-            assert not got & done
-            assert not got & (locked - said)
-
-
-def _locked(leader: SharePartitionLeader) -> set[int]:
-    return _in(leader, {DeliveryState.ACQUIRED})
-
-
-def _done(leader: SharePartitionLeader) -> set[int]:
-    return _in(leader, {DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
-
-
-def _in(leader: SharePartitionLeader, states: set[DeliveryState]) -> set[int]:
-    return {
-        offset
-        for batch in leader.cache.batches
-        for first, last, held in batch.parts()
-        if held.state in states
-        for offset in range(first, last + 1)
-    }
-
-
-@given(seeds, st.integers(0, 40), st.sampled_from((-7, -1, 0, 1, 2, 3, 2**31 - 1)))
-def test_a_wrong_epoch_is_refused_and_changes_nothing(seed: int, steps: int, epoch: int) -> None:
-    """R002-62: 0 opens a session, -1 closes it, else the epoch is the one after the last; any other is refused, without
-    a session every one but 0 is, and a refusal leaves sessions, locks and state as they were."""
-    source = random.Random(seed)
-    cluster = Cluster()
-    members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]
-    for _ in range(steps):
-        live(cluster, source, members)
-    member = members[0]
-    sessions = {key.member_id: session.epoch for key, session in cluster.broker.sessions.sessions.items()}
-    assert member.epoch == sessions.get(member.name, 0)
-    before = memory(cluster)
-    asked = (
-        [member.acknowledge] if source.random() < 0.5 else [lambda said, epoch: member.fetch(said=said, epoch=epoch)]
-    )
-    answer = asked[0]({}, epoch=epoch)
-
-    is_open = member.name in sessions
-    if not is_open and (epoch != 0 or asked[0] == member.acknowledge):
-        expected = "INVALID_SHARE_SESSION_EPOCH" if epoch == 0 else "SHARE_SESSION_NOT_FOUND"
-    elif epoch in (-1, sessions.get(member.name)) or (epoch == 0 and asked[0] != member.acknowledge):
-        expected = "NONE"
-    else:
-        expected = "INVALID_SHARE_SESSION_EPOCH"
-    assert answer.error.name == expected
-    if expected != "NONE":
-        assert memory(cluster) == before
-    else:
-        assert (member.name in {key.member_id for key in cluster.broker.sessions.sessions}) == (epoch != -1)
-
-
-def test_epochs_begin_again_at_one() -> None:
-    """R002-62: after the highest epoch comes 1, for 0 would open a session; a closed one stays closed."""
-    assert [next_session_epoch(epoch) for epoch in (-1, 0, 1, 2**31 - 1)] == [-1, 1, 2, 1]
-
-
-@given(seeds, st.integers(1, 30))
-def test_acknowledgements_may_ride_along(seed: int, steps: int) -> None:
-    """R002-61, R002-70: acknowledging in a ShareFetch does to locks, state and log what a ShareAcknowledge and then the
-    same ShareFetch do, with the same errors; only the session's epoch is one further in the second case."""
-    cluster = Cluster()
-    members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]
-    source = random.Random(seed)
-    for _ in range(steps):
-        live(cluster, source, members)
-    riding = deepcopy(members[0])
-    apart = deepcopy(members[0])
-    if not riding.epoch:
-        riding.fetch(FIRST, SECOND)
-        apart.fetch(FIRST, SECOND)
-    said = {
-        place: tuple(acknowledged(p.first_offset, p.last_offset) for p in parts[-1:])
-        for place, parts in riding.held.items()
-    }
-    said[THIRD] = (acknowledged(0, 0),)
-
-    together = riding.fetch(said=said)
-    first = apart.acknowledge(said)
-    second = apart.fetch(*said)
-
-    errors = {partition.at: partition.error for partition in first.partitions}
-    assert {p.at: p.acknowledge_error for p in together.partitions if p.at in errors} == errors
-    fetched = {p.at: (p.error, p.records, p.acquired) for p in second.partitions}
-    assert {p.at: (p.error, p.records, p.acquired) for p in together.partitions if p.acquired} == {
-        place: told for place, told in fetched.items() if told[2]
-    }
-    after = [found.cluster for found in (riding, apart)]
-    assert after[0].coordinator.memory.states == after[1].coordinator.memory.states
-    assert after[0].coordinator.log.end_offset == after[1].coordinator.log.end_offset
-    caches = [{key: leader.cache for key, leader in found.broker.leaders.leaders.items()} for found in after]
-    assert caches[0] == caches[1]
 
 
 def test_no_bytes_only_acknowledge() -> None:
@@ -212,114 +68,6 @@ def test_no_bytes_only_acknowledge() -> None:
         assert [(p.at, p.acknowledge_error, p.acquired) for p in answer.partitions] == [(FIRST, ErrorCode.NONE, ())]
     ((_, leader),) = [(k, v) for k, v in cluster.broker.leaders.leaders.items() if k.partition == 0]
     assert leader.cache.start_offset == 2
-
-
-def test_a_last_fetch_asks_for_nothing() -> None:
-    """R002-62, R002-63: with epoch -1 version 0 refuses partitions to fetch, and later versions fetch none; what rides
-    along is settled before the session ends."""
-    cluster, member = opened(FIRST)
-    wanted = FetchPartition(at=FIRST, max_bytes=1)
-    closing = ShareFetch(group_id=GROUP, member_id="m", session_epoch=-1, partitions=(wanted,), version=0)
-    assert cluster.broker.fetch(closing).error is ErrorCode.INVALID_REQUEST
-    assert cluster.broker.sessions.sessions
-
-    cluster.produce(FIRST, 5)
-    answer = member.fetch(said={FIRST: (acknowledged(0, 9),)}, epoch=-1)
-    assert [(p.at, p.acknowledge_error, p.acquired) for p in answer.partitions] == [(FIRST, ErrorCode.NONE, ())]
-    assert not cluster.broker.sessions.sessions
-    (leader,) = cluster.broker.leaders.leaders.values()
-    assert leader.cache.start_offset == 10
-
-
-def test_what_is_forgotten_is_fetched_no_more() -> None:
-    """R002-64: ForgottenTopicsData takes partitions out of the session; what the member holds of them stays locked and
-    can be acknowledged; the partition joins again when it is asked for again. One that was never there is no matter."""
-    cluster, member = opened(FIRST, SECOND)
-    for place in (FIRST, SECOND):
-        cluster.produce(place, 3)
-    answer = member.fetch(forgotten=(FIRST, THIRD))
-    assert [partition.at for partition in answer.partitions] == [SECOND]
-    answer = member.fetch(said={})
-    assert not answer.partitions
-    told = member.acknowledge({FIRST: (acknowledged(0, 9),)}).of(FIRST)
-    assert told is not None
-    assert told.error is ErrorCode.NONE
-    got = member.fetch(FIRST).of(FIRST)
-    assert got is not None
-    assert offsets(list(got.acquired)) == {10, 11, 12}
-
-
-def test_an_answer_leaves_out_what_is_not_new() -> None:
-    """R002-67: a partition is in the answer when it brought records, when it failed, when it was just added, and once
-    more after it failed; a first answer has them all."""
-    cluster = Cluster()
-    member = Member(cluster=cluster)
-    assert {partition.at for partition in member.fetch(FIRST, SECOND).partitions} == {FIRST, SECOND}
-    assert member.fetch().partitions == ()
-    assert [partition.at for partition in member.fetch(THIRD).partitions] == [THIRD]
-    cluster.view.places[FIRST].log.fault = ErrorCode.KAFKA_STORAGE_ERROR
-    assert [partition.error for partition in member.fetch().partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
-    cluster.view.places[FIRST].log.fault = ErrorCode.NONE
-    assert [(partition.at, partition.error) for partition in member.fetch().partitions] == [(FIRST, ErrorCode.NONE)]
-    assert member.fetch().partitions == ()
-
-
-def test_partitions_take_turns() -> None:
-    """With one record asked for at a time none of a session's partitions starves. Turns are uneven: Kafka turns the
-    order by the epoch and also moves what brought records to its end."""
-    cluster = Cluster()
-    places = (FIRST, SECOND, THIRD)
-    for place in places:
-        for _ in range(9):
-            cluster.produce(place, 1)
-    member = Member(cluster=cluster)
-    firsts = [
-        next(p.at for p in member.fetch(*(() if member.epoch else places), max_records=1).partitions if p.acquired)
-        for _ in range(9)
-    ]
-    assert set(firsts) == set(places)
-
-
-@pytest.mark.parametrize("how", ["acknowledge", "fetch", "lost"])
-def test_closing_releases_what_is_held(how: str) -> None:
-    """R002-62: when a session ends, what its member held is available again with its count, in memory and in the
-    state topic, and the next member gets it as a second attempt. Who opens a session anew keeps the old one's locks."""
-    cluster, member = opened(FIRST, SECOND)
-    assert member.fetch(epoch=0).error is ErrorCode.NONE
-    assert len(_locked(next(iter(cluster.broker.leaders.leaders.values())))) == 10
-    member.fetch(FIRST, SECOND)
-    ends: dict[str, Callable[[], object]] = {
-        "acknowledge": lambda: member.acknowledge({}, epoch=-1),
-        "fetch": lambda: member.fetch(epoch=-1),
-        "lost": lambda: cluster.broker.disconnected("m"),
-    }
-    other = Member(cluster=cluster, name="other")
-    other.fetch(FIRST, SECOND)
-    ends[how]()
-    answer = other.fetch()
-    assert {partition.at for partition in answer.partitions} == {FIRST, SECOND}
-    for partition in answer.partitions:
-        assert [(a.first_offset, a.last_offset, a.delivery_count) for a in partition.acquired] == [(0, 9, 2)]
-    states = cluster.coordinator.memory.states.values()
-    released = [
-        [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in s.batches] for s in states
-    ]
-    assert released.count([(0, 9, DeliveryState.AVAILABLE, 1)]) == 2
-
-
-def test_a_group_without_members_is_let_go() -> None:
-    """Leaders of a group are kept while a member is connected; a new leader reads the state again."""
-    cluster, member = opened(FIRST)
-    other = Member(cluster=cluster, name="other")
-    other.fetch(FIRST)
-    cluster.broker.disconnected("m")
-    assert cluster.broker.leaders.leaders
-    other.acknowledge({}, epoch=-1)
-    cluster.broker.disconnected("other")
-    assert not cluster.broker.leaders.leaders
-    got = replace(member, epoch=0).fetch(FIRST).of(FIRST)
-    assert got is not None
-    assert [a.delivery_count for a in got.acquired] == [2]
 
 
 def test_a_wrong_broker_names_the_leader() -> None:
@@ -446,15 +194,6 @@ def test_no_other_error(seed: int, steps: int) -> None:
             assert partition.error.name in {"NONE", *TWELVE}
             if isinstance(answer, FetchAnswer):
                 assert partition.error is not ErrorCode.INVALID_RECORD_STATE
-
-
-def test_a_full_broker_opens_no_session() -> None:
-    """A session beyond the limit is refused, in version 0 as not found; a member that has one may begin afresh."""
-    cluster, member = opened(FIRST, most_sessions=1)
-    other = Member(cluster=cluster, name="other")
-    assert other.fetch(FIRST).error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    assert other.fetch(FIRST, version=0).error is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert member.fetch(FIRST, epoch=0).error is ErrorCode.NONE
 
 
 def test_who_asks_must_be_named() -> None:

@@ -23,8 +23,10 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+from acktrail.offline.damage import Reading
 from acktrail.offline.dump import dump_line, read_dump
 from acktrail.offline.json_forms import state_json
+from acktrail.offline.swept import sweep_files
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.state_record import encode
 
@@ -154,8 +156,9 @@ def test_replay_equals_kafkas(
 
 @pytest.mark.parametrize("version", sorted(RELEASES))
 def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a dump that a broker of each release wrote, `acktrail replay` gives what the release's own classes give: of
-    the log as it was at many a moment, and of what pruning would leave, where updates stand without a snapshot."""
+    """On a dump that a broker of each release wrote, `acktrail replay` and the sweep over all share partitions (which
+    it takes for large dumps) give what the release's own classes give: of the log as it was at many a moment, and of
+    what pruning would leave, where updates stand without a snapshot."""
     records = list(read_dump(RECORDED / f"{version}.jsonl.gz"))
     end = max(record.offset for record in records)
     cuts = range(3, end, max(1, end // 9))
@@ -167,7 +170,10 @@ def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.C
     for number, dump in enumerate(dumps):
         file = tmp_path / f"{number}.jsonl"
         file.write_text("".join(line + "\n" for line in dump), encoding="utf-8")
+        swept = sweep_files([file], Reading())
+        assert swept is not None
         assert_equal(by_key(run(capsys, "replay", file).rows), by_key(theirs[number]))
+        assert_equal(by_key([*swept.states]), by_key(theirs[number]))
     assert len(theirs) == len(dumps)
     assert {batch[2] for states in theirs for state in states for batch in state["batches"]} == {0, 2, 4}
     assert max(len(state["batches"]) for states in theirs for state in states) > 10

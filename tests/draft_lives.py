@@ -8,8 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acktrail.model.delivery import StateBatch
+from acktrail.model.generations.writes import StateWrite
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.simulation.checkpoint_coordinator import CheckpointCoordinator
+from acktrail.simulation.clock import SimulatedClock
+from acktrail.simulation.compaction import LogCompaction
+from acktrail.simulation.control_leader import ControlLeader, ShareSnapshotFile
+from acktrail.simulation.record_log import RecordLog
 
-__all__ = ["Truth", "told"]
+__all__ = ["GROUPS", "KEYS", "RETENTION_MS", "CheckpointLife", "ControlLife", "Truth", "told"]
+
+GROUPS = tuple(GroupId(name) for name in ("G1", "G2", "G3"))
+KEYS = tuple(
+    SharePartition(group_id=GroupId(group), topic_id=TopicId("AAECAwQFBgcICQoLDA0ODw"), partition=0)
+    for group in ("G1", "G2")
+)
+RETENTION_MS = 100
 
 START = 100
 WIDTH = 8
@@ -78,3 +92,89 @@ def told(states: Iterable[tuple[Any, Any]]) -> dict[Any, tuple[int | None, dict[
         )
         for key, state in states
     }
+
+
+class ControlLife:
+    """A leader of generation ii or i at work, and after every record what is true.
+
+    `cleaned_to`: no crash is older than the last cleaning.
+    """
+
+    def __init__(self, source: random.Random, *, chained: bool = True, every: int = 3, without: str = "") -> None:
+        self.source = source
+        self.truth = Truth(source)
+        self.leader = ControlLeader(RecordLog(), chained=chained, deltas_per_checkpoint=every)
+        self.kinds = [kind for kind in ("write",) * 8 + ("others", "clean", "succeed", "leave") if kind not in without]
+        self.file = ShareSnapshotFile()
+        self.history: dict[int, Any] = {0: {}}
+        self.cleaned_to = 0
+
+    def step(self) -> None:
+        """Let something happen."""
+        source, leader = self.source, self.leader
+        kind, group = source.choice(self.kinds), source.choice(GROUPS)
+        if kind == "others":
+            leader.log.append_others(source.randrange(4))
+        elif kind == "clean" and leader.clean():
+            self.cleaned_to = leader.log.end_offset
+        elif kind == "succeed":
+            self.leader = leader.succeeded()
+        elif kind == "leave" and group in leader.states:
+            leader.unsubscribe(group)
+            self.truth.end(group)
+        elif kind == "write" and group not in leader.states:
+            leader.subscribe(group, self.truth.begin(group))
+        elif kind == "write":
+            leader.write(group, self.truth.step(group))
+        if source.random() < 0.2:
+            self.file = self.leader.share_snapshot_file()
+        self.history[self.leader.log.end_offset] = self.truth.told()
+
+
+class CheckpointLife:
+    """A coordinator of generation iii at work, and after every record what is true."""
+
+    def __init__(self, source: random.Random, *, highest: int = 3, every: int = 99, without: str = "") -> None:
+        self.source = source
+        self.truth = Truth(source)
+        self.clock = SimulatedClock()
+        self.coordinator = CheckpointCoordinator(RecordLog(), deltas_per_checkpoint=every, highest_delta_index=highest)
+        self.compaction = self._compaction()
+        kinds = ("write",) * 12 + ("delete", "clean", "clean", "time", "restart", "extend")
+        self.kinds = [kind for kind in kinds if kind not in without]
+        self.history: dict[int, Any] = {0: {}}
+
+    def step(self) -> None:
+        """Let something happen."""
+        source, coordinator = self.source, self.coordinator
+        kind, key = source.choice(self.kinds), source.choice(KEYS)
+        if kind == "write":
+            start = None if key in self.truth.starts else self.truth.begin(key)
+            batches = self.truth.step(key)
+            known = self.truth.start(key) if source.random() < 0.3 else None
+            request = StateWrite(
+                key=key, state_epoch=None, start_offset=known if start is None else start, batches=batches
+            )
+            coordinator.write(request)
+        elif kind == "delete" and key in self.truth.starts:
+            self.truth.end(key)
+            self.history[coordinator.log.end_offset + 1] = self.truth.told()
+            coordinator.delete(key)
+        elif kind == "clean":
+            self.compaction.run(source.randrange(coordinator.log.end_offset + 1))
+        elif kind == "time":
+            self.clock.advance(RETENTION_MS)
+        elif kind == "restart":
+            self.coordinator = coordinator.restarted()
+            self.compaction = self._compaction(cleaned_to=self.compaction.cleaned_to)
+        elif kind == "extend":
+            coordinator.highest_delta_index = min(255, coordinator.highest_delta_index * 2)
+        self.history[self.coordinator.log.end_offset] = self.truth.told()
+
+    def _compaction(self, cleaned_to: int = 0) -> LogCompaction:
+        return LogCompaction(
+            log=self.coordinator.log,
+            clock=self.clock,
+            tombstone_retention_ms=RETENTION_MS,
+            cleaned_to=cleaned_to,
+        )

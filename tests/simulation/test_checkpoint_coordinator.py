@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
-from draft_lives import Truth, told
+from draft_lives import KEYS, RETENTION_MS, CheckpointLife, Truth, told
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,17 +12,10 @@ from acktrail.model.generations.checkpoint_audit import replay_checkpoint_log
 from acktrail.model.generations.findings import Rule
 from acktrail.model.generations.records import CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.model.generations.writes import StateWrite
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.simulation.checkpoint_coordinator import CheckpointCoordinator
 from acktrail.simulation.clock import SimulatedClock
 from acktrail.simulation.compaction import LogCompaction
 from acktrail.simulation.record_log import RecordLog
-
-KEYS = tuple(
-    SharePartition(group_id=GroupId(group), topic_id=TopicId("AAECAwQFBgcICQoLDA0ODw"), partition=0)
-    for group in ("G1", "G2")
-)
-RETENTION_MS = 100
 
 seeds = st.integers(0, 2**32)
 lengths = st.integers(1, 40)
@@ -31,59 +23,11 @@ short = st.integers(1, 20)
 ranges = st.sampled_from((1, 2, 3, 255))
 
 
-class Life:
-    """A coordinator at work, and after every record what is true."""
-
-    def __init__(self, source: random.Random, *, highest: int = 3, every: int = 99, without: str = "") -> None:
-        self.source = source
-        self.truth = Truth(source)
-        self.clock = SimulatedClock()
-        self.coordinator = CheckpointCoordinator(RecordLog(), deltas_per_checkpoint=every, highest_delta_index=highest)
-        self.compaction = self._compaction()
-        kinds = ("write",) * 12 + ("delete", "clean", "clean", "time", "restart", "extend")
-        self.kinds = [kind for kind in kinds if kind not in without]
-        self.history: dict[int, Any] = {0: {}}
-
-    def step(self) -> None:
-        source, coordinator = self.source, self.coordinator
-        kind, key = source.choice(self.kinds), source.choice(KEYS)
-        if kind == "write":
-            start = None if key in self.truth.starts else self.truth.begin(key)
-            batches = self.truth.step(key)
-            known = self.truth.start(key) if source.random() < 0.3 else None
-            request = StateWrite(
-                key=key, state_epoch=None, start_offset=known if start is None else start, batches=batches
-            )
-            coordinator.write(request)
-        elif kind == "delete" and key in self.truth.starts:
-            self.truth.end(key)
-            self.history[coordinator.log.end_offset + 1] = self.truth.told()
-            coordinator.delete(key)
-        elif kind == "clean":
-            self.compaction.run(source.randrange(coordinator.log.end_offset + 1))
-        elif kind == "time":
-            self.clock.advance(RETENTION_MS)
-        elif kind == "restart":
-            self.coordinator = coordinator.restarted()
-            self.compaction = self._compaction(cleaned_to=self.compaction.cleaned_to)
-        elif kind == "extend":
-            coordinator.highest_delta_index = min(255, coordinator.highest_delta_index * 2)
-        self.history[self.coordinator.log.end_offset] = self.truth.told()
-
-    def _compaction(self, cleaned_to: int = 0) -> LogCompaction:
-        return LogCompaction(
-            log=self.coordinator.log,
-            clock=self.clock,
-            tombstone_retention_ms=RETENTION_MS,
-            cleaned_to=cleaned_to,
-        )
-
-
 @given(seeds, lengths, ranges, st.integers(0, 5))
 def test_memory_is_what_the_log_says(seed: int, steps: int, highest: int, every: int) -> None:
     """R000-14, R000-30: after every record, run of the cleaner and restart, memory and the replay of what is left of
     the log both say what was done."""
-    life = Life(random.Random(seed), highest=highest, every=every)
+    life = CheckpointLife(random.Random(seed), highest=highest, every=every)
     for _ in range(steps):
         life.step()
         replayed = replay_checkpoint_log(life.coordinator.log.records, compacted=True)
@@ -96,7 +40,7 @@ def test_memory_is_what_the_log_says(seed: int, steps: int, highest: int, every:
 def test_what_it_writes_breaks_no_rule(seed: int, steps: int, highest: int) -> None:
     """R000-15 to R000-20, R000-37: without a cleaner every epoch, index and tombstone is where the rules want it, over
     roll-overs, longer ranges and removals; no index is used twice in an epoch."""
-    life = Life(random.Random(seed), highest=highest, without="clean restart")
+    life = CheckpointLife(random.Random(seed), highest=highest, without="clean restart")
     for _ in range(steps):
         life.step()
     assert replay_checkpoint_log(life.coordinator.log.records).findings == ()
@@ -106,7 +50,7 @@ def test_what_it_writes_breaks_no_rule(seed: int, steps: int, highest: int) -> N
 def test_compaction_at_any_moment_changes_no_state(seed: int, steps: int, highest: int) -> None:
     """R000-14, R000-29: replay(compact(log)) = replay(log), however far the cleaner gets and whenever it runs, with
     tombstones there or gone; and each record key is left once below where it got to."""
-    life = Life(random.Random(seed), highest=highest, without="clean")
+    life = CheckpointLife(random.Random(seed), highest=highest, without="clean")
     for _ in range(steps):
         life.step()
     log = life.coordinator.log
@@ -128,7 +72,7 @@ def test_compaction_at_any_moment_changes_no_state(seed: int, steps: int, highes
 def test_a_crash_loses_what_was_never_written(seed: int, steps: int, highest: int) -> None:
     """R000-30, R000-37: a coordinator that starts with the log as it was after any record knows all that was written up
     to there; a removal counts from its first tombstone on, and is finished, wherever it was interrupted."""
-    life = Life(random.Random(seed), highest=highest)
+    life = CheckpointLife(random.Random(seed), highest=highest)
     for _ in range(steps):
         life.step()
     end = life.coordinator.log.end_offset
@@ -145,7 +89,9 @@ def test_a_crash_loses_what_was_never_written(seed: int, steps: int, highest: in
 def test_how_often_checkpoints_are_written_does_not_matter(seed: int, steps: int, often: int, seldom: int) -> None:
     """R000-22, R000-53: where one coordinator writes a checkpoint and another a delta, for the same writes, they hold
     the same windows after every record."""
-    lives = [Life(random.Random(seed), every=every, highest=255, without="clean") for every in (often, seldom)]
+    lives = [
+        CheckpointLife(random.Random(seed), every=every, highest=255, without="clean") for every in (often, seldom)
+    ]
     for _ in range(steps):
         for life in lives:
             life.step()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
-from draft_lives import Truth, told
+from draft_lives import GROUPS, ControlLife, told
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,54 +14,18 @@ from acktrail.model.generations.back_chain import Recovery, replay_back_chains
 from acktrail.model.generations.control_cleaning import checkpoint_offsets, cleaning, missing_records
 from acktrail.model.generations.control_log import replay_control_log
 from acktrail.model.generations.records import ControlCheckpoint
-from acktrail.model.share_partition import GroupId
-from acktrail.simulation.control_leader import ControlLeader, ShareSnapshotFile
+from acktrail.simulation.control_leader import ControlLeader
 from acktrail.simulation.record_log import RecordLog
-
-GROUPS = tuple(GroupId(name) for name in ("G1", "G2", "G3"))
 
 seeds = st.integers(0, 2**32)
 lengths = st.integers(1, 40)
-
-
-class Life:
-    """A leader at work, and after every record what is true. `cleaned_to`: no crash is older than the last cleaning."""
-
-    def __init__(self, source: random.Random, *, chained: bool = True, every: int = 3, without: str = "") -> None:
-        self.source = source
-        self.truth = Truth(source)
-        self.leader = ControlLeader(RecordLog(), chained=chained, deltas_per_checkpoint=every)
-        self.kinds = [kind for kind in ("write",) * 8 + ("others", "clean", "succeed", "leave") if kind not in without]
-        self.file = ShareSnapshotFile()
-        self.history: dict[int, Any] = {0: {}}
-        self.cleaned_to = 0
-
-    def step(self) -> None:
-        source, leader = self.source, self.leader
-        kind, group = source.choice(self.kinds), source.choice(GROUPS)
-        if kind == "others":
-            leader.log.append_others(source.randrange(4))
-        elif kind == "clean" and leader.clean():
-            self.cleaned_to = leader.log.end_offset
-        elif kind == "succeed":
-            self.leader = leader.succeeded()
-        elif kind == "leave" and group in leader.states:
-            leader.unsubscribe(group)
-            self.truth.end(group)
-        elif kind == "write" and group not in leader.states:
-            leader.subscribe(group, self.truth.begin(group))
-        elif kind == "write":
-            leader.write(group, self.truth.step(group))
-        if source.random() < 0.2:
-            self.file = self.leader.share_snapshot_file()
-        self.history[self.leader.log.end_offset] = self.truth.told()
 
 
 @given(seeds, lengths, st.integers(0, 5))
 def test_memory_is_what_the_log_says(seed: int, steps: int, every: int) -> None:
     """R000-47, R000-51, R001-14: after every record, cleaning and change of leader, the leader's memory and the replay
     of its log both say what was done, and the log breaks no rule."""
-    life = Life(random.Random(seed), every=every)
+    life = ControlLife(random.Random(seed), every=every)
     for _ in range(steps):
         life.step()
         replayed = replay_control_log(life.leader.log.records, cleaned=True)
@@ -76,7 +39,7 @@ def test_memory_is_what_the_log_says(seed: int, steps: int, every: int) -> None:
 def test_a_crash_loses_what_was_never_written(seed: int, steps: int) -> None:
     """R000-55, R001-14: a leader that begins with the log as it was after any record knows all that was written up to
     there, and goes on from it."""
-    life = Life(random.Random(seed), without="leave")
+    life = ControlLife(random.Random(seed), without="leave")
     for _ in range(steps):
         life.step()
     for end_offset in range(life.cleaned_to, life.leader.log.end_offset + 1):
@@ -94,7 +57,7 @@ def test_a_crash_loses_what_was_never_written(seed: int, steps: int) -> None:
 def test_how_often_checkpoints_are_written_does_not_matter(seed: int, steps: int, often: int, seldom: int) -> None:
     """R000-53: where one leader writes a checkpoint and another a delta, for the same changes, they stand at the same
     windows after every record."""
-    lives = [Life(random.Random(seed), every=every, without="clean") for every in (often, seldom)]
+    lives = [ControlLife(random.Random(seed), every=every, without="clean") for every in (often, seldom)]
     for _ in range(steps):
         for life in lives:
             life.step()
@@ -107,7 +70,7 @@ def test_the_cleaner_takes_nothing_that_counts(seed: int, steps: int) -> None:
     """R000-58, R001-18 to R001-20: at whatever moment the cleaner runs, replay of what it leaves is replay of the log,
     for every group that is subscribed; nothing from a group's own checkpoint on is missing, and the cut is the earliest
     of the checkpoints, so that records of others between the two stay."""
-    life = Life(random.Random(seed), without="clean")
+    life = ControlLife(random.Random(seed), without="clean")
     for _ in range(steps):
         life.step()
         leader = life.leader.succeeded()
@@ -129,7 +92,7 @@ def test_an_old_share_snapshot_file_is_enough(seed: int, steps: int) -> None:
     """R001-04, R001-07, R001-10: from a share snapshot file of any age and what the log holds since, each chain leads
     back to its checkpoint, over no more records than are written between two checkpoints, and gives the leader's own
     state; also after the cleaner, and for groups that joined since."""
-    life = Life(random.Random(seed), without="leave")
+    life = ControlLife(random.Random(seed), without="leave")
     for _ in range(steps):
         life.step()
         leader = life.leader
@@ -144,7 +107,7 @@ def test_an_old_share_snapshot_file_is_enough(seed: int, steps: int) -> None:
 @given(seeds, lengths)
 def test_only_generation_ii_is_chained(seed: int, steps: int) -> None:
     """R001-07: without BackOffset, generation i, the same log replays to the same states."""
-    chained, scanned = (Life(random.Random(seed), chained=chained) for chained in (True, False))
+    chained, scanned = (ControlLife(random.Random(seed), chained=chained) for chained in (True, False))
     for _ in range(steps):
         chained.step()
         scanned.step()
@@ -154,7 +117,7 @@ def test_only_generation_ii_is_chained(seed: int, steps: int) -> None:
 
 def test_checkpoints_bound_what_is_read() -> None:
     """R000-55: no more deltas than asked for lie between two checkpoints, and epochs count checkpoints from 1."""
-    life = Life(random.Random(3), without="clean leave succeed")
+    life = ControlLife(random.Random(3), without="clean leave succeed")
     for _ in range(150):
         life.step()
     for group in GROUPS:

@@ -23,6 +23,7 @@ from acktrail_jobs.observation import Observation
 from acktrail_jobs.parcels import opened, sealed
 from acktrail_jobs.replayed import Read, Replay
 from acktrail_jobs.session import parallelism
+from acktrail_jobs.sharing import shares_of
 from acktrail_jobs.sources import row_batches, shares_frame
 
 __all__ = ["REPLAYED_ARROW", "Recall", "remembered", "replay_share", "replayed", "replayed_states", "unsealed"]
@@ -58,6 +59,10 @@ class Recall:
     paths: tuple[str, ...] | None = None
     remembers: bool = True
 
+    def records_of(self, coverage: Coverage) -> int:
+        """About how many records there are to replay of a state partition."""
+        return max(0, (coverage.end_offset or 0) - self.kept.positions.get(coverage.state_partition, 0))
+
 
 def replayed(
     spark: SparkSession,
@@ -67,9 +72,8 @@ def replayed(
     recall: Recall,
 ) -> DataFrame:
     """Rows of ``REPLAYED``; those with `memory` have nothing else: parcels for ``remembered``."""
-    exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: -(c.end_offset or 0))
-    workers = min(len(exported), parallelism(spark))
-    shares = [tuple(exported[worker::workers]) for worker in range(workers)]
+    exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: c.state_partition)
+    shares = shares_of(exported, recall.records_of, parallelism(spark))
     return shares_frame(spark, schemas.REPLAYED, shares, partial(replay_share, config, observation, recall))
 
 

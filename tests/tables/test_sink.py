@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import ConcurrentCommit, ForeignCluster
+from acktrail.tables import layout
 from acktrail.tables import sink as sink_module
 from acktrail.tables.ranges import copy_ranges, ranges_text
 from acktrail.tables.sink import DeltaSink
@@ -350,3 +352,17 @@ def test_listing_that_changes_nothing_departs_nothing() -> None:
     known = [topic("a1", "a", 0) | {"status": "deleted", "successor_topic_id": None}]
     assert departed(known, [topic("b1", "b", 1)]) == []
     assert departed(known, [topic("a2", "a", 1)])[0]["status"] == "recreated"
+
+
+def test_rows_of_a_commit_lie_by_state_partition(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the tasks' batches come: each piece of the file with least and greatest values of its own is of one state
+    partition, in log order, so that a reader of some passes over the others."""
+    monkeypatch.setattr(layout, "_RECORDS_ROW_GROUP", 4)
+    export(tables, *(MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (2, 0, 1)), flush_rows=100)
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    (file,) = snapshot.delta.file_uris()
+    found = pq.ParquetFile(file)
+    pieces = [found.read_row_group(n, ["state_partition", "offset"]).to_pydict() for n in range(found.num_row_groups)]
+    assert [piece["state_partition"] for piece in pieces] == [[number] * 4 for number in (0, 0, 1, 1, 2, 2)]
+    assert [piece["offset"] for piece in pieces] == 3 * [[0, 1, 2, 3], [4, 5, 6, 7]]

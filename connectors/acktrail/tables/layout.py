@@ -44,6 +44,10 @@ _CHUNKED_ROW_GROUP: Final = 32_768
 """Rows that have least and greatest values of their own: a lookup reads that many at least."""
 
 
+_RECORDS_ROW_GROUP: Final = 65_536
+"""Rows of ``state_records``, which lie by state partition in each commit: a reader of some passes over the others'."""
+
+
 def creation(name: str) -> dict[str, Any]:
     """What a new table `name` is created with: its configuration and partitioning."""
     only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
@@ -58,7 +62,11 @@ def writer_properties(name: str) -> WriterProperties:
     """How the files of a table are written."""
     if name in _CHUNKED:
         return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=_CHUNKED_ROW_GROUP)
-    unsought = dict.fromkeys(_NEVER_SOUGHT, ColumnProperties(statistics_enabled="NONE"))
+    if name != "state_records":
+        return WriterProperties(compression="ZSTD", compression_level=1)
     return WriterProperties(
-        compression="ZSTD", compression_level=1, column_properties=unsought if name == "state_records" else None
+        compression="ZSTD",
+        compression_level=1,
+        max_row_group_size=_RECORDS_ROW_GROUP,
+        column_properties=dict.fromkeys(_NEVER_SOUGHT, ColumnProperties(statistics_enabled="NONE")),
     )

@@ -167,7 +167,9 @@ class DeltaSink:
                 self._pending.observations.setdefault(name, {}).setdefault(app_id, []).append(part)
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
-        records = pa.concat_tables([self._stamped("state_records", rows) for rows in pending.records])
+        # By state partition: a reader of some of them passes over the row groups of others.
+        parts = [self._stamped("state_records", rows) for rows in sorted(pending.records, key=_home)]
+        records = pa.concat_tables(parts).combine_chunks()
         ranges = range_rows(
             (span for spans in pending.spans.values() for span in spans),
             cluster_id=self._cluster_id,
@@ -220,6 +222,11 @@ class DeltaSink:
                     hint="name another root for that cluster's tables",
                     data={"kept": self._cluster_id, "found": foreign[0]},
                 )
+
+
+def _home(rows: pa.Table) -> int:
+    """The state partition of a batch's rows, which are all of one."""
+    return rows["state_partition"][0].as_py() if rows.num_rows else -1
 
 
 def _check_span(task: TaskId, span: LogSpan, rows: pa.Table, before: int | None, position: int) -> None:

@@ -108,8 +108,9 @@ class Tables:
     ) -> int:
         """One commit of `rows`, `transactions` (number by app id) and `metadata`; gives its version.
 
-        `expected` are the numbers that the app ids must have before the commit (None: none yet). Columns that `rows`
-        lacks are null; a column that the stored table lacks is added to it. `rows` may be empty.
+        Rows lie in the file as they come where `rows` is in one piece (``combine_chunks``). `expected` are the numbers
+        that the app ids must have before the commit (None: none yet). Columns that `rows` lacks are null; a column that
+        the stored table lacks is added to it. `rows` may be empty.
 
         Raises:
             ConcurrentCommit: a number was not as expected, or another writer moved it meanwhile; nothing landed.
@@ -142,7 +143,9 @@ class Tables:
         snapshot = self.create(name)
         self._check_expected(snapshot, expected or {})
         predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"
-        write = self._writing(snapshot, conform(rows, TABLES[name]), mode="overwrite", predicate=predicate)
+        # In one piece: the writer takes several at once and lays them down in any order.
+        ordered = conform(rows, TABLES[name]).combine_chunks()
+        write = self._writing(snapshot, ordered, mode="overwrite", predicate=predicate)
         return self._commit(snapshot, write, transactions, metadata)
 
     def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:

@@ -12,6 +12,7 @@ import export
 import replay
 import reset_plan
 import scale
+import spark
 
 BENCHMARKS = {
     "decode": decode.compare,
@@ -20,6 +21,7 @@ BENCHMARKS = {
     "export": lambda: export.compare(1_000_000),
     "describe": describe.compare,
     "reset": reset_plan.compare,
+    "spark": spark.compare,
 }
 
 

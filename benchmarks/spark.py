@@ -1,0 +1,121 @@
+"""Tables to the latest state of every share partition: Spark's workers beside one process on the same tables, and
+beside the pandas job that one usually writes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import multiprocessing
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+import pyarrow as pa
+from raw_log import LogShape, raw_log
+from spark_jobs import Round, Ways, alone, by_spark, wait_for_orders
+
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.tables.store import Tables
+
+ROWS_OF_A_COMMIT = 250_000
+SHAPES = {
+    "2 M": LogShape(records=2_000_000),
+    "2 M, half of one share partition": LogShape(records=2_000_000, skew=0.5),
+    "2 M, 200,000 share partitions": LogShape(records=2_000_000, share_partitions=200_000),
+    "10 M": LogShape(records=10_000_000),
+}
+WAYS = {"alone": alone, "spark": by_spark}
+
+Order = Callable[[str, str], Round]
+
+
+def compare(count: int = 3, shapes: Mapping[str, LogShape] | None = None) -> list[tuple[str, str]]:
+    """Rows of (what, figure): medians of wall times, each way once in every round, after a warm-up."""
+    found: list[tuple[str, str]] = []
+    with tempfile.TemporaryDirectory() as folder, _ordering() as order:
+        for number, (name, shape) in enumerate((shapes or SHAPES).items()):
+            uri = f"{folder}/{number}"
+            _export(TablesConfig(uri=uri), shape)
+            turns = [{way: order(way, uri) for way in WAYS} for _ in range(1 + count)][1:]
+            found += [(name, f"{shape.records:,} records"), *_lines(turns)]
+            if name == "2 M":
+                found += _lines_of_pandas(order("pandas", uri), turns)
+    return found
+
+
+def _lines(turns: list[dict[str, Round]]) -> Iterator[tuple[str, str]]:
+    assert len({found.totals for turn in turns for found in turn.values()}) == 1, "the ways differ"
+    (wall, cpu), (our_wall, our_cpu) = (_medians(turns, way) for way in WAYS)
+    largest = {way: [turn[way].peaks_mb for turn in turns] for way in WAYS}
+    python = max(peak for peaks in largest["spark"] for name, peak in peaks.items() if name not in ("java", "self"))
+    java = max(peaks.get("java", 0.0) for peaks in largest["spark"])
+    yield "one process", f"{wall:.2f} s, {cpu:.2f} s CPU, {max(peaks['self'] for peaks in largest['alone']):,.0f} MB"
+    yield "Spark, local[2]", f"{our_wall:.2f} s, {our_cpu:.2f} s CPU, {python:,.0f} MB a worker, {java:,.0f} MB Java"
+    yield "against one process", f"{our_wall / wall:.2f}x the time, {our_cpu / cpu:.2f}x the CPU time"
+
+
+def _lines_of_pandas(found: Round, turns: list[dict[str, Round]]) -> Iterator[tuple[str, str]]:
+    yield "pandas job, once", f"{found.wall_s:.1f} s, {found.cpu_s:.1f} s CPU"
+    wall, cpu = _medians(turns, "spark")
+    yield "against the pandas job", f"{found.wall_s / wall:.0f}x faster, {found.cpu_s / cpu:.0f}x less CPU time"
+
+
+def _medians(turns: list[dict[str, Round]], way: str) -> tuple[float, float]:
+    """Of wall and CPU time."""
+    return statistics.median(turn[way].wall_s for turn in turns), statistics.median(turn[way].cpu_s for turn in turns)
+
+
+@contextmanager
+def _ordering() -> Iterator[Order]:
+    """Gives a way its work; each of ``WAYS`` has a process of its own, the pandas job that of Spark."""
+    lines = {way: _started(ways) for way, ways in WAYS.items()}
+
+    def order(way: str, uri: str) -> Round:
+        line = lines[way if way in lines else "spark"][1]
+        line.send((way, uri))
+        found: Round = line.recv()
+        return found
+
+    try:
+        yield order
+    finally:
+        for process, line in lines.values():
+            line.send(None)
+            process.join(60)
+
+
+def _started(ways: Ways) -> tuple[BaseProcess, Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=wait_for_orders, args=(theirs, ways))
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _export(config: TablesConfig, shape: LogShape) -> None:
+    """Tables as an export leaves them: a commit for every so many records."""
+    tables, raw = Tables(config), raw_log(shape)
+    for begin in range(0, raw.num_rows, ROWS_OF_A_COMMIT):
+        piece = raw.slice(begin, ROWS_OF_A_COMMIT).sort_by([("partition", "ascending"), ("offset", "ascending")])
+        rows = decode_records(piece)
+        for name in ("cluster_id", "run_id"):
+            rows = rows.append_column(name, pa.repeat("benchmark", rows.num_rows))
+        tables.append("state_records", rows.combine_chunks())
+        ends = piece.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        ranges = [
+            {
+                "cluster_id": "benchmark",
+                "run_id": "benchmark",
+                "state_partition": row["partition"],
+                "first_offset": row["offset_min"],
+                "last_offset": row["offset_max"],
+                "exported_at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+            }
+            for row in ends
+        ]
+        tables.append("export_ranges", pa.Table.from_pylist(ranges, schema=TABLES["export_ranges"]))

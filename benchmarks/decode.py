@@ -11,6 +11,7 @@ from plain_decoder import unpack
 from raw_log import LogShape, raw_log
 from rounds import rounds, timed
 from streaming import ROWS_AT_ONCE, memory_beyond_input
+from table import Row, pace
 
 from acktrail.columnar.decode import decode_records
 from acktrail.columnar.strict_rows import SAID_COLUMNS
@@ -19,8 +20,8 @@ _PLAIN_PART = 20
 """The plain decoder gets one record in so many: it takes too long for all."""
 
 
-def compare(records: int = 1_000_000, count: int = 9) -> list[tuple[str, str]]:
-    """Rows of (what, figure)."""
+def compare(records: int = 1_000_000, count: int = 9) -> list[Row]:
+    """The table's rows."""
     usual = raw_log(LogShape(records=records, odd=0.001)).combine_chunks()
     odd = raw_log(LogShape(records=records, odd=0.01)).combine_chunks()
     few = usual.slice(0, records // _PLAIN_PART)
@@ -38,22 +39,29 @@ def compare(records: int = 1_000_000, count: int = 9) -> list[tuple[str, str]]:
             warm_up=4,
         )
     ours, plain = times["ours"] / records, times["plain"] / len(keys)
+    own = pace(ours)
     return [
-        ("records", f"{records:,}, {_input_bytes(usual) // records} bytes each"),
-        ("acktrail, one thread", _pace(ours)),
-        ("Kafka's ShareCoordinatorRecordSerde, one thread", _pace(times["kafka"] / records)),
-        ("struct.unpack", _pace(plain)),
-        ("copying input and output once", _pace(times["copy"] / records)),
-        ("against Kafka", f"{times['kafka'] / times['ours']:.2f}x"),
-        ("against struct.unpack", f"{plain / ours:.0f}x"),
-        ("of the bound of copying", f"{times['copy'] / times['ours']:.0%}"),
-        ("memory beyond the input, at most", f"{memory_beyond_input():.0f} MB"),
-        ("1 % odd records against 0.1 %", f"{times['odd'] / times['ours']:.2f}x the time"),
+        Row(
+            what=f"{records:,} records of {_input_bytes(usual) // records} bytes, one thread",
+            ours=own,
+            beside=f"Kafka's record serde, one warm thread: {pace(times['kafka'] / records)}",
+            ratio=f"{times['kafka'] / times['ours']:.2f}x as fast",
+        ),
+        Row(what="", ours=own, beside=f"struct.unpack: {pace(plain)}", ratio=f"{plain / ours:.0f}x as fast"),
+        Row(
+            what="",
+            ours=own,
+            beside=f"bound, all bytes copied once: {pace(times['copy'] / records)}",
+            ratio=f"{times['copy'] / times['ours']:.0%} of the bound",
+        ),
+        Row(
+            what="1 % odd records",
+            ours=pace(times["odd"] / records),
+            beside=f"0.1 % odd records: {own}",
+            ratio=f"{times['odd'] / times['ours']:.2f}x the time",
+        ),
+        Row(what="memory beyond the input, at most", ours=f"{memory_beyond_input():.0f} MB"),
     ]
-
-
-def _pace(seconds: float) -> str:
-    return f"{1e9 * seconds:,.0f} ns/record, {1e-6 / seconds:.1f} M records/s"
 
 
 def _decoding(raw: pa.Table) -> Callable[[], object]:

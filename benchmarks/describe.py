@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from measure import in_turn
+from table import Row
 
 from acktrail.embedded import EmbeddedBroker, KafkaTool
 from acktrail.embedded.workload import run_workload
@@ -13,8 +14,8 @@ from acktrail.embedded.workload import run_workload
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
 
-def compare(rounds: int = 7) -> list[tuple[str, str]]:
-    """Rows of (what, figure) for one group of the demo."""
+def compare(rounds: int = 7) -> list[Row]:
+    """The table's rows for one group of the demo."""
     acktrail = Path(sys.executable).with_name("acktrail")
     with EmbeddedBroker() as broker:
         group = min({item.group_id for item in run_workload(broker.bootstrap_servers).share_partitions})
@@ -26,7 +27,10 @@ def compare(rounds: int = 7) -> list[tuple[str, str]]:
             rounds=rounds,
         )
     return [
-        ("acktrail groups describe", f"{ours.wall_s:.2f} s wall, {ours.cpu_s:.2f} s CPU"),
-        ("kafka-share-groups.sh", f"{theirs.wall_s:.2f} s wall, {theirs.cpu_s:.2f} s CPU"),
-        ("ratio", f"{theirs.wall_s / ours.wall_s:.1f}x faster, {theirs.cpu_s / ours.cpu_s:.1f}x less CPU"),
+        Row(
+            what="groups describe GROUP",
+            ours=str(ours),
+            beside=f"kafka-share-groups: {theirs}",
+            ratio=ours.ratio(theirs),
+        )
     ]

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from measure import Run, run
 from state_log import state_records
+from table import Row
 
 from acktrail.embedded import EmbeddedBroker, KafkaTool
 
@@ -64,8 +65,8 @@ def console_consumer(broker: EmbeddedBroker, count: int) -> Run:
     return run(command)
 
 
-def compare(count: int) -> list[tuple[str, str]]:
-    """Rows of (what, figure)."""
+def compare(count: int) -> list[Row]:
+    """The table's rows."""
     with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
         size = fill(broker, count)
         ours = [export(broker, Path(folder) / str(number)) for number in range(3)]
@@ -73,12 +74,18 @@ def compare(count: int) -> list[tuple[str, str]]:
         small = export_small(Path(folder))
     best, peer = sorted(ours, key=lambda r: r.wall_s)[1], min(theirs, key=lambda r: r.wall_s)
     return [
-        ("records", f"{count:,} of {size} bytes"),
-        ("acktrail export", f"{count / best.wall_s:,.0f} records/s, {best.cpu_s:.1f} s CPU, {best.peak_mb:.0f} MB"),
-        ("console consumer", f"{count / peer.wall_s:,.0f} records/s, {peer.cpu_s:.1f} s CPU, {peer.peak_mb:.0f} MB"),
-        ("ratio", f"{peer.wall_s / best.wall_s:.1f}x faster"),
-        ("memory for a quarter of the records", f"{small.peak_mb:.0f} MB"),
+        Row(
+            what=f"{count:,} records of {size} bytes to a table",
+            ours=_pace(best, count),
+            beside=f"console consumer: {_pace(peer, count)}",
+            ratio=best.ratio(peer),
+        ),
+        Row(what="memory", ours=f"{best.peak_mb:.0f} MB", beside=f"a quarter of the records: {small.peak_mb:.0f} MB"),
     ]
+
+
+def _pace(measured: Run, count: int) -> str:
+    return f"{count / measured.wall_s:,.0f} records/s, {measured.cpu_s:.1f} s CPU"
 
 
 def export_small(folder: Path) -> Run:

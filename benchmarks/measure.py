@@ -18,6 +18,13 @@ class Run:
     cpu_s: float
     peak_mb: float
 
+    def __str__(self) -> str:
+        return f"{self.wall_s:.2f} s, {self.cpu_s:.2f} s CPU"
+
+    def ratio(self, peer: Run) -> str:
+        """How much less of both this took than `peer`."""
+        return f"{peer.wall_s / self.wall_s:.1f}x faster, {peer.cpu_s / self.cpu_s:.1f}x less CPU"
+
 
 def run(command: Sequence[str], *, environment: dict[str, str] | None = None) -> Run:
     """Run a command to its end; what it prints is thrown away. Raises when it fails."""

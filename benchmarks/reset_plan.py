@@ -7,6 +7,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from measure import in_turn
+from table import Row
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
@@ -16,8 +17,8 @@ SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 TOPIC = "big"
 
 
-def compare(groups: int = 100, partitions: int = 100, rounds: int = 5) -> list[tuple[str, str]]:
-    """Rows of (what, figure) for one group, and for `groups` of `partitions` share partitions each."""
+def compare(groups: int = 100, partitions: int = 100, rounds: int = 5) -> list[Row]:
+    """The table's rows for one group, and for `groups` of `partitions` share partitions each."""
     acktrail = str(Path(sys.executable).with_name("acktrail"))
     with EmbeddedBroker() as broker:
         _make(broker, groups, partitions)
@@ -31,10 +32,13 @@ def compare(groups: int = 100, partitions: int = 100, rounds: int = 5) -> list[t
         every = [acktrail, "reset", "plan", "--group-glob", "g-*", "--topic", TOPIC, "--to-earliest", *where]
         many, _ = in_turn(every, every, rounds=2)
     return [
-        ("acktrail reset plan, one group", f"{ours.wall_s:.2f} s wall, {ours.cpu_s:.2f} s CPU"),
-        ("kafka-share-groups.sh --dry-run", f"{theirs.wall_s:.2f} s wall, {theirs.cpu_s:.2f} s CPU"),
-        ("ratio", f"{theirs.wall_s / ours.wall_s:.1f}x faster, {theirs.cpu_s / ours.cpu_s:.1f}x less CPU"),
-        (f"{groups} groups x {partitions}", f"{many.wall_s:.2f} s wall, {many.cpu_s:.2f} s CPU"),
+        Row(
+            what=f"reset plan, one group of {partitions} share partitions",
+            ours=str(ours),
+            beside=f"kafka-share-groups --dry-run: {theirs}",
+            ratio=ours.ratio(theirs),
+        ),
+        Row(what=f"{groups} groups of {partitions} share partitions", ours=str(many)),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 
 import decode
@@ -13,6 +14,7 @@ import replay
 import reset_plan
 import scale
 import spark
+from table import heading, lines
 
 BENCHMARKS = {
     "decode": decode.compare,
@@ -23,15 +25,19 @@ BENCHMARKS = {
     "reset": reset_plan.compare,
     "spark": spark.compare,
 }
+_ALONE = "--alone"
 
 
 def main(names: list[str]) -> None:
+    """Each benchmark in a process of its own: the memory that one took is in no other's figures."""
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(*heading(), sep="\n", flush=True)
     for name in names or BENCHMARKS:
-        print(f"\n{name}")
-        for what, figure in BENCHMARKS[name]():
-            print(f"  {what:<48} {figure}")
+        subprocess.run([sys.executable, __file__, _ALONE, name], check=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == [_ALONE]:
+        print(*lines(sys.argv[2], BENCHMARKS[sys.argv[2]]()), sep="\n")
+    else:
+        main(sys.argv[1:])

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from raw_log import LogShape, raw_log
 from rounds import rounds, timed
+from table import Row, pace
 
 from acktrail.columnar.sweep import Sweep
 
@@ -27,8 +28,8 @@ RECORDS_EACH = 400
 """Records of a share partition in a file: as many need to be decoded in each length."""
 
 
-def compare() -> list[tuple[str, str]]:
-    """Rows of (what, figure)."""
+def compare() -> list[Row]:
+    """The table's rows."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for records in sorted({records for records, _ in LENGTHS}):
@@ -43,8 +44,14 @@ def compare() -> list[tuple[str, str]]:
             told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
             replayed, read, peak = (float(number) for number in told)
             total = records * times
-            figure = f"{1e9 * replayed / total:,.0f} ns/record, {replayed / read:.2f}x reading, peak {peak:,.0f} MB"
-            rows.append((f"{total:,} records", figure))
+            rows.append(
+                Row(
+                    what=f"{total:,} records in Parquet files",
+                    ours=f"{pace(replayed / total)}, peak {peak:,.0f} MB",
+                    beside=f"pyarrow reading them: {pace(read / total)}",
+                    ratio=f"{replayed / read:.2f}x the time",
+                )
+            )
     return rows
 
 

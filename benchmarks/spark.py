@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 import pyarrow as pa
 from raw_log import LogShape, raw_log
 from spark_jobs import Round, Ways, alone, by_spark, wait_for_orders
+from table import Row
 
 from acktrail.columnar.decode import decode_records
 from acktrail.columnar.schemas import TABLES
@@ -33,35 +34,49 @@ WAYS = {"alone": alone, "spark": by_spark}
 Order = Callable[[str, str], Round]
 
 
-def compare(count: int = 3, shapes: Mapping[str, LogShape] | None = None) -> list[tuple[str, str]]:
-    """Rows of (what, figure): medians of wall times, each way once in every round, after a warm-up."""
-    found: list[tuple[str, str]] = []
+def compare(count: int = 3, shapes: Mapping[str, LogShape] | None = None) -> list[Row]:
+    """The table's rows: medians of wall times, each way once in every round, after a warm-up."""
+    found: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, _ordering() as order:
         for number, (name, shape) in enumerate((shapes or SHAPES).items()):
             uri = f"{folder}/{number}"
             _export(TablesConfig(uri=uri), shape)
             turns = [{way: order(way, uri) for way in WAYS} for _ in range(1 + count)][1:]
-            found += [(name, f"{shape.records:,} records"), *_lines(turns)]
+            found += _rows(name, turns)
             if name == "2 M":
-                found += _lines_of_pandas(order("pandas", uri), turns)
+                found.append(_row_of_pandas(order("pandas", uri), turns))
     return found
 
 
-def _lines(turns: list[dict[str, Round]]) -> Iterator[tuple[str, str]]:
+def _rows(name: str, turns: list[dict[str, Round]]) -> list[Row]:
     assert len({found.totals for turn in turns for found in turn.values()}) == 1, "the ways differ"
     (wall, cpu), (our_wall, our_cpu) = (_medians(turns, way) for way in WAYS)
     largest = {way: [turn[way].peaks_mb for turn in turns] for way in WAYS}
     python = max(peak for peaks in largest["spark"] for name, peak in peaks.items() if name not in ("java", "self"))
     java = max(peaks.get("java", 0.0) for peaks in largest["spark"])
-    yield "one process", f"{wall:.2f} s, {cpu:.2f} s CPU, {max(peaks['self'] for peaks in largest['alone']):,.0f} MB"
-    yield "Spark, local[2]", f"{our_wall:.2f} s, {our_cpu:.2f} s CPU, {python:,.0f} MB a worker, {java:,.0f} MB Java"
-    yield "against one process", f"{our_wall / wall:.2f}x the time, {our_cpu / cpu:.2f}x the CPU time"
+    return [
+        Row(
+            what=name,
+            ours=f"local[2]: {our_wall:.2f} s, {our_cpu:.2f} s CPU",
+            beside=f"one process: {wall:.2f} s, {cpu:.2f} s CPU",
+            ratio=f"{our_wall / wall:.2f}x the time, {our_cpu / cpu:.2f}x CPU",
+        ),
+        Row(
+            what="",
+            ours=f"{python:,.0f} MB a worker, {java:,.0f} MB Java",
+            beside=f"one process: {max(peaks['self'] for peaks in largest['alone']):,.0f} MB",
+        ),
+    ]
 
 
-def _lines_of_pandas(found: Round, turns: list[dict[str, Round]]) -> Iterator[tuple[str, str]]:
-    yield "pandas job, once", f"{found.wall_s:.1f} s, {found.cpu_s:.1f} s CPU"
+def _row_of_pandas(found: Round, turns: list[dict[str, Round]]) -> Row:
     wall, cpu = _medians(turns, "spark")
-    yield "against the pandas job", f"{found.wall_s / wall:.0f}x faster, {found.cpu_s / cpu:.0f}x less CPU time"
+    return Row(
+        what="",
+        ours=f"local[2]: {wall:.2f} s, {cpu:.2f} s CPU",
+        beside=f"pandas job, once: {found.wall_s:.1f} s, {found.cpu_s:.1f} s CPU",
+        ratio=f"{found.wall_s / wall:.0f}x faster, {found.cpu_s / cpu:.0f}x less CPU",
+    )
 
 
 def _medians(turns: list[dict[str, Round]], way: str) -> tuple[float, float]:

@@ -71,8 +71,10 @@ class _Order:
         """Whether every offset of `batch` lies above those before it in its state partition."""
         import numpy as np
 
-        partition, offset = (np.asarray(batch.column(name)) for name in ("partition", "offset"))
-        rows = np.argsort(partition, kind="stable")
+        from acktrail.columnar.orders import ascending
+
+        partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))
+        rows = ascending(partition)
         partition, offset = partition[rows], offset[rows]
         begins = np.flatnonzero(np.diff(partition, prepend=-2)) if len(rows) else rows
         rises = np.diff(offset) > 0

@@ -21,17 +21,26 @@ settings.register_profile("quick", max_examples=60, derandomize=True, deadline=N
 settings.register_profile("exhaustive", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-_LONGEST_FIRST = ("airflow", "slow", "spark", "broker")
-"""Markers of modules, by how long they take: what is begun last should end soon, so both processes end together."""
+_LONGEST_FIRST = ("airflow", "spark", "slow", "broker")
+"""Markers of modules, by how long all of them take: what is begun last should end soon."""
+_ONE_PROCESS = frozenset({"airflow", "spark"})
+"""All modules with this marker run in one process: one Spark session serves them, and two Airflows at once would starve
+each other."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules in the order of their heaviest test; tests of a module stay together and in their order."""
-    ranks: dict[Path, int] = {}
+    """Modules in the order of their heaviest marker; tests of a module stay in one process and in their order."""
+    marks: dict[Path, str] = {}
+    for name in _LONGEST_FIRST:
+        for item in items:
+            if item.get_closest_marker(name):
+                marks.setdefault(item.path, name)
     for item in items:
-        rank = min((index for index, name in enumerate(_LONGEST_FIRST) if item.get_closest_marker(name)), default=9)
-        ranks[item.path] = min(ranks.get(item.path, rank), rank)
-    items.sort(key=lambda item: ranks[item.path])
+        mark = marks.get(item.path, "")
+        item.add_marker(pytest.mark.xdist_group(mark if mark in _ONE_PROCESS else str(item.path)))
+    ranks = {name: rank for rank, name in enumerate((*_LONGEST_FIRST, ""))}
+    items.sort(key=lambda item: ranks[marks.get(item.path, "")])
 
 
 @pytest.fixture(scope="session")

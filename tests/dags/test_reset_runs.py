@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -53,6 +53,8 @@ class Scene:
     tables: TablesConfig
     logs: Path
     url: str
+    answers: dict[str, str] = field(default_factory=dict)
+    """What was answered, by run."""
 
     def start(self, dag_id: str, **conf: Any) -> str:
         return self.api.trigger(dag_id, conf)
@@ -61,9 +63,21 @@ class Scene:
         """What the run asks a person."""
         return asked_until(lambda: next((a for a in self.api.approvals() if a.run_id == run_id), None), run_id)
 
+    def answer(self, approval: Approval, option: str) -> None:
+        self.answers[approval.run_id] = option
+        self.api.answer(approval, option)
+
+    def is_over(self, dag_id: str, run_id: str) -> bool:
+        """Whether the run ended. An answer that comes before the scheduler saw the task wait is lost to it: Airflow
+        tries the task again and asks anew, and is answered anew."""
+        for approval in self.api.approvals():
+            if approval.run_id == run_id and run_id in self.answers:
+                self.api.answer(approval, self.answers[run_id])
+        return self.api.run(dag_id, run_id).state in {"success", "failed"}
+
     def ended(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         """State of every task once the run ended."""
-        asked_until(lambda: self.api.run(dag_id, run_id).state in {"success", "failed"}, run_id)
+        asked_until(lambda: self.is_over(dag_id, run_id), run_id)
         return {task.task_id: task.state for task in self.api.tasks(dag_id, run_id)}
 
     def reason(self, dag_id: str, run_id: str, task_id: str) -> str:
@@ -131,7 +145,7 @@ def test_the_form_refuses_what_is_not_meant(scene: Scene, conf: dict[str, Any]) 
 def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> None:
     """As a person does it: open Airflow's page, read, press the button. Without a browser, by REST."""
     if CHROMIUM is None:
-        scene.api.answer(approval, "Approve")
+        scene.answer(approval, "Approve")
         return
     run_id = quote(approval.run_id, safe="")
     with browsing(tmp_path / "profile") as page:
@@ -141,6 +155,7 @@ def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> Non
             "document.querySelectorAll('table').length >= 3 && document.body.innerText.includes('Delivered again')"
         )
         page.press("Approve")
+        scene.answers[approval.run_id] = "Approve"
         asked_until(lambda: approval not in scene.api.approvals(), "the answer")
 
 
@@ -158,8 +173,8 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path) -> None:
     assert asked.body.count("```") % 2 == 0
     assert "Records delivered again" in asked.body
     assert {group: scene.start_offset(group) for group in before} == before
-    scene.api.answer(asked, "Approve")
-    scene.api.answer(other, "Reject")
+    scene.answer(asked, "Approve")
+    scene.answer(other, "Reject")
 
     assert succeeded(scene.ended(RESET, approved)) == CARRIED_OUT
     assert scene.start_offset(HOSTILE) == 0
@@ -198,9 +213,9 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     workload = Workload(scene.broker.config())
     with workload.share_consumer("bills-desk", "bills") as consumer:
         until(lambda: consumer.poll(timeout=1.0) is not None and _members(scene, "bills-desk"), timeout_s=60)
-        scene.api.answer(asked, "Approve")
+        scene.answer(asked, "Approve")
         poll: Callable[[], Any] = lambda: consumer.poll(timeout=0.2)  # noqa: E731  # a member stays one by polling
-        asked_until(lambda: (poll(), scene.api.run(RESET, run).state in {"success", "failed"})[1], run)
+        asked_until(lambda: (poll(), scene.is_over(RESET, run))[1], run)
     states = scene.ended(RESET, run)
     assert states["recheck"] == "failed"
     assert states["execute"] == "upstream_failed"

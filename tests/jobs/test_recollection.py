@@ -21,7 +21,7 @@ from acktrail.tables.store import Tables
 from acktrail_jobs.memory_table import kept_memory
 from acktrail_jobs.verify import export_differences
 
-OBSERVATIONS = 4
+OBSERVATIONS = 3
 
 
 def observed(world: World, dice: random.Random, *, first: int = 0, count: int = OBSERVATIONS) -> list[str]:
@@ -29,7 +29,7 @@ def observed(world: World, dice: random.Random, *, first: int = 0, count: int = 
     written: Written = {}
     runs = [f"r{number}" for number in range(first, first + count)]
     for run in runs:
-        live(world, written, dice.randrange(1_000), records=dice.randrange(2, 60))
+        live(world, written, dice.randrange(1_000), records=dice.randrange(2, 40))
         world.sample(run, "before")
         pruned = {
             p: len(log) - 1 for p, log in world.logs.items() if dice.random() < 0.2 and len(log) > world.exported[p]
@@ -39,13 +39,13 @@ def observed(world: World, dice: random.Random, *, first: int = 0, count: int = 
     return runs
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_in_any_order_it_is_a_replay_of_all(world: World, seed: int) -> None:
     """Whether an observation is reconciled before the next one is exported or long after, and in whatever order, again
     and again: row by row what a replay of all gives."""
     dice = random.Random(seed)
     runs = observed(world, dice)
-    chosen = [*runs, *dice.sample(runs, 2)] if seed < 2 else dice.choices(runs, k=5)
+    chosen = [*runs, dice.choice(runs)] if seed == 0 else dice.choices(runs, k=4)
     used = 0
     for run in chosen:
         found = replayed_here(world.tables, run)
@@ -54,7 +54,7 @@ def test_in_any_order_it_is_a_replay_of_all(world: World, seed: int) -> None:
     (later,) = observed(world, dice, first=OBSERVATIONS, count=1)
     found = replayed_here(world.tables, later)
     assert (found.rows, found.doubt) == (replayed_again(world.tables, later), None)
-    assert used >= (len(runs) - 1 if seed < 2 else 0)
+    assert used >= (len(runs) - 1 if seed == 0 else 0)
 
 
 def test_the_work_is_that_of_the_new_records(world: World) -> None:
@@ -137,7 +137,7 @@ def files_of(tables: Tables, name: str = "state_records") -> frozenset[str]:
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two observations remembered one after the other, and two that came since. For copies of its tables only."""
-    world, dice = World(tmp_path_factory.mktemp("settled") / "tables"), random.Random(11)
+    world, dice = World(tmp_path_factory.mktemp("settled") / "tables", state_partitions=2), random.Random(11)
     for number in range(2):
         for run in observed(world, dice, first=number, count=1):
             replayed_here(world.tables, run)
@@ -235,8 +235,7 @@ def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[T
     found = replayed_here(tables, "r2")
     assert WRONGED[wrong] in (found.doubt or "")
     assert found.rows == replayed_again(tables, "r2")
-    found = replayed_here(tables, "r3")
-    assert (found.doubt, found.rows) == (None, replayed_again(tables, "r3"))
+    assert replayed_here(tables, "r3").doubt is None
 
 
 def test_an_older_observation_leaves_it_alone(world: World) -> None:

@@ -10,6 +10,7 @@ import sys
 import decode
 import describe
 import export
+import fate
 import replay
 import reset_plan
 import scale
@@ -21,6 +22,7 @@ BENCHMARKS = {
     "replay": replay.compare,
     "scale": scale.compare,
     "export": lambda: export.compare(1_000_000),
+    "fate": fate.compare,
     "describe": describe.compare,
     "reset": reset_plan.compare,
     "spark": spark.compare,

@@ -40,7 +40,7 @@ demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
 
 test: sync ## The tests, two at a time
-	@$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: lint types contracts wheel ## What CI also runs: lint, types, import contracts, wheel
 

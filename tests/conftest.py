@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.broker import EmbeddedBroker
@@ -23,24 +26,35 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 _LONGEST_FIRST = ("airflow", "spark", "slow", "broker")
 """Markers of modules, by how long all of them take: what is begun last should end soon."""
-_ONE_PROCESS = frozenset({"airflow", "spark"})
+_ONE_PROCESS = ("airflow", "spark")
 """All modules with this marker run in one process: one Spark session serves them, and two Airflows at once would starve
 each other."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules in the order of their heaviest marker; tests of a module stay in one process and in their order."""
-    marks: dict[Path, str] = {}
-    for name in _LONGEST_FIRST:
-        for item in items:
-            if item.get_closest_marker(name):
-                marks.setdefault(item.path, name)
+    """Modules in the order of their heaviest marker; the tests of a module in their own."""
+    ranks: dict[Path, int] = {}
     for item in items:
-        mark = marks.get(item.path, "")
-        item.add_marker(pytest.mark.xdist_group(mark if mark in _ONE_PROCESS else str(item.path)))
-    ranks = {name: rank for rank, name in enumerate((*_LONGEST_FIRST, ""))}
-    items.sort(key=lambda item: ranks[marks.get(item.path, "")])
+        own = (rank for rank, name in enumerate(_LONGEST_FIRST) if item.get_closest_marker(name))
+        ranks[item.path] = min(ranks.get(item.path, len(_LONGEST_FIRST)), *own, len(_LONGEST_FIRST))
+    items.sort(key=lambda item: ranks[item.path])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """How tests are shared out between processes: by module, those of ``_ONE_PROCESS`` together."""
+    return _ByModule(config, log)
+
+
+class _ByModule(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return _process_of(nodeid.split("::", maxsplit=1)[0])
+
+
+@cache
+def _process_of(module: str) -> str:
+    """By what a module's text marks: the process that shares out has nothing else."""
+    text = (Path(__file__).parents[1] / module).read_text(encoding="utf-8")
+    return next((name for name in _ONE_PROCESS if f"mark.{name}" in text), module)
 
 
 @pytest.fixture(scope="session")

@@ -68,8 +68,9 @@ def test_start_offset_and_lag_are_the_brokers(observed: Observed, reconciled: li
     assert ours == kafkas_rows(observed.described_by_kafka)
 
 
-def test_fates_are_what_the_consumers_did(observed: Observed) -> None:
+def test_fates_are_what_the_consumers_did(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
     """Archived and acknowledged records of every living share partition are those of the workload's own ledger."""
+    del reconciled  # it wrote the states
     states = {
         (row["group_id"], row["topic_id"], row["partition"]): row
         for row in Tables(observed.tables).read("share_partition_states").to_pylist()

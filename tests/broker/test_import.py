@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from broker.workload import Worked, Workload
@@ -38,8 +39,10 @@ def test_an_export_goes_on_behind_an_import(
     cluster = ["--cluster", workload.admin.list_topics(timeout=30).cluster_id]
     first = json.loads(run(capsys, "import", *files, "--tables", root, *cluster, "--json").stdout)
     again = json.loads(run(capsys, "import", *files, "--tables", root, *cluster, "--json").stdout)
-    workload.produce(worked.topic, 3, partition=1)
-    workload.acknowledge(f"{worked.group}-later", worked.topic, 3)
+    later = f"later-{uuid4().hex[:8]}"
+    workload.create_topic(later)
+    workload.produce(later, 3)
+    workload.acknowledge(later, later, 3)
 
     arguments = ["--bootstrap-server", broker.bootstrap_servers, "--tables", root, "--connector", "state", "--json"]
     exported = run(capsys, "export", *arguments)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -44,7 +45,8 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
             *("export", "--connector", "state", "--flush-records", "5000"),
             *("--bootstrap-server", broker.bootstrap_servers, "--tables", str(tmp_path / "tables")),
         ]
-        killed = sum(_killed(command, moments.uniform(0.5, 1.6)) for _ in range(KILLS))
+        log = tmp_path / "tables" / "state_records" / "_delta_log"
+        killed = sum(_killed(command, log, moments.randint(0, 3), moments.uniform(0, 0.1)) for _ in range(KILLS))
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
     tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
@@ -64,15 +66,14 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert sum(r["records_decoded"] + r["records_quarantined"] for r in ranges) == RECORDS
 
 
-def _killed(command: list[str], after_s: float) -> bool:
-    """Start, kill after a while; whether it was still alive then."""
+def _killed(command: list[str], log: Path, commits: int, after_s: float) -> bool:
+    """Start, kill a while after so many commits; whether it was still alive then."""
+    until = len(list(log.glob("*.json"))) + commits
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + after_s
-        while process.poll() is None and time.monotonic() < deadline:
-            try:
-                process.wait(deadline - time.monotonic())
-            except subprocess.TimeoutExpired:
-                break
+        while process.poll() is None and len(list(log.glob("*.json"))) < until:
+            time.sleep(0.005)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(after_s if commits else 10 * after_s)
         alive = process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.wait(30)

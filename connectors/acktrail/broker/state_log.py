@@ -24,7 +24,7 @@ __all__ = ["StateLog"]
 _GROUP_ID: Final = "acktrail-export"
 _SHORTEST_WAIT_S: Final = 0.005
 """A caller in a hurry still waits a little, or it would go round in circles while the next records are on their way."""
-_WAITING_BYTES: Final = 64 * 1024 * 1024
+_WAITING_BYTES: Final = 32 * 1024 * 1024
 _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
 
@@ -33,7 +33,7 @@ class StateLog:
     """Reads the state topic for many cursors. `bounded`: up to the ends seen when a partition is opened.
 
     Every record that is handed out was read from the topic incarnation of `topic`: that is checked after reading.
-    Memory: librdkafka's queue of 16 MB, two deliveries of the feed, and about 64 MB of decoded records that wait for
+    Memory: librdkafka's queue of 16 MB, two deliveries of the feed, and about 32 MB of decoded records that wait for
     their partition's turn.
     """
 

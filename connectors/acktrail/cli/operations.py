@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ __all__ = ["CONNECTORS", "ExportSummary", "Gap", "export", "new_run_id", "observ
 
 CONNECTORS: Final = ("offsets", "state")
 """What can be exported, in the order in which it is."""
+
+_SWITCH_S: Final = 0.000_2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +188,19 @@ class _Run:
 
         worker = Worker(source, self._sink, policy=self._policy, progress=self._progress)
         try:
-            self._done.append(worker.run(self._stop))
+            with _eager_threads():
+                self._done.append(worker.run(self._stop))
         finally:
             source.close()
+
+
+@contextmanager
+def _eager_threads() -> Iterator[None]:
+    """Reading, decoding and committing are threads that want the interpreter for microseconds at a time: to wait
+    Python's usual 5 ms for it costs a seventh of an export's time."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)

@@ -21,7 +21,7 @@ class FlushPolicy:
     may get that no commit has yet. `poll_s` is how long one task may be waited for while all are idle.
     """
 
-    rows: int = 125_000
+    rows: int = 100_000
     size_bytes: int = 96 * 1024 * 1024
     interval_s: float = 10.0
     poll_s: float = 0.2

@@ -249,16 +249,17 @@ def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker
     def has_come() -> bool:
         if batch := task.poll(0.2):
             batches.append(batch)
-        return len(batches) >= 2
+        return any(batch.span is not None and batch.span.records for batch in batches)
 
     until(has_come, what="a gap and records")
     source.close()
-    gap, rest = batches[0].span, batches[1].span
-    assert gap is not None
-    assert rest is not None
-    assert gap.gap_first == position
-    assert gap.gap_last is not None
-    assert rest.first_offset == gap.gap_last + 1
+    spans = [batch.span for batch in batches if batch.span is not None]
+    assert spans[0].gap_first == position
+    for span in spans:  # the log may be pruned again before it is reached
+        for first, last in ((span.gap_first, span.gap_last), (span.first_offset, span.last_offset)):
+            if first is not None and last is not None:
+                assert first == position
+                position = last + 1
 
 
 def test_a_recreated_topic_is_never_mixed_in(pruning: EmbeddedBroker) -> None:

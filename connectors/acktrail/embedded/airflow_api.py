@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -116,9 +118,18 @@ class AirflowApi:
         self._send("PATCH", f"/api/v2/dags/{quote(dag_id)}", {"is_paused": paused})
 
     def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None) -> str:
-        """Ask for a run; its run id. Raises AirflowRefused with 400 when `conf` breaks a parameter's schema."""
-        body = {"logical_date": None, "conf": dict(conf or {})}
-        return str(self._send("POST", f"/api/v2/dags/{quote(dag_id)}/dagRuns", body, tries=1)["dag_run_id"])
+        """Ask for a run; its run id. Raises AirflowRefused with 400 when `conf` breaks a parameter's schema.
+
+        The run is named here: asked again after an error of Airflow's database, it is the same run.
+        """
+        run_id = f"manual__{dt.datetime.now(dt.UTC).isoformat()}-{uuid.uuid4().hex[:8]}"
+        body = {"logical_date": None, "conf": dict(conf or {}), "dag_run_id": run_id}
+        try:
+            self._send("POST", f"/api/v2/dags/{quote(dag_id)}/dagRuns", body)
+        except AirflowRefused as refused:
+            if refused.status != HTTPStatus.CONFLICT:
+                raise
+        return run_id
 
     def runs(self, dag_id: str) -> tuple[DagRun, ...]:
         """The runs of a DAG, oldest first, at most a hundred."""

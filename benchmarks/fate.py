@@ -83,7 +83,7 @@ def _changes(source: np.random.Generator, names: pa.Table, ends: Array, begin: i
         "delivery_state": pa.array(source.choice([2, 2, 2, 0, 4], count), pa.int8()),
         "delivery_count": pa.array(source.integers(1, 6, count), pa.int16()),
         "cause": pa.repeat("update", count),
-        "is_dated": pa.repeat(True, count),  # noqa: FBT003
+        "is_dated": pa.array(np.ones(count, np.bool_)),
         "state_partition": pa.repeat(pa.scalar(0, pa.int32()), count),
         "record_offset": pa.array(records),
         "record_timestamp_ms": pa.array(1_790_000_000_000 + records // 20),

@@ -10,6 +10,7 @@ import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
+from acktrail_jobs.options import Master
 from acktrail_jobs.summary import ReconcileSummary
 
 __all__ = ["app", "reconcile"]
@@ -24,12 +25,7 @@ def _command(
     run_id: Annotated[
         str | None, typer.Option("--run-id", help="The observation to reconcile. Default: the newest complete one.")
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master", help="Spark master, or sc://host:port. Default: what spark-submit says, else local[2]."
-        ),
-    ] = None,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay the exported state with PySpark and compare it with what the cluster said.

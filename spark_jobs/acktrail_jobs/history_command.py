@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
+from acktrail_jobs.options import Master
 from acktrail_jobs.summary import HistorySummary
 
 __all__ = ["app", "build_history"]
@@ -21,12 +21,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def _command(
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master", help="Spark master, or sc://host:port. Default: what spark-submit says, else local[2]."
-        ),
-    ] = None,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring the history of every record up to the end of the export, with PySpark.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
+from acktrail_jobs.options import Master
 from acktrail_jobs.summary import VerifySummary
 
 __all__ = ["app", "verify"]
@@ -23,12 +24,7 @@ _DIFFERENT: Final = 6
 def _command(
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master", help="Spark master, or sc://host:port. Default: what spark-submit says, else local[2]."
-        ),
-    ] = None,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove that what is kept from run to run is what the exported records say.

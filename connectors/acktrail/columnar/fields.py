@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["BATCHES", "INSTANT", "fields"]
+__all__ = ["BATCHES", "INSTANT", "STATE_COLUMNS", "fields"]
 
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 """A UTC instant of acktrail's own clock."""
@@ -28,3 +28,15 @@ BATCHES: Final = pa.list_(
     )
 )
 """State batches in the order the record has them; `delivery_state` numbers are Kafka's."""
+
+STATE_COLUMNS: Final = (
+    ("snapshot_epoch", pa.int32()),
+    ("state_epoch", pa.int32()),
+    ("leader_epoch", pa.int32()),
+    ("start_offset", pa.int64()),
+    ("delivery_complete_count", pa.int32()),
+    ("create_timestamp_ms", pa.int64()),
+    ("write_timestamp_ms", pa.int64()),
+    ("batches", BATCHES),
+)
+"""What a snapshot says, and with it a replayed state."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.fields import BATCHES, INSTANT, fields
+from acktrail.columnar.fields import INSTANT, STATE_COLUMNS, fields
 
 __all__ = ["DELIVERY_HISTORY", "HELD_STATES", "REPLAY_MEMORY"]
 
@@ -43,14 +43,7 @@ HELD_STATES: Final = pa.schema(
         ("topic_id", pa.string()),
         ("partition", pa.int32()),
         ("held", pa.string()),  # state | absent | unknown
-        ("snapshot_epoch", pa.int32()),
-        ("state_epoch", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("start_offset", pa.int64()),
-        ("delivery_complete_count", pa.int32()),
-        ("create_timestamp_ms", pa.int64()),
-        ("write_timestamp_ms", pa.int64()),
-        ("batches", BATCHES),
+        *STATE_COLUMNS,
     )
 )
 """What the history goes on from: the fold's state of every share partition ever heard of, and one row for each state
@@ -102,14 +95,7 @@ REPLAY_MEMORY: Final = pa.schema(
         ("unreadable_offset", pa.int64()),
         ("archived_offset", pa.int64()),
         ("archived_ranges", _OFFSETS),
-        ("snapshot_epoch", pa.int32()),  # from here on null: no state
-        ("state_epoch", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("start_offset", pa.int64()),
-        ("delivery_complete_count", pa.int32()),
-        ("create_timestamp_ms", pa.int64()),
-        ("write_timestamp_ms", pa.int64()),
-        ("batches", BATCHES),
+        *STATE_COLUMNS,  # from here on null: no state
     )
 )
 """What a reconciliation's replay goes on from: every share partition ever heard of, and one row for each state

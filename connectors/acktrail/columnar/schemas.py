@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from acktrail.columnar.change_schemas import RESET_AUDIT, RESET_EXECUTIONS, RESET_PLAN_PARTITIONS, RESET_PLANS
-from acktrail.columnar.fields import BATCHES, INSTANT, fields
+from acktrail.columnar.fields import BATCHES, INSTANT, STATE_COLUMNS, fields
 from acktrail.columnar.incremental_schemas import DELIVERY_HISTORY, HELD_STATES, REPLAY_MEMORY
 
 __all__ = [
@@ -59,14 +59,7 @@ STATE_RECORDS: Final = pa.schema(
         ("group_id", pa.string()),
         ("topic_id", pa.string()),
         ("partition", pa.int32()),
-        ("snapshot_epoch", pa.int32()),
-        ("state_epoch", pa.int32()),  # snapshots only
-        ("leader_epoch", pa.int32()),
-        ("start_offset", pa.int64()),
-        ("delivery_complete_count", pa.int32()),
-        ("create_timestamp_ms", pa.int64()),
-        ("write_timestamp_ms", pa.int64()),
-        ("batches", BATCHES),
+        *STATE_COLUMNS,  # state_epoch: snapshots only
         ("decode_status", pa.string()),
         ("decode_error", pa.string()),
     )

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from deltalake import ColumnProperties, WriterProperties
 
+from acktrail.columnar.fields import BATCHES
+
 __all__ = ["CHUNK", "creation", "writer_properties"]
 
 CHUNK: Final = "chunk"
@@ -36,8 +38,7 @@ _STATISTICS: Final = {
 }
 """Columns whose least and greatest values are kept for every file; the others would only fill the log."""
 
-_BATCH_FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-_NEVER_SOUGHT: Final = ("key", "value", *(f"batches.list.element.{name}" for name in _BATCH_FIELDS))
+_NEVER_SOUGHT: Final = ("key", "value", *(f"batches.list.element.{field.name}" for field in BATCHES.value_type))
 """Columns of ``state_records`` that nobody filters by: their statistics would cost a tenth of the writing."""
 
 _CHUNKED_ROW_GROUP: Final = 32_768

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from deltalake import ColumnProperties, WriterProperties
 
-from acktrail.columnar.fields import BATCHES
-
 __all__ = ["CHUNK", "creation", "writer_properties"]
 
 CHUNK: Final = "chunk"
@@ -38,9 +36,6 @@ _STATISTICS: Final = {
 }
 """Columns whose least and greatest values are kept for every file; the others would only fill the log."""
 
-_NEVER_SOUGHT: Final = ("key", "value", *(f"batches.list.element.{field.name}" for field in BATCHES.value_type))
-"""Columns of ``state_records`` that nobody filters by: their statistics would cost a tenth of the writing."""
-
 _CHUNKED_ROW_GROUP: Final = 32_768
 """Rows that have least and greatest values of their own: a lookup reads that many at least."""
 
@@ -69,5 +64,6 @@ def writer_properties(name: str) -> WriterProperties:
         compression="ZSTD",
         compression_level=1,
         max_row_group_size=_RECORDS_ROW_GROUP,
-        column_properties=dict.fromkeys(_NEVER_SOUGHT, ColumnProperties(statistics_enabled="NONE")),
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties=dict.fromkeys(_STATISTICS[name].split(","), ColumnProperties(statistics_enabled="PAGE")),
     )

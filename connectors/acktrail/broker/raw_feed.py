@@ -19,7 +19,7 @@ __all__ = ["Delivery", "RawFeed"]
 _MESSAGES_AT_ONCE: Final = 1_000
 """Few enough to be still in the processor's cache when their columns are made: half the time of 25,000."""
 _READS_OF_A_DELIVERY: Final = 32
-_SLICE_S: Final = 0.05
+_SLICE_S: Final = 0.02
 """`consume` returns early only when it is full: the wait for the last few records is cut into slices."""
 _AHEAD: Final = 2
 _LOOK_UP_S: Final = 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -188,7 +189,7 @@ class _Run:
 
         worker = Worker(source, self._sink, policy=self._policy, progress=self._progress)
         try:
-            with _eager_threads():
+            with _eager_threads(), _settled_objects():
                 self._done.append(worker.run(self._stop))
         finally:
             source.close()
@@ -204,3 +205,14 @@ def _eager_threads() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(usual)
+
+
+@contextmanager
+def _settled_objects() -> Iterator[None]:
+    """What was imported is not looked through for garbage: messages by the million would have that done every 100,000,
+    a tenth of an export's time."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -74,6 +74,7 @@ class DeltaSink:
         self._observed: set[str] = set()
         self._own_topics: set[str | None] = set()
         self._newest: TableSnapshot | None = None
+        self._has_ranges = False
         self._started = False
 
     def start(self) -> None:
@@ -128,6 +129,7 @@ class DeltaSink:
         """After a failure only the tables know what landed."""
         self._committed.clear()
         self._observed.clear()
+        self._has_ranges = False
         self._started = False
 
     def _put_records(self, batch: SourceBatch, position: int) -> None:
@@ -168,8 +170,8 @@ class DeltaSink:
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
         # By state partition: a reader of some of them passes over the row groups of others.
-        parts = [self._stamped("state_records", rows) for rows in sorted(pending.records, key=_home)]
-        records = pa.concat_tables(parts).combine_chunks()
+        parts = pa.concat_tables(sorted(pending.records, key=_home), promote_options="default")
+        records = self._stamped("state_records", parts.combine_chunks())
         ranges = range_rows(
             (span for spans in pending.spans.values() for span in spans),
             cluster_id=self._cluster_id,
@@ -183,8 +185,13 @@ class DeltaSink:
             expected={task: self._committed[task] for task in pending.positions},
             metadata={RANGES: ranges_text(ranges)},
         )
-        create_for(self._tables, "export_ranges", self._cluster_id)
+        self._create_ranges()
         return {"state_records": records.num_rows, "export_ranges": copy_ranges(self._tables)}
+
+    def _create_ranges(self) -> None:
+        if not self._has_ranges:
+            create_for(self._tables, "export_ranges", self._cluster_id)
+            self._has_ranges = True
 
     def _commit_observations(self, pending: _Pending) -> dict[str, int]:
         rows = {name: self._append_new(name, by_app) for name, by_app in pending.observations.items()}

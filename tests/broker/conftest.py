@@ -44,6 +44,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
         "exporter": "exporter-secret",
         "resetter": "resetter-secret",
         "deleter": "deleter-secret",
+        "member": "member-secret",
     }
     with EmbeddedBroker(sasl_users=users) as broker:
         yield broker

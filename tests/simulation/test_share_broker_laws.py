@@ -44,8 +44,8 @@ def test_what_is_accepted_is_never_delivered_again(seed: int, steps: int) -> Non
 
 @given(seeds, st.integers(0, 40), st.sampled_from((-7, -1, 0, 1, 2, 3, 2**31 - 1)))
 def test_a_wrong_epoch_is_refused_and_changes_nothing(seed: int, steps: int, epoch: int) -> None:
-    """R002-62: 0 opens a session, -1 closes it, else the epoch is the one after the last; any other is refused, without
-    a session every one but 0 is, and a refusal leaves sessions, locks and state as they were."""
+    """R002-56, R002-57, R002-62: 0 opens a session, -1 closes it, else the epoch is the one after the last; any other
+    is refused, without a session every one but 0 is, and a refusal leaves sessions, locks and state as they were."""
     source = random.Random(seed)
     cluster = Cluster()
     members = [Member(cluster=cluster, name=name) for name in ("m1", "m2")]

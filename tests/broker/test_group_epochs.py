@@ -1,0 +1,39 @@
+"""When a running broker raises a group's epoch."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from broker.workload import Workload, until
+from confluent_kafka.admin import NewPartitions
+
+from acktrail.broker.admin import ShareGroupAdmin
+
+
+def test_epochs_grow_with_members_subscriptions_and_partitions(admin: ShareGroupAdmin, workload: Workload) -> None:
+    """R002-01, R002-02, R002-04: the group epoch grows when a member joins, subscribes to another topic, when that
+    topic gets a partition, and when the member leaves; while nothing happens it stays."""
+    name = f"epochs-{uuid4().hex[:8]}"
+    first, second = f"{name}-first", f"{name}-second"
+    for topic in (first, second):
+        workload.create_topic(topic)
+    epochs: list[int] = []
+
+    def settled(topic: str, partitions: int) -> int | None:
+        """The epoch, once the one member reads `partitions` of `topic`."""
+        consumer.poll(0.2)
+        group = admin.describe_groups([name])[0]
+        wanted = [(part.topic, len(part.partitions)) for member in group.members for part in member.assignment]
+        return group.group_epoch if wanted == [(topic, partitions)] else None
+
+    with workload.share_consumer(name, first) as consumer:
+        epochs.append(until(lambda: settled(first, 1), what="an assignment"))
+        assert [settled(first, 1) for _ in range(5)] == epochs * 5
+        consumer.subscribe([second])
+        epochs.append(until(lambda: settled(second, 1), what="the other topic"))
+        for future in workload.admin.create_partitions([NewPartitions(second, 2)]).values():
+            future.result()
+        epochs.append(until(lambda: settled(second, 2), what="the new partition"))
+    epochs.append(admin.describe_group(name).group_epoch or 0)
+
+    assert all(before < after for before, after in zip([0, *epochs], epochs, strict=False))

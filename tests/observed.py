@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from coordinator_messages import CoordinatorState
 from state_topic import write_dump
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.workload_report import WorkloadReport
+from acktrail.model.share_partition import SharePartition
 from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["RUN_ID", "Observed", "dump_of"]
@@ -26,6 +29,8 @@ class Observed:
     tables: TablesConfig
     described_by_kafka: str
     """Output of Kafka's own tool, all groups."""
+    coordinator_states: Mapping[SharePartition, CoordinatorState]
+    """What the share coordinator answers its brokers."""
     records: tuple[RawRecord, ...]
     """The state topic as an ordinary consumer read it."""
 

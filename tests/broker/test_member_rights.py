@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from broker.workload import Workload, until
 from confluent_kafka import KafkaException, ShareConsumer
+from coordinator_messages import read_state
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client import BrokerClient
 from acktrail.broker.librdkafka import to_librdkafka
 from acktrail.embedded import EmbeddedBroker
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 pytestmark = pytest.mark.broker
 
@@ -69,3 +71,12 @@ def test_only_brokers_find_share_coordinators(guarded: EmbeddedBroker) -> None:
         (found,) = client.send(request).coordinators
 
     assert found.error_code == _CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_only_brokers_read_states(guarded: EmbeddedBroker) -> None:
+    """R002-07, R002-53: the calls to a share coordinator want ClusterAction, whatever may be done with the group."""
+    key = SharePartition(group_id=GroupId("of-a-member"), topic_id=TopicId("AAAAAAAAAAAAAAAAAAAAAQ"), partition=0)
+    with BrokerClient(guarded.config("member")) as client:
+        state = read_state(client, key, leader_epoch=0)
+
+    assert state.error_code == _CLUSTER_AUTHORIZATION_FAILED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from coordinator_messages import coordinator_states
 from observed import RUN_ID, Observed
 from state_topic import read_all
 
@@ -29,4 +30,12 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         )
         described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
         records = tuple(read_all(broker))
-    return Observed(version=version, workload=workload, tables=tables, described_by_kafka=described, records=records)
+        held = coordinator_states(kafka)
+    return Observed(
+        version=version,
+        workload=workload,
+        tables=tables,
+        described_by_kafka=described,
+        coordinator_states=held,
+        records=records,
+    )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from observed import RUN_ID, Observed, dump_of
 
+from acktrail.broker.failures import NONE
 from acktrail.columnar.changes import changes_of
 from acktrail.embedded.workload_report import Action, Fate, SharePartitionRun
 from acktrail.model.conditions import Condition, Standing, tiling
@@ -66,6 +67,28 @@ def test_start_offset_and_lag_are_the_brokers(observed: Observed, reconciled: li
     }
 
     assert ours == kafkas_rows(observed.described_by_kafka)
+
+
+def test_states_are_those_that_the_coordinator_holds(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
+    """R000-09: what a share coordinator answers the brokers that may ask it (state epoch, start offset, every batch
+    with its delivery state and count) is what replay of the state topic gives, share partition by share partition."""
+    del reconciled  # it wrote the states
+    replayed = {
+        state.key: (
+            NONE,
+            state.state_epoch,
+            state.start_offset,
+            tuple((b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches),
+        )
+        for state in map(state_of, Tables(observed.tables).read("share_partition_states").to_pylist())
+    }
+    held = {
+        key: (said.error_code, said.state_epoch, said.start_offset, said.batches)
+        for key, said in observed.coordinator_states.items()
+    }
+
+    assert {key: replayed[key] for key in held} == held
+    assert sum(len(batches) for *_, batches in held.values()) > 10
 
 
 def test_fates_are_what_the_consumers_did(observed: Observed, reconciled: list[dict[str, Any]]) -> None:

@@ -1,12 +1,15 @@
-"""What the founding documents say of broker configurations, asked of a running broker."""
+"""What the founding documents say of configurations, asked of a running broker and of the client."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import pytest
-from broker.workload import Workload
+from broker.workload import Worked, Workload
+from confluent_kafka import ShareConsumer
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
+from acktrail.broker.admin import ShareGroupAdmin
 
 Defaults = dict[str, str | None]
 
@@ -36,6 +39,16 @@ RELEASED: Final[Defaults] = {
 
 GONE: Final = ("group.share.enable", "group.share.max.groups", "group.share.record.lock.duration.max.ms")
 """In the documents, and not in what was released."""
+
+NOT_FOR_MEMBERS: Final = {
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": "true",
+    "group.instance.id": "one",
+    "heartbeat.interval.ms": "3000",
+    "isolation.level": "read_committed",
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": "45000",
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +86,16 @@ def test_what_was_never_released_is_not_there(defaults: Defaults, name: str) -> 
 def test_share_groups_need_no_rebalance_protocol(defaults: Defaults) -> None:
     """R002-16: `share` is none of the protocols that are switched on by name."""
     assert "share" not in (defaults["group.coordinator.rebalance.protocols"] or "").split(",")
+
+
+@pytest.mark.parametrize("name", sorted(NOT_FOR_MEMBERS))
+def test_what_share_consumers_do_not_take(name: str) -> None:
+    """R002-35 to R002-39, R002-42, R002-43: what consumers are configured with is refused by share consumers."""
+    with pytest.raises(ValueError, match=f"`{name}` is not"):
+        ShareConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", name: NOT_FOR_MEMBERS[name]})
+
+
+def test_what_became_configurations_of_groups(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """R002-35, R002-38: where to begin and what of transactions to see is a group's business."""
+    (found,) = admin.group_configs([worked.group])
+    assert {"share.auto.offset.reset", "share.isolation.level"} <= (found.configs or {}).keys()

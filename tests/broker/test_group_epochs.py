@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from uuid import uuid4
 
 from broker.workload import Workload, until
 from confluent_kafka.admin import NewPartitions
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.embedded import EmbeddedBroker
+
+_SHORT_SESSIONS = {
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "2000",
+}
+_MEMBER = """
+import sys
+from confluent_kafka import ShareConsumer
+consumer = ShareConsumer({"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2]})
+consumer.subscribe([sys.argv[3]])
+while True:
+    consumer.poll(0.2)
+"""
 
 
 def test_epochs_grow_with_members_subscriptions_and_partitions(admin: ShareGroupAdmin, workload: Workload) -> None:
@@ -37,3 +53,22 @@ def test_epochs_grow_with_members_subscriptions_and_partitions(admin: ShareGroup
     epochs.append(admin.describe_group(name).group_epoch or 0)
 
     assert all(before < after for before, after in zip([0, *epochs], epochs, strict=False))
+
+
+def test_epochs_grow_when_a_dead_member_is_removed() -> None:
+    """R002-03, R001-29: a member that was killed counts as one until its session ends; then the coordinator takes it
+    out, with a new group epoch."""
+    with EmbeddedBroker(properties=_SHORT_SESSIONS) as broker, ShareGroupAdmin(broker.config()) as admin:
+        Workload(broker.config()).create_topic("orders")
+        command = [sys.executable, "-c", _MEMBER, broker.bootstrap_servers, "g", "orders"]
+        with subprocess.Popen(command) as member:
+            try:
+                until(lambda: admin.describe_groups(["g"])[0].members, what="a member")
+            finally:
+                member.kill()
+        left_behind = admin.describe_group("g")
+        assert left_behind.members
+        until(lambda: not admin.describe_group("g").members, what="the session's end")
+        after = admin.describe_group("g")
+
+    assert (after.group_epoch or 0) > (left_behind.group_epoch or 0)

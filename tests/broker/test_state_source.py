@@ -284,7 +284,8 @@ def test_a_recreated_topic_is_never_mixed_in(pruning: EmbeddedBroker) -> None:
 
 
 def test_missing_acl_names_itself(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
-    """Without any right on the topic, and with DESCRIBE only, the error says that READ is missing."""
+    """R000-66: without any right on the topic, and with DESCRIBE only, the error says that READ is missing; with READ
+    on the state topic alone the whole log is read."""
     exporter = guarded.config("exporter")
     for granted in (None, "DESCRIBE"):
         if granted:

@@ -21,42 +21,38 @@ from table import Row, pace
 from acktrail.columnar.sweep import Sweep
 
 ROWS_AT_ONCE = 1 << 17
-LENGTHS = ((500_000, 1), (2_000_000, 1), (10_000_000, 1), (10_000_000, 10))
-"""Records in a file, and how often it is read."""
-
-RECORDS_EACH = 400
-"""Records of a share partition in a file: as many need to be decoded in each length."""
+LOGS = (
+    (LogShape(records=500_000), 1),
+    (LogShape(records=2_000_000), 1),
+    (LogShape(records=10_000_000), 1),
+    (LogShape(records=10_000_000), 10),
+    (LogShape(records=10_000_000, share_partitions=25_000), 1),
+)
+"""Files, and how often each is read. The longer a log of as many share partitions, the smaller the part of its values
+that must be decoded; with five times as many it is as in one of a fifth of the length."""
 
 
 def compare() -> list[Row]:
     """The table's rows."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for records in sorted({records for records, _ in LENGTHS}):
-            pq.write_table(
-                raw_log(LogShape(records=records)),
-                _file(folder, records),
-                compression="zstd",
-                row_group_size=ROWS_AT_ONCE,
-            )
-        for records, times in LENGTHS:
-            command = [sys.executable, __file__, str(_file(folder, records)), str(times)]
+        for shape, times in LOGS:
+            file = Path(folder) / f"{shape.records}-{shape.share_partitions}.parquet"
+            if not file.exists():
+                pq.write_table(raw_log(shape), file, compression="zstd", row_group_size=ROWS_AT_ONCE)
+            command = [sys.executable, __file__, str(file), str(times)]
             told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
             replayed, read, peak = (float(number) for number in told)
-            total = records * times
+            total = shape.records * times
             rows.append(
                 Row(
-                    what=f"{total:,} records in Parquet files",
+                    what=f"{total:,} records of {shape.share_partitions:,} share partitions",
                     ours=f"{pace(replayed / total)}, peak {peak:,.0f} MB",
                     beside=f"pyarrow reading them: {pace(read / total)}",
                     ratio=f"{replayed / read:.2f}x the time",
                 )
             )
     return rows
-
-
-def _file(folder: str, records: int) -> Path:
-    return Path(folder) / f"{records}.parquet"
 
 
 def _log(file: Path, times: int) -> Iterator[pa.RecordBatch]:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType
+from coordinator_messages import coordinator_states
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client import BrokerClient, NoAnswer
+from acktrail.broker.failures import NONE
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused
 from acktrail.reset import steps
@@ -27,8 +29,16 @@ def older_and_newer(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         yield World.at(broker.config(), tmp_path_factory.mktemp("reset"))
 
 
+def held_of(world: World, group: str) -> tuple[int | None, tuple[tuple[int, int, int, int], ...]]:
+    """Start offset and batches of a group's one share partition, as its share coordinator says."""
+    (held,) = (held for key, held in coordinator_states(world.kafka).items() if key.group_id == group)
+    assert held.error_code == NONE
+    return held.start_offset, held.batches
+
+
 def test_a_reset_and_its_undo(older_and_newer: World) -> None:
-    """R004-01: planned, done, verified in the state topic, taken back; a new consumer gets what the plan says."""
+    """R004-01: planned, done, verified in the state topic, taken back; a new consumer gets what the plan says. The
+    share coordinator itself holds the target and not one batch after it."""
     world = older_and_newer
     world.make_topic("orders", 1, RECORDS)
 
@@ -38,8 +48,10 @@ def test_a_reset_and_its_undo(older_and_newer: World) -> None:
     world.settle("g", "orders", RECORDS, first_four)
     plan = world.reset(groups=["g"], topics=["orders"], strategies={"to-earliest": None})
     assert (plan["totals"]["delivered_again"], plan["totals"]["to_deliver"]) == (4, RECORDS)
+    assert held_of(world, "g") == (0, ())
     undo = world.plan(**steps.undo_params(plan))
     world.execute(undo)
+    assert held_of(world, "g") == (4, ())
     assert {row["status"] for row in world.verify(undo)} == {"OK_EPOCH_NOT_BUMPED"}
     assert [delivery.offset for delivery in world.deliveries("g", "orders", RECORDS - 4)] == list(range(4, RECORDS))
 

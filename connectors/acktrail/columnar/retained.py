@@ -41,6 +41,11 @@ class RetainedRecords:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def needed_bytes(self) -> int:
+        """About how many bytes the records' own values have; ``values`` may hold more."""
+        return int(self.values.nbytes) * len(self) // max(len(self.values), 1)
+
     def where(self, mask: Mask) -> RetainedRecords:
         """The records where `mask` holds; no value is copied."""
         kept = np.flatnonzero(mask)

@@ -104,9 +104,11 @@ class Sweep:
                 )
             )
         if _bytes(self._held) > self._held_bytes:
-            self._held = [RetainedRecords.packed(self._needed())]
-            if _bytes(self._held) > self._held_bytes // 2:
+            needed = self._needed()
+            if sum(piece.needed_bytes for piece in needed) > self._held_bytes // 2:
                 self._fold()
+            else:
+                self._held = [RetainedRecords.packed(needed)]
 
     def _refuse_late(self, owners: Integers, offsets: Integers) -> None:
         if not len(self._folded):

@@ -1,0 +1,57 @@
+"""A simulated share coordinator under a test's hands: short calls, and what its log holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator_scripts import KEYS, coordinator
+
+from acktrail.model.delivery import StateBatch
+from acktrail.model.generations.writes import StateWrite
+from acktrail.model.records import StateRecord
+from acktrail.model.replay import SharePartitionState
+from acktrail.model.share_partition import SharePartition
+from acktrail.simulation.coordinator_rules import KAFKA_4_4, CoordinatorRules
+from acktrail.simulation.persister_calls import StateInitialize
+from acktrail.simulation.share_coordinator import ShareCoordinator
+
+__all__ = ["KEY", "ageless", "batch", "records", "started", "write"]
+
+KEY = KEYS[0]
+
+
+def batch(first: int, last: int, state: int = 2, count: int = 1) -> StateBatch:
+    return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+
+
+def write(
+    start: int | None,
+    *batches: StateBatch,
+    key: SharePartition = KEY,
+    leader: int = 0,
+    state_epoch: int = 0,
+    done: int = 0,
+) -> StateWrite:
+    return StateWrite(
+        key=key,
+        state_epoch=state_epoch,
+        leader_epoch=leader,
+        start_offset=start,
+        delivery_complete_count=done,
+        batches=batches,
+    )
+
+
+def started(*, limit: int = 2, rules: CoordinatorRules = KAFKA_4_4, start: int | None = 0) -> ShareCoordinator:
+    found = coordinator(limit=limit, rules=rules)
+    found.answer(StateInitialize(key=KEY, state_epoch=0, start_offset=start))
+    return found
+
+
+def records(found: ShareCoordinator) -> list[StateRecord]:
+    return [entry.record for entry in found.log.entries]
+
+
+def ageless(state: SharePartitionState) -> SharePartitionState:
+    """Without what a snapshot sets anew."""
+    return replace(state, snapshot_epoch=0, create_timestamp_ms=None, write_timestamp_ms=None)

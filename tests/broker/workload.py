@@ -66,8 +66,10 @@ class Workload:
         self.admin = AdminClient(self._properties)
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
+        """A topic that the broker knows: it learns of one a little later than the controller that made it."""
         for future in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
             future.result()
+        until(lambda: name in self.admin.list_topics(timeout=30).topics, what=f"topic {name}")
 
     def delete_topic(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():

@@ -78,7 +78,7 @@ def test_defaults_that_were_released_otherwise(defaults: Defaults, name: str) ->
 
 
 @pytest.mark.parametrize("name", GONE)
-def test_what_was_never_released_is_not_there(defaults: Defaults, name: str) -> None:
+def test_what_is_gone_is_not_there(defaults: Defaults, name: str) -> None:
     """R001-24, R001-35, R002-15, R002-27: share groups are there by the feature `share.version`."""
     assert name not in defaults
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from uuid import uuid4
 
 from broker.workload import Workload, until
@@ -52,7 +53,7 @@ def test_epochs_grow_with_members_subscriptions_and_partitions(admin: ShareGroup
         epochs.append(until(lambda: settled(second, 2), what="the new partition"))
     epochs.append(admin.describe_group(name).group_epoch or 0)
 
-    assert all(before < after for before, after in zip([0, *epochs], epochs, strict=False))
+    assert all(before < after for before, after in pairwise(epochs))
 
 
 def test_epochs_grow_when_a_dead_member_is_removed() -> None:

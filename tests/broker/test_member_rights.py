@@ -27,7 +27,7 @@ def _what_comes(guarded: EmbeddedBroker, group: str, topic: str) -> set[str]:
     found: set[str] = set()
 
     def more() -> bool:
-        for message in consumer.poll(0.2):
+        for message in consumer.poll(0.2) or ():
             error = message.error()
             found.add(message.value().decode() if error is None else error.name())
         return bool(found)

@@ -16,6 +16,7 @@ from acktrail.columnar.schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, UnknownName
 from acktrail.tables import store
+from acktrail.tables.sink import DeltaSink
 from acktrail.tables.store import Tables
 
 HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥"
@@ -304,6 +305,17 @@ def test_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> Non
         assert str(root) in caught.value.message
         assert "\n" not in caught.value.message
         assert caught.value.hint
+
+
+def test_a_root_that_cannot_hold_tables_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """A sink that starts on new tables says so at once; a good root is made, and no table in it."""
+    (tmp_path / "file").write_text("x")
+    bad = DeltaSink(Tables(TablesConfig(uri=str(tmp_path / "file" / "tables"))), cluster_id="c", run_id="r")
+    with pytest.raises(ConfigurationError, match="the folder cannot be created"):
+        bad.start()
+    good = tmp_path / "new" / "tables"
+    DeltaSink(Tables(TablesConfig(uri=str(good))), cluster_id="c", run_id="r").start()
+    assert list(good.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

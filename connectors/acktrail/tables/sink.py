@@ -78,11 +78,14 @@ class DeltaSink:
         self._started = False
 
     def start(self) -> None:
-        """See that the tables are this cluster's, and repair what a crash left. Every other method does it first."""
+        """See that the tables are this cluster's or can be made, and repair what a crash left. Every other method does
+        it first."""
         if not self._started:
             ensure_same_cluster(self._tables, self._cluster_id)
             copy_ranges(self._tables)
             self._newest = self._tables.snapshot("state_records")
+            if self._newest is None:
+                self._tables.prepare()
             self._started = True
 
     def position(self, task: TaskId) -> int | None:

@@ -6,10 +6,12 @@ app transactions) and metadata together: all of it is there, or nothing.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -77,6 +79,19 @@ class Tables:
                 return self._as_snapshot(name, delta)
             except TableNotFoundError:
                 return None
+
+    def prepare(self) -> None:
+        """See that tables can be made under the root, before work is done for them; makes a folder, and no table.
+
+        Raises:
+            ConfigurationError, RetryableError: they cannot.
+        """
+        with self._translated():
+            if self._root.is_local:
+                Path(self._root.uri).mkdir(parents=True, exist_ok=True)
+                if not os.access(self._root.uri, os.W_OK | os.X_OK):
+                    raise PermissionError("permission denied")
+            ensure_conditional_put(self._root, self._options)
 
     def create(self, name: str, *, properties: Mapping[str, str] = _NO_TEXT) -> TableSnapshot:
         """The table `name`, made if it is not there; `properties` count only then.

@@ -16,10 +16,14 @@ from acktrail.columnar.changes import CHANGE_COLUMNS, changes_of
 from acktrail.columnar.rates import RATE_INPUTS, rate_pieces, summed
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.archivings import Archiving, archivings
-from acktrail.model.conditions import Standing
+from acktrail.model.completeness import Completeness, LastState, last_states
+from acktrail.model.conditions import LAST_OFFSET, UNKNOWN, Standing
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.fate import Fate, fate
 from acktrail.model.history import Change, Evidence
+from acktrail.model.intervals import Interval
+from acktrail.model.share_partition import SharePartition
+from acktrail.tables.completeness import Scope, read_completeness
 from acktrail.tables.history import CHANGES, HELD, RECORDS_USED
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
@@ -27,6 +31,7 @@ from acktrail.tables.store import Tables
 __all__ = ["HistoryReader", "Life", "TopicName"]
 
 _NEAREST: Final = 3
+_UNKNOWN: Final = Interval(first_offset=0, last_offset=LAST_OFFSET, condition=UNKNOWN, since=None, is_dated=False)
 _ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
 
 
@@ -152,6 +157,35 @@ class HistoryReader:
         if group_id is not None and not found.num_rows:
             self.heard_of(group_id)
         return found
+
+    def completeness(
+        self, group_id: str | None = None, *, topic: str | None = None, partition: int | None = None
+    ) -> Completeness:
+        """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all.
+
+        A share partition of which no record at all was exported is in no answer: it was made and deleted within a gap.
+        """
+        ids = None if topic is None else tuple(self.ids_of(topic))
+        scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
+        return read_completeness(self._tables, scope, is_current=self.is_current)
+
+    def last_states(self, key: SharePartition, first: int, last: int) -> tuple[LastState, ...]:
+        """The newest delivery state that the history knows of each offset from `first` to `last`, both inclusive.
+
+        Offsets without a piece were never in scope of the group, or the history never heard of the share partition:
+        see ``completeness``. Where two state partitions have records of it, none of its states is known.
+        """
+        where = (
+            (pc.field("group_id") == key.group_id)
+            & (pc.field("topic_id") == key.topic_id)
+            & (pc.field("partition") == key.partition)
+            & (pc.field("first_offset") <= last)
+            & (pc.field("last_offset") >= first)
+        )
+        changes = sorted(changes_of(self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)), key=_log_order)
+        if len({change.at.state_partition for change in changes}) > 1:
+            return (LastState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
+        return last_states(changes, first, last)
 
     def heard_of(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted.

@@ -1,0 +1,167 @@
+"""What the history says that it lacks: everything that was not exported or cannot be read, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from history_tables import build
+from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+
+from acktrail.model.completeness import Completeness, Missing
+from acktrail.model.fate import NotKnown
+from acktrail.model.records import Tombstone
+from acktrail.tables.fates import HistoryReader
+
+KEY = key_of("g")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One state partition; share partition `KEY` initialized by record 0. Records are a millisecond apart."""
+    found = World(tmp_path / "tables", state_partitions=1)
+    found.write(snapshot(KEY, 0, snapshot_epoch=0))
+    found.write(update(KEY, 0, 0, (batch(5, 5, 4, 5),)))
+    return found
+
+
+def lacking(world: World, run_id: str = "last", *, lost: int | None = None) -> Completeness:
+    """Completeness of group `g` after an export of what is new, of which the records before `lost` were pruned."""
+    world.export(run_id, lost=None if lost is None else {0: lost})
+    build(world.tables)
+    return HistoryReader(world.tables).completeness("g")
+
+
+def told(found: Completeness) -> list[tuple[NotKnown, int | None, int | None, int | None]]:
+    """Reason, first and last record that is missing, and the record that tells again."""
+    return [
+        (each.reason, each.first_record, each.last_record, None if each.until is None else each.until.offset)
+        for each in found.missing
+    ]
+
+
+def test_a_whole_log_lacks_nothing(world: World) -> None:
+    """From the initialization on, every record read: complete."""
+    found = lacking(world)
+    assert (found.is_complete, found.missing, found.known_from) == (True, (), None)
+
+
+def test_an_export_that_began_late(world: World) -> None:
+    """What was before the first snapshot is lacking; an update alone does not end that."""
+    world.exported[0] = 1
+    world.write(snapshot(KEY, 0, (batch(5, 5, 4, 5),)), update(KEY, 9, 0, ()))
+    found = lacking(world)
+    assert told(found) == [(NotKnown.EARLIER, None, None, 2)]
+    assert found.known_from is not None
+    assert found.known_from.timestamp_ms == WRITTEN_MS + 2
+
+
+def test_a_gap_until_a_snapshot_tells_again(world: World) -> None:
+    """The offsets that were pruned, and the snapshot that ends it; updates between do not."""
+    world.export("r1")
+    world.write(update(KEY, 0, 0, ()), update(KEY, 0, 0, ()), update(KEY, 0, 0, (batch(7, 7, 2, 1),)))
+    assert told(lacking(world, "r2", lost=4)) == [(NotKnown.GAP, 2, 3, None)]
+    world.write(snapshot(KEY, 8))
+    found = lacking(world)
+    assert told(found) == [(NotKnown.GAP, 2, 3, 5)]
+    assert found.missing[0].after_ms == WRITTEN_MS + 1
+
+
+def test_two_gaps_before_a_snapshot(world: World) -> None:
+    """Both are told, and both end there."""
+    world.export("r1")
+    world.write(*[update(KEY, 0, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)])
+    lacking(world, "r2", lost=4)
+    world.write(*[update(KEY, 0, 0, (batch(n, n, 2, 1),)) for n in range(14, 17)], snapshot(KEY, 8))
+    assert told(lacking(world, lost=7)) == [(NotKnown.GAP, 2, 3, 9), (NotKnown.GAP, 6, 6, 9)]
+
+
+def test_a_gap_with_nothing_behind_it(world: World) -> None:
+    """It is lacking as soon as it is noted, though no record has come after it."""
+    world.export("r1")
+    world.write(update(KEY, 0, 0, ()))
+    found = lacking(world, lost=3)
+    assert told(found) == [(NotKnown.GAP, 2, 2, None)]
+    assert found.of(KEY).missing == found.missing
+    assert found.of(key_of("other")).is_complete
+
+
+def test_unreadable_records(world: World) -> None:
+    """One that names its share partition: until the next snapshot. One that names none: itself, for all of them."""
+    world.damage(KEY)
+    world.write_bytes(0, b"\x00", b"\x00")
+    world.write(snapshot(KEY, 8), snapshot(key_of("later"), 0, snapshot_epoch=0))
+    found = lacking(world)
+    assert told(found) == [(NotKnown.UNREADABLE, 2, 2, 4), (NotKnown.UNREADABLE, 3, 3, 3)]
+    other = HistoryReader(world.tables).completeness("later")
+    assert told(other) == [(NotKnown.UNREADABLE, 3, 3, 3)]
+
+
+def test_a_share_partition_that_nobody_could_read(world: World) -> None:
+    """No row of the history tells of it; all of it is lacking."""
+    world.damage(key_of("g", 1, 1))
+    found = lacking(world)
+    assert told(found.of(key_of("g", 1, 1))) == [(NotKnown.EARLIER, None, None, None)]
+    assert found.of(KEY).is_complete
+
+
+def test_exports_that_the_history_has_not_used(world: World) -> None:
+    """Not complete, though nothing is missing in it."""
+    lacking(world)
+    world.write(update(KEY, 0, 0, ()))
+    world.export("r2")
+    found = HistoryReader(world.tables).completeness("g")
+    assert (found.missing, found.is_complete) == ((), False)
+
+
+def test_a_time_that_a_gap_does_not_touch(world: World) -> None:
+    """Before the last record that was exported before it, and after the record that told again: complete."""
+    world.export("r1")
+    world.write(update(KEY, 0, 0, ()), update(KEY, 0, 0, ()), snapshot(KEY, 8), update(KEY, 8, 0, (batch(9, 9, 2, 1),)))
+    found = lacking(world, lost=4)
+    assert found.within(until_ms=WRITTEN_MS + 1).is_complete
+    assert not found.within(until_ms=WRITTEN_MS + 2).is_complete
+    assert not found.within(since_ms=WRITTEN_MS + 4).is_complete
+    assert found.within(since_ms=WRITTEN_MS + 5).is_complete
+    assert Missing(key=KEY, state_partition=0, reason=NotKnown.GAP).touches(since_ms=WRITTEN_MS)
+
+
+def test_last_states_of_a_range(world: World) -> None:
+    """Recorded below the start offset; lost in a gap, with what was known before; in scope without a state; never."""
+    world.write(update(KEY, 6, 0, (batch(6, 6, 4, 2),)))
+    world.export("r1")
+    world.write(update(KEY, 9, 0, ()), snapshot(KEY, 10), update(KEY, 12, 0, (batch(12, 12, 4, 3),)))
+    world.export("r2", lost={0: 4})
+    build(world.tables)
+    reader = HistoryReader(world.tables)
+    found = [
+        (
+            each.first_offset,
+            each.last_offset,
+            None if each.known is None else (each.known.condition.standing.value, each.known.condition.delivery_state),
+            each.lacking is not None,
+        )
+        for each in reader.last_states(KEY, 0, 13)
+    ]
+    assert found == [
+        (0, 4, ("unrecorded", None), True),
+        (5, 5, ("recorded", 4), True),
+        (6, 6, ("recorded", 4), True),
+        (7, 9, ("unrecorded", None), True),
+        (10, 11, ("unrecorded", None), False),
+        (12, 12, ("recorded", 4), False),
+        (13, 13, ("unrecorded", None), False),
+    ]
+    assert sum(each.records for each in reader.last_states(KEY, 3, 8)) == 6
+    assert reader.last_states(key_of("nobody"), 0, 9) == ()
+
+
+def test_a_share_partition_on_two_state_partitions(tmp_path: Path) -> None:
+    """Nobody can say which of them is newer: nothing is known of any offset."""
+    world = World(tmp_path / "tables", state_partitions=2)
+    world.write(snapshot(KEY, 0, snapshot_epoch=0), on=0)
+    world.write(Tombstone(key=KEY), snapshot(KEY, 0, snapshot_epoch=0), on=1)
+    world.export("r1")
+    build(world.tables)
+    (found,) = HistoryReader(world.tables).last_states(KEY, 0, 9)
+    assert (found.known, found.records) == (None, 10)

@@ -153,25 +153,65 @@ def secured(certificate: Path) -> Iterator[tuple[EmbeddedBroker, dict[str, str]]
 Secured = tuple[EmbeddedBroker, dict[str, str]]
 
 
-def test_plain_text_on_a_tls_port_names_the_protocol_to_set(secured: Secured) -> None:
-    """The one wrong setting behind the failure is in the hint."""
-    error = unreachable(secured[1]["TLS"])
-    assert "speaks TLS" in error.hint
-    assert "security.protocol" in error.hint
+def misconfigured(address: str, **properties: str) -> ConfigurationError:
+    """The error for a configuration that a person must correct."""
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    with pytest.raises(ConfigurationError) as caught:
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address, properties=named))
+    return caught.value
 
 
-def test_tls_on_a_plain_text_port_is_questioned(secured: Secured) -> None:
-    """The other way round."""
-    error = unreachable(secured[1]["CLIENT"], security_protocol="SSL")
-    assert "security.protocol is SSL" in error.hint
+_LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "ann", "sasl_password": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("listener", "configured", "spoken"),
+    [
+        ("TLS", {"security_protocol": "PLAINTEXT"}, "SSL"),
+        ("LOGIN", {"security_protocol": "PLAINTEXT"}, "SASL_SSL"),
+        ("CLIENT", {"security_protocol": "SSL"}, "PLAINTEXT"),
+        ("LOGIN", {"security_protocol": "SSL"}, "SASL_SSL"),
+        ("CLIENT", {"security_protocol": "SASL_SSL", **_LOGIN}, "PLAINTEXT"),
+        ("TLS", {"security_protocol": "SASL_PLAINTEXT", **_LOGIN}, "SSL"),
+    ],
+)
+def test_a_wrong_security_protocol_is_a_configuration_error(
+    secured: Secured, certificate: Path, listener: str, configured: dict[str, str], spoken: str
+) -> None:
+    """What the listener speaks and what is configured are both named: trying again does not help."""
+    files = {"ssl_ca_location": str(certificate)} if "SSL" in configured["security_protocol"] else {}
+    error = misconfigured(secured[1][listener], **configured, **files)
+    assert f"speaks {spoken}," in error.message
+    assert f"security.protocol to {spoken}" in error.hint
+    assert SECRET not in error.message + error.hint
 
 
 def test_an_untrusted_certificate_is_a_configuration_error(secured: Secured) -> None:
     """It says what to set."""
-    config = KafkaConfig(bootstrap_servers=secured[1]["TLS"], properties={"security.protocol": "SSL"})
-    with pytest.raises(ConfigurationError, match="not trusted") as caught:
-        ShareGroupAdmin(config)
-    assert "ssl.ca.location" in caught.value.hint
+    error = misconfigured(secured[1]["TLS"], security_protocol="SSL")
+    assert "not trusted" in error.message
+    assert "ssl.ca.location" in error.hint
+
+
+def test_a_certificate_for_another_host_is_told_apart_from_an_untrusted_one(
+    secured: Secured, certificate: Path
+) -> None:
+    """The authority is right and the name is not: the message blames the name."""
+    address = secured[1]["TLS"].replace("127.0.0.1", "localhost")
+    error = misconfigured(address, security_protocol="SSL", ssl_ca_location=str(certificate))
+    assert "another host name" in error.message
+    assert "ssl.ca.location" not in error.hint
+
+
+@pytest.mark.parametrize("content", [None, b"\x00 no PEM", b"-----BEGIN CERTIFICATE-----\nrubbish\n"])
+def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """A file that is missing, is no PEM or holds no certificate: the property and the file are named."""
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_bytes(content)
+    error = misconfigured("127.0.0.1:1", security_protocol="SSL", ssl_ca_location=str(file))
+    assert str(file) in error.message
+    assert "ssl.ca.location" in error.message
 
 
 def tls(secured: Secured, certificate: Path) -> KafkaConfig:
@@ -214,8 +254,8 @@ def test_a_wrong_password_is_a_configuration_error_without_the_password(guarded:
 
 
 def test_no_login_where_one_is_wanted_is_hinted_at(guarded: EmbeddedBroker) -> None:
-    """A listener with SASL hangs up on whoever does not log in."""
-    assert "login" in unreachable(guarded.bootstrap_servers).hint
+    """A listener with SASL hangs up on whoever does not log in: it is asked what it speaks."""
+    assert "speaks SASL_PLAINTEXT" in misconfigured(guarded.bootstrap_servers).message
 
 
 def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: EmbeddedBroker) -> None:

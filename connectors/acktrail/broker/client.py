@@ -26,6 +26,7 @@ from acktrail.broker.connections import ConnectionManager
 from acktrail.broker.diagnosis import explain
 from acktrail.broker.patience import Patience
 from acktrail.broker.settings import ClientSettings
+from acktrail.broker.tls_files import ensure_pem_files
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
 
@@ -80,6 +81,7 @@ class BrokerClient:
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
         self._settings = ClientSettings.from_config(config)
+        ensure_pem_files(self._settings)
         self._bootstrap_servers = config.bootstrap_servers
         self._timeout_s = bootstrap_timeout_s
         self._net = NetworkSelector()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
 from typing import Final
 
 import kafka.errors as kafka_errors
 
+from acktrail.broker.listener_probe import listener_protocol
 from acktrail.broker.settings import ClientSettings
 from acktrail.errors import AcktrailError, ConfigurationError, Unreachable
 
-__all__ = ["explain", "speaks_tls"]
+__all__ = ["explain"]
 
-_PROBE_TIMEOUT_S: Final = 2.0
-_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING"})
+_NO_LISTENER: Final = ("ECONNREFUSED", "DNS", "EHOSTUNREACH", "ENETUNREACH", "Connection timed out")
+_OTHER_NAME: Final = ("Hostname mismatch", "IP address mismatch")
 _HUNG_UP: Final = "it closed the connection"
 _SASL_REFUSED: Final = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -37,43 +36,42 @@ def explain(error: Exception, address: str, settings: ClientSettings) -> Acktrai
             data={"address": address},
         )
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return ConfigurationError(
-            f"the certificate of {address} is not trusted",
-            hint="set ssl.ca.location to the authority that signed it (PEM), and use the name it is for",
-            data={"address": address},
-        )
+        return _certificate_refused(error, address)
     if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
         return Unreachable(address, reason="it does not serve clients", hint="is this a controller's port?")
-    return Unreachable(address, reason=_reason(error), hint=_protocol_hint(error, address, settings))
+    if any(sign in str(error) for sign in _NO_LISTENER):
+        hint = "check the address, that the broker runs, and the network"
+        return Unreachable(address, reason=_reason(error), hint=hint)
+    spoken = listener_protocol(address)
+    if spoken is not None and spoken != settings.protocol:
+        return ConfigurationError(
+            f"{address} speaks {spoken}, but security.protocol is {settings.protocol}",
+            hint=f"set security.protocol to {spoken}",
+            data={"address": address, "spoken": spoken, "configured": settings.protocol},
+        )
+    return Unreachable(address, reason=_reason(error), hint=_protocol_hint(error, settings))
 
 
-def speaks_tls(address: str) -> bool:
-    """Whether a TLS server answers at `address`. Its certificate is not looked at and nothing is sent to it."""
-    host, _, port = address.rpartition(":")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_TIMEOUT_S) as plain,
-            context.wrap_socket(plain, server_hostname=host.strip("[]")),
-        ):
-            return True
-    except ssl.SSLError as error:
-        return error.reason is not None and error.reason not in _NOT_TLS
-    except OSError:
-        return False
+def _certificate_refused(error: Exception, address: str) -> ConfigurationError:
+    """Which of the two checks of a certificate failed: who signed it, or which names it is for."""
+    if any(sign in str(error) for sign in _OTHER_NAME):
+        return ConfigurationError(
+            f"the certificate of {address} is for another host name",
+            hint="connect by a name in the certificate; the broker's advertised.listeners must use such a name too",
+            data={"address": address},
+        )
+    return ConfigurationError(
+        f"the certificate of {address} is not trusted",
+        hint="set ssl.ca.location to the authority that signed it (PEM)",
+        data={"address": address},
+    )
 
 
-def _protocol_hint(error: Exception, address: str, settings: ClientSettings) -> str:
-    """What to say about security.protocol, when the broker took the connection but not what was spoken on it."""
-    text = str(error)
-    if any(sign in text for sign in ("ECONNREFUSED", "DNS", "EHOSTUNREACH", "ENETUNREACH", "Connection timed out")):
-        return "check the address, that the broker runs, and the network"
+def _protocol_hint(error: Exception, settings: ClientSettings) -> str:
+    """What to say about security.protocol when the broker took the connection and the listener does not identify
+    itself."""
     if settings.uses_tls:
         return f"security.protocol is {settings.protocol}: does that port speak TLS at all?"
-    if speaks_tls(address):
-        return f"that port speaks TLS, security.protocol is {settings.protocol}: set it to SSL or SASL_SSL"
     if settings.uses_sasl:
         return f"security.protocol is {settings.protocol}: did it refuse the login of {settings.username!r}?"
     if isinstance(error, kafka_errors.KafkaConnectionError):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from acktrail.cli.options import TablesOptions
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(name="report")
 def _command(
     tables: str | None = typer.Option(None, help="Root of the tables: a folder or URI. [ACKTRAIL_TABLES]"),
+    tables_options: TablesOptions = None,
     run_id: str | None = typer.Option(None, help="The reconcile run. Default: the one observed last."),
     out: Path | None = typer.Option(None, help="Also write the HTML report to this file."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object instead of a table."),
@@ -34,7 +36,7 @@ def _command(
     from acktrail_dashboard.json_form import summary_json
     from acktrail_dashboard.terminal import print_summary
 
-    config = TablesConfig.from_environment(tables)
+    config = TablesConfig.from_environment(tables, tables_options)
     found = summary(config, run_id)
     if as_json:
         typer.echo(summary_json(found))

@@ -63,10 +63,9 @@ def _facts(summary: Summary, broker: str | None) -> tuple[Markup, ...]:
 
 
 def _read(summary: Summary) -> str:
-    commits = sum(row.commits for row in summary.exports)
     return (
         f"{counted(summary.totals.records_exported, 'state record')}, "
-        f"{counted(len(summary.exports), 'partition')}, {counted(commits, 'commit')}"
+        f"{counted(len(summary.exports), 'partition')}, {counted(summary.totals.commits, 'commit')}"
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from acktrail_dashboard.archived import archived_rows
-from acktrail_dashboard.exports import export_rows, gap_rows
+from acktrail_dashboard.exports import commit_count, export_rows, gap_rows
 from acktrail_dashboard.observations import expectation_rows, finding_rows, group_rows, topic_rows
 from acktrail_dashboard.partitions import partition_rows
 from acktrail_dashboard.run_tables import RunTables, of_run, rows, run_end
@@ -41,7 +42,10 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     exports, gaps = export_rows(own.export_ranges), gap_rows(own.export_ranges)
     return Summary(
         head=_head(own, run_id),
-        totals=_totals(partitions, len(groups), findings, expectations, exports, gaps),
+        totals=replace(
+            _totals(partitions, len(groups), findings, expectations, exports, gaps),
+            commits=commit_count(own.export_ranges),
+        ),
         partitions=partitions,
         groups=groups,
         topics=topic_rows(own.topics),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from acktrail.cli.tabular import shortened
 from acktrail_dashboard.names import visible
 from acktrail_dashboard.verdicts import attention, severity_tone, verdict_tone
 from acktrail_dashboard.views import PartitionRow, Summary
@@ -39,11 +40,11 @@ _COLOURS: Final = {"critical": "bold red", "warning": "yellow", "unknown": "dim"
 
 
 def render_text(summary: Summary) -> str:
-    """Plain lines of text, columns aligned, names made safe for a terminal. No line is cut."""
+    """Plain lines of text, columns aligned, names made safe for a terminal and long ones cut in the middle."""
     from rich.cells import cell_len
 
     shown = _shown(summary)
-    cells = [_TITLES, *map(_cells, shown)]
+    cells = [_TITLES, *(_shortened(_cells(row)) for row in shown)]
     widths = [max(cell_len(row[index]) for row in cells) for index in range(len(_TITLES))]
     table = ["  ".join(_aligned(row, widths)).rstrip() for row in cells]
     return "\n".join([*_head(summary), "", *table, *_left_off(summary, shown), "", *_lines(summary), *_worst(summary)])
@@ -100,6 +101,12 @@ def _cells(row: PartitionRow) -> tuple[str, ...]:
         verdict_text(row.verdict) + (" (moved)" if row.moved else ""),
         "; ".join(notes(row)),
     )
+
+
+def _shortened(cells: tuple[str, ...]) -> tuple[str, ...]:
+    """Names are cut, numbers and the note are not."""
+    *padded, note = cells
+    return (*map(shortened, padded), note)
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:

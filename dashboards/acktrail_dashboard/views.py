@@ -202,6 +202,8 @@ class Totals:
     records_quarantined: int
     gaps: int
     gap_records: int
+    commits: int = 0
+    """Commits of the exporter; one commit covers several state partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from acktrail.columnar.schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.reconciliation import Verdict
 from acktrail_dashboard.json_form import summary_json
+from acktrail_dashboard.masthead import masthead
 from acktrail_dashboard.run_tables import RunTables, latest_run, of_run
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.verdicts import VERDICT_MEANINGS
@@ -130,11 +131,26 @@ def test_exports_per_state_partition_add_up(sample: RunTables, run_id: str) -> N
     for row in summarize(sample, run_id).exports:
         own = [commit for commit in ranges if commit["state_partition"] == row.state_partition]
         newest = max(own, key=lambda commit: commit["exported_at"])
-        assert row.commits == len(own)
+        assert row.commits == len({commit["exported_at"] for commit in own})
         assert row.first_offset == min(commit["first_offset"] for commit in own)
         assert row.last_offset == max(commit["last_offset"] for commit in own)
         assert row.records_read == sum(commit["records_read"] for commit in own)
         assert row.log_end_offset == newest["log_end_offset"]
+
+
+def test_a_commit_that_covers_several_state_partitions_is_one_commit(
+    sample: RunTables, run_id: str, make_table: Callable[..., pa.Table]
+) -> None:
+    """Eight rows of ``export_ranges`` of one instant are what one commit covered."""
+    ended = pc.max(sample.reconciliations["observed_at"]).as_py()
+    own = [
+        {"run_id": run_id, "exported_at": ended, "state_partition": n, "first_offset": 0, "last_offset": 9,
+         "records_read": 10, "records_decoded": 10, "records_quarantined": 0}
+        for n in range(8)
+    ]  # fmt: skip
+    summary = summarize(replace(sample, export_ranges=make_table("export_ranges", own)), run_id)
+    assert summary.totals.commits == 1
+    assert "1 commit<" in str(masthead(summary, broker=None))
 
 
 def test_what_was_exported_after_a_run_is_not_in_its_summary(

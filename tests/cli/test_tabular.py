@@ -1,0 +1,36 @@
+"""Tables for people stay readable whatever names a cluster has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+from acktrail.cli.tabular import shortened, table
+
+
+def test_a_long_name_does_not_pad_every_row() -> None:
+    """Kafka allows names of 249 characters: no line grows with them, and both ends of the name are there."""
+    name = "orders-" + "x" * 235 + "-eu-west"
+    text = table(("GROUP", "PARTITION", "NOTE"), [("g", 0, ""), (name, 1, "a note"), ("h", 2, "")])
+    assert max(map(len, text.splitlines())) < 90
+    (line,) = (line for line in text.splitlines() if "…" in line)
+    assert line.startswith("orders-")
+    assert "-eu-west" in line
+
+
+def test_only_names_beyond_the_limit_are_cut() -> None:
+    """A hash of 64 digits is whole, and the last column is whole at any length."""
+    note = "why " * 100
+    text = table(("HASH", "NOTE"), [("f" * 64, note)])
+    assert "f" * 64 in text
+    assert note.strip() in text
+    assert len(shortened("f" * 65)) == 64
+
+
+def test_report_takes_the_options_of_the_storage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As every other command that reads tables: a file of options that is not there is named."""
+    options = tmp_path / "options.properties"
+    line = run(capsys, "report", "--tables", "s3://bucket/tables", "--tables-options", options).complaint(3)
+    assert str(options) in line

@@ -8,6 +8,7 @@
     │   ├── UnsupportedRecord   a type or version nobody specified yet
     │   ├── MalformedFile       a dump that cannot be read (file, line)
     │   ├── UnknownName         a group, topic or table that is not there (nearest names)
+    │   ├── NotAShareGroup      a group of another type has this id (which type)
     │   └── ChangeRefused       a rule forbids the change (which); nothing was sent
     │       └── PlanStale       the cluster is not what the plan was made from
     ├── ConfigurationError      fix the configuration                   exit 3
@@ -43,6 +44,7 @@ __all__ = [
     "MalformedFile",
     "MalformedRecord",
     "MissingDependency",
+    "NotAShareGroup",
     "NotAuthorized",
     "OutcomeUnknown",
     "PartlyDone",
@@ -130,6 +132,19 @@ class UnknownName(InputError):
         self.kind = kind
         self.name = name
         self.nearest = tuple(nearest)
+
+
+class NotAShareGroup(InputError):
+    """A group of another type has this id. `group_type` is Kafka's word: ``consumer``, ``classic``, ``streams``."""
+
+    def __init__(self, group_id: str, group_type: str) -> None:
+        super().__init__(
+            f"{group_id!r} is a {group_type} group, not a share group",
+            hint="acktrail describes share groups; kafka-groups.sh --list shows the type of every group",
+            data={"kind": "share group", "name": group_id, "group_type": group_type},
+        )
+        self.group_id = group_id
+        self.group_type = group_type
 
 
 class ChangeRefused(InputError):

@@ -18,7 +18,7 @@ from acktrail.broker.descriptions import ShareOffset, TopicPartition
 from acktrail.broker.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker, KafkaTool
-from acktrail.errors import UnknownName
+from acktrail.errors import NotAShareGroup, UnknownName
 
 pytestmark = pytest.mark.broker
 
@@ -107,7 +107,7 @@ def test_groups_are_listed_by_type(admin: ShareGroupAdmin, worked: Worked, kafka
     assert shares[worked.group].group_type == "share"
     assert consumers not in shares
     assert consumers in {listing.group_id for listing in admin.list_groups(("consumer", "classic"))}
-    with pytest.raises(UnknownName):
+    with pytest.raises(NotAShareGroup):
         admin.describe_group(consumers)
 
 

@@ -27,6 +27,7 @@ from typing import Any, Final, Self
 from kafka.protocol.admin import ListGroupsRequest
 
 from acktrail.broker import group_answers
+from acktrail.broker.arguments import check_partition, check_timestamp
 from acktrail.broker.capabilities import capabilities_of
 from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.broker.client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoAnswer
@@ -44,7 +45,7 @@ from acktrail.broker.descriptions import (
     TopicDescription,
     TopicPartition,
 )
-from acktrail.broker.failures import GROUP_ID_NOT_FOUND, NONE, error_name, raise_for
+from acktrail.broker.failures import GROUP_ID_NOT_FOUND, NONE, error_for, error_name, raise_for
 from acktrail.broker.group_configs import read_group_configs
 from acktrail.broker.group_writer import GroupWriter
 from acktrail.broker.logs import list_log_offsets, list_offsets_at
@@ -53,11 +54,12 @@ from acktrail.broker.record_times import BatchTimes, LogPosition, read_batch_tim
 from acktrail.broker.rights import read_rights
 from acktrail.broker.topics import describe_topics
 from acktrail.config import KafkaConfig
-from acktrail.errors import UnknownName
+from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
 
 __all__ = ["ShareGroupAdmin"]
 
 _NEAREST: Final = 3
+_SHARE: Final = "share"
 
 
 class ShareGroupAdmin:
@@ -99,8 +101,9 @@ class ShareGroupAdmin:
         """Which requests are served, and whether lag is among the answers."""
         return capabilities_of(self._client.api_versions)
 
-    def list_groups(self, types: Sequence[str] = ("share",)) -> tuple[GroupListing, ...]:
-        """The groups of these types on every broker, by id. A group this principal may not DESCRIBE is left out.
+    def list_groups(self, types: Sequence[str] = (_SHARE,)) -> tuple[GroupListing, ...]:
+        """The groups of these types (none named: of every type) on every broker, by id. A group that this principal may
+        not DESCRIBE is left out.
 
         Raises:
             Unreachable, RetryableError: one of the brokers did not answer; its groups are not known.
@@ -137,16 +140,25 @@ class ShareGroupAdmin:
         """One share group that must be there.
 
         Raises:
-            UnknownName: there is no such share group; it has the nearest names.
+            UnknownName: there is no such group; it has the nearest names of share groups.
+            NotAShareGroup: a group of another type has this id.
             NotAuthorized: DESCRIBE is missing, on the group or on a topic it is assigned.
         """
         (found,) = self.describe_groups([group_id])
-        if found.error_code == GROUP_ID_NOT_FOUND:
-            known = [listing.group_id for listing in self.list_groups()]
-            raise UnknownName("share group", group_id, nearest=difflib.get_close_matches(group_id, known, n=_NEAREST))
         if found.error_code != NONE:
-            raise_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
+            raise self.error_of(found)
         return found
+
+    def error_of(self, answer: GroupDescription | GroupOffsets) -> AcktrailError:
+        """The error behind an answer about one group that has an error code; see `describe_group`."""
+        group_id = answer.group_id
+        if answer.error_code != GROUP_ID_NOT_FOUND:
+            return error_for(answer.error_code, _words(answer), operation="DESCRIBE", kind="group", name=group_id)
+        types = {listing.group_id: listing.group_type for listing in self.list_groups(types=())}
+        if group_id in types and types[group_id] != _SHARE:
+            return NotAShareGroup(group_id, types[group_id])
+        known = [name for name, group_type in types.items() if group_type == _SHARE]
+        return UnknownName("share group", group_id, nearest=difflib.get_close_matches(group_id, known, n=_NEAREST))
 
     def describe_group_offsets(self, group_ids: Iterable[str]) -> tuple[GroupOffsets, ...]:
         """Every initialized share partition of each group, in the order asked for, with errors as values.
@@ -192,18 +204,21 @@ class ShareGroupAdmin:
         values. All leaders are asked at once.
 
         Raises:
+            InputError: a partition that is no int, or that Kafka has no room for.
             Unreachable, RetryableError: a leader did not answer.
         """
-        return list_log_offsets(self._client, partitions)
+        return list_log_offsets(self._client, _checked(partitions))
 
     def offsets_at(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> tuple[OffsetAtTime, ...]:
         """The first record at or after `timestamp_ms` (since the epoch) in each log, in the order asked for, with
         errors as values; an offset of None: the log has no such record.
 
         Raises:
+            InputError: a partition or time that is no int, or that Kafka has no room for.
             Unreachable, RetryableError: a leader did not answer.
         """
-        return list_offsets_at(self._client, partitions, timestamp_ms)
+        check_timestamp(timestamp_ms)
+        return list_offsets_at(self._client, _checked(partitions), timestamp_ms)
 
     def batch_times(self, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
         """When the record batches that hold these positions were written; what cannot be told is left out.
@@ -275,6 +290,10 @@ class ShareGroupAdmin:
         return True
 
     def _check_partitions(self, topics: Mapping[str, Sequence[int]]) -> None:
+        for name, indices in topics.items():
+            for index in indices:
+                if type(index) is not int:
+                    check_partition(name, index)
         for topic in self.topics(tuple(topics)):
             if topic.error_code != NONE:
                 self._refuse_topic(topic)
@@ -288,6 +307,13 @@ class ShareGroupAdmin:
             known = [other.name for other in self.topics()]
             raise UnknownName("topic", topic.name, nearest=difflib.get_close_matches(topic.name, known, n=_NEAREST))
         raise_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
+
+
+def _checked(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    wanted = tuple(partitions)
+    for partition in wanted:
+        check_partition(partition.topic, partition.partition)
+    return wanted
 
 
 def _words(answer: GroupDescription | GroupOffsets) -> str | None:

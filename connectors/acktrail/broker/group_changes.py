@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from acktrail.broker.arguments import check_offset, check_partition
 from acktrail.broker.change_codes import advice_for, outcome_of
 from acktrail.broker.changes import ChangeResult, ErrorScope, NewStartOffset, Outcome
 from acktrail.broker.failures import NONE, error_text
@@ -16,7 +17,6 @@ from acktrail.errors import InputError
 
 __all__ = ["Part", "Said", "alter_request", "altered_parts", "delete_offsets_request", "deleted_parts", "spread"]
 
-_LARGEST_OFFSET: Final = (1 << 63) - 1
 _NOT_MENTIONED: Final = "the answer does not mention it"
 
 
@@ -41,14 +41,15 @@ def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
     """Request 91; every topic once.
 
     Raises:
-        InputError: a partition or start offset below 0 or beyond what Kafka can hold, or a partition given twice. Kafka
-            would store a negative start offset, choke on a negative partition, and let the last of two win.
+        InputError: a partition or start offset that is no int, below 0 or beyond what Kafka can hold, or a partition
+            given twice. Kafka would store a negative start offset, choke on a negative partition, and let the last of
+            two win.
     """
     by_topic: dict[str, dict[int, int]] = defaultdict(dict)
     for new in offsets:
         where = f"{new.topic}:{new.partition}"
-        if new.partition < 0 or not 0 <= new.start_offset <= _LARGEST_OFFSET:
-            raise InputError(f"{where}: no such start offset: {new.start_offset}", hint="both count from 0")
+        check_partition(new.topic, new.partition)
+        check_offset(new.topic, new.partition, new.start_offset)
         if new.partition in by_topic[new.topic]:
             raise InputError(f"{where} is given twice", hint="name every partition once")
         by_topic[new.topic][new.partition] = new.start_offset

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
+from acktrail.broker.client_properties import CLIENT_PROPERTIES
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
 
@@ -71,14 +72,15 @@ class ClientSettings:
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> ClientSettings:
-        """Read the properties; those that are not about security and not known are passed over, as Kafka does.
+        """Read the properties. Those that Kafka's clients know and acktrail does not need have no effect.
 
         Raises:
-            ConfigurationError: an address, a value or a security property is not understood. No value is shown
-                that could be a secret.
+            ConfigurationError: an address or a value is not understood, or no client knows a property. No value is
+                shown that could be a secret.
         """
         properties = config.properties
         _refuse_unknown_security(properties)
+        _refuse_unknown(properties)
         protocol = _one_of(properties, "security.protocol", _PROTOCOLS, default="PLAINTEXT")
         username, password = _credentials(properties)
         settings = cls(
@@ -131,6 +133,14 @@ def _refuse_unknown_security(properties: Mapping[str, str]) -> None:
             near = difflib.get_close_matches(name, _SECURITY_NAMES, n=1)
             known = ", ".join(sorted(_SECURITY_NAMES))
             _refuse(f"client property {name} is not supported", f"did you mean {near[0]}?" if near else f"use {known}")
+
+
+def _refuse_unknown(properties: Mapping[str, str]) -> None:
+    """A misspelt ``security.protocol`` must not mean plain text."""
+    for name in properties.keys() - _SECURITY_NAMES - CLIENT_PROPERTIES:
+        near = difflib.get_close_matches(name, _SECURITY_NAMES | CLIENT_PROPERTIES, n=1)
+        hint = f"did you mean {near[0]}?" if near else "see the documentation of Kafka's clients"
+        _refuse(f"no Kafka client knows the property {name!r}", hint)
 
 
 def _one_of(properties: Mapping[str, str], name: str, allowed: tuple[str, ...], *, default: str) -> str:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from acktrail.cli.changing import Expect, carry_out
 from acktrail.cli.group_config import app as config_app
+from acktrail.cli.group_selection import GroupAnswer, describe_all, list_matching, raise_first, selected_ids
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.reset_options import Execute, Reason, RequestedBy
-from acktrail.cli.tabular import table
+from acktrail.cli.tabular import printable
 from acktrail.config import KafkaConfig
-
-if TYPE_CHECKING:
-    from acktrail.broker.descriptions import GroupDescription, ShareOffset
+from acktrail.errors import InputError
 
 __all__ = ["app"]
 
@@ -30,45 +29,90 @@ app.add_typer(config_app, name="config")
 
 @app.command("list")
 def list_groups(
-    bootstrap_server: BootstrapServer = None, client_config: ClientConfig = None, as_json: AsJson = False
+    patterns: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATTERN]...", help="Group ids or patterns: billing, 'team-*'.")
+    ] = None,
+    states: Annotated[
+        list[str] | None, typer.Option("--state", help="Only groups in this state: Empty, Stable. May be repeated.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Only groups with state in topics that match; LAG counts those alone.")
+    ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Print the ids alone: no group is described.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List the share groups with their state.
+    """List share groups with state, number of members and total lag.
 
-    A group that this principal may not DESCRIBE is left out by Kafka without a word.
+    `-` is not known, and `>=7` leaves out share partitions whose lag Kafka cannot tell. Kafka leaves out groups that
+    this principal may not DESCRIBE.
     """
     from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.cli.group_text import listing_json, listing_text
 
+    if names and topic is not None:
+        raise InputError("--names and --topic exclude each other", hint="topics are known of described groups alone")
     with ShareGroupAdmin(KafkaConfig.from_environment(bootstrap_server, client_config)) as admin:
-        groups = admin.list_groups()
+        listed = {one.group_id: one.state for one in list_matching(admin, patterns or (), states or ())}
+        answers = [] if names else describe_all(admin, list(listed), topic)
+    if names:
+        typer.echo(json.dumps(list(listed)) if as_json else "\n".join(map(printable, listed)))
+        return
+    shown = [one for one in answers if topic is None or one.offsets or one.error is not None]
     if as_json:
-        typer.echo(json.dumps([{"group": g.group_id, "state": g.state, "type": g.group_type} for g in groups]))
+        typer.echo(json.dumps([listing_json(listed[one.group_id], one) for one in shown], ensure_ascii=False))
     else:
-        typer.echo(table(("GROUP", "STATE"), [(g.group_id, g.state) for g in groups]))
+        typer.echo(listing_text(listed, shown))
+    raise_first(shown)
 
 
 @app.command()
 def describe(
-    groups: Annotated[list[str], typer.Argument(help="Share groups by id.")],
+    groups: Annotated[list[str] | None, typer.Argument(help="Share groups by id.")] = None,
+    patterns: Annotated[
+        list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches. May be repeated.")
+    ] = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group.")] = False,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only topics that match: orders, 'orders-*'.")] = None,
+    members: Annotated[bool, typer.Option("--members", help="Show the members instead of the offsets.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show state, members and lag of each group instead.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="More columns.")] = False,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
-    members: Annotated[bool, typer.Option("--members", help="Show the members instead of the offsets.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Describe share groups: start offset and lag of every share partition.
 
     `-` is not known: a start offset that was never initialized, a lag that Kafka cannot tell (before 4.2, or before the
-    first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily.
+    first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily. A group that cannot be
+    described is an error after the others are shown.
     """
     from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.cli.group_text import group_json
 
+    if members and state:
+        raise InputError("--members and --state exclude each other", hint="give one of them")
     with ShareGroupAdmin(KafkaConfig.from_environment(bootstrap_server, client_config)) as admin:
-        found = [(admin.describe_group(group), admin.describe_offsets(group)) for group in dict.fromkeys(groups)]
+        wanted = selected_ids(admin, groups or (), patterns or (), all_groups=all_groups)
+        answers = describe_all(admin, wanted, topic)
     if as_json:
-        typer.echo(json.dumps([_group_json(group, offsets) for group, offsets in found], ensure_ascii=False))
-    elif members:
-        typer.echo("\n\n".join(_members_text(group) for group, _ in found))
+        typer.echo(json.dumps([group_json(answer) for answer in answers], ensure_ascii=False))
     else:
-        typer.echo("\n\n".join(_offsets_text(group, offsets) for group, offsets in found))
+        text = _described(answers, members=members, state=state, verbose=verbose)
+        typer.echo(text, nl=bool(text))
+    raise_first(answers)
+
+
+def _described(answers: Sequence[GroupAnswer], *, members: bool, state: bool, verbose: bool) -> str:
+    from acktrail.cli.group_text import members_text, offsets_text, states_text
+
+    found = [(answer, answer.group) for answer in answers if answer.group is not None]
+    if state and found:
+        return states_text(answers, verbose=verbose)
+    if members:
+        return "\n\n".join(members_text(group, verbose=verbose) for _, group in found)
+    return "\n\n".join(offsets_text(answer, group, verbose=verbose) for answer, group in found)
 
 
 @app.command()
@@ -96,48 +140,3 @@ def delete(
     carry_out(
         kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json
     )
-
-
-def _group_json(group: GroupDescription, offsets: tuple[ShareOffset, ...]) -> dict[str, object]:
-    return {
-        "group": group.group_id,
-        "state": group.state,
-        "group_epoch": group.group_epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "assignor": group.assignor,
-        "coordinator_id": group.coordinator_id,
-        "members": [asdict(member) for member in group.members],
-        "offsets": [asdict(offset) for offset in offsets],
-    }
-
-
-def _offsets_text(group: GroupDescription, offsets: tuple[ShareOffset, ...]) -> str:
-    if not offsets:
-        return f"share group {group.group_id!r} ({group.state}) has no offsets"
-    headers = ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG")
-    return table(
-        headers,
-        [
-            (
-                group.group_id,
-                o.topic,
-                o.partition,
-                o.leader_epoch,
-                o.start_offset,
-                o.lag if o.error is None else o.error,
-            )
-            for o in offsets
-        ],
-    )
-
-
-def _members_text(group: GroupDescription) -> str:
-    if not group.members:
-        return f"share group {group.group_id!r} ({group.state}) has no members"
-    rows = []
-    for member in group.members:
-        assigned = "; ".join(f"{a.topic}:{','.join(map(str, a.partitions))}" for a in member.assignment)
-        rows.append(
-            (group.group_id, member.member_id, member.client_host, member.client_id, member.member_epoch, assigned)
-        )
-    return table(("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "MEMBER-EPOCH", "ASSIGNMENT"), rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
 from types import MappingProxyType
@@ -11,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from acktrail import __version__
+from acktrail.cli.error_json import error_json, wants_json
 from acktrail.errors import AcktrailError
 
 __all__ = ["app", "main"]
@@ -122,6 +124,9 @@ def _run(arguments: list[str]) -> int:
     try:
         result = typer.main.get_command(app)(args=arguments, prog_name="acktrail", standalone_mode=False)
     except AcktrailError as error:
+        if wants_json(arguments):
+            typer.echo(json.dumps({"error": error_json(error)}), err=True)
+            return error.exit_code
         return _say(error.message, error.hint, error.exit_code)
     except _USAGE_ERRORS as error:
         context = getattr(error, "ctx", None)

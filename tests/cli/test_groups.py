@@ -1,0 +1,137 @@
+"""`acktrail groups list` and `describe`: what a person and a program learn of many groups at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from broker.workload import Workload
+from command_line import Done, run
+from confluent_kafka import Consumer
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import NewStartOffset, raise_unless_done
+from acktrail.cli.group_selection import lag_of
+from acktrail.embedded import EmbeddedBroker
+
+pytestmark = pytest.mark.broker
+
+PREFIX = f"list-{uuid4().hex[:8]}"
+BUSY, IDLE, CLASSIC = f"{PREFIX}-busy", f"{PREFIX}-idle", f"{PREFIX}-classic"
+ORDERS, BILLS = f"{PREFIX}-orders", f"{PREFIX}-bills"
+
+
+@pytest.fixture(scope="module")
+def server(broker: EmbeddedBroker) -> Iterator[str]:
+    """Group IDLE has 7 records of ORDERS and 3 of BILLS before it and one share partition whose lag is not known; BUSY
+    has accepted 5 of ORDERS; CLASSIC is a consumer group."""
+    workload = Workload(broker.config())
+    workload.create_topic(ORDERS, 2)
+    workload.create_topic(BILLS)
+    workload.produce(ORDERS, 7, partition=0)
+    workload.produce(BILLS, 3)
+    workload.acknowledge(BUSY, ORDERS, 5)
+    with ShareGroupAdmin(broker.config()) as admin:
+        starts = [NewStartOffset(topic=topic, partition=0, start_offset=0) for topic in (ORDERS, BILLS)]
+        raise_unless_done(admin.alter_offsets(IDLE, starts), operation="READ")
+    member = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": CLASSIC})
+    member.subscribe([ORDERS])
+    try:
+        while not member.assignment():
+            member.poll(0.2)
+        yield broker.bootstrap_servers
+    finally:
+        member.close()
+
+
+@pytest.fixture
+def ask(server: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def asked(*arguments: str) -> Done:
+        return run(capsys, "groups", *arguments, "--bootstrap-server", server)
+
+    return asked
+
+
+def test_the_list_counts_members_and_lag(ask: Callable[..., Done]) -> None:
+    """A line for each matching group with state, members and the sum of the lags that the brokers describe."""
+    rows = {row["group"]: row for row in json.loads(ask("list", f"{PREFIX}-*", "--json").stdout)}
+
+    assert set(rows) == {BUSY, IDLE}
+    assert (rows[IDLE]["state"], rows[IDLE]["members"], rows[IDLE]["lag"]) == ("Empty", 0, 10)
+    text = ask("list", f"{PREFIX}-*").stdout
+    assert text.splitlines()[0].split() == ["GROUP", "STATE", "MEMBERS", "LAG"]
+    assert [IDLE, "Empty", "0", "10"] in [line.split() for line in text.splitlines()]
+
+
+def test_a_topic_leaves_out_other_topics_and_their_lag(ask: Callable[..., Done]) -> None:
+    """With --topic only groups with state there are listed, and LAG counts that topic alone."""
+    rows = json.loads(ask("list", f"{PREFIX}-*", "--topic", f"{PREFIX}-b*", "--json").stdout)
+
+    assert [(row["group"], row["lag"]) for row in rows] == [(IDLE, 3)]
+
+
+def test_states_filter(ask: Callable[..., Done]) -> None:
+    """--state keeps groups in that state, in any spelling; a state that share groups do not have is refused."""
+    listed = json.loads(ask("list", f"{PREFIX}-*", "--state", "empty", "--names", "--json").stdout)
+    assert listed == [BUSY, IDLE]
+    assert ask("list", f"{PREFIX}-*", "--state", "Stable", "--names").stdout.strip() == ""
+
+    assert "PreparingRebalance" in ask("list", "--state", "PreparingRebalance").complaint(2)
+
+
+def test_a_group_that_is_not_there_hides_no_other(ask: Callable[..., Done]) -> None:
+    """What is known is shown, then the error; with --json each group has its description or its error."""
+    done = ask("describe", IDLE, f"{IDLE}x")
+
+    assert done.code == 2
+    assert IDLE in done.stdout
+    assert ORDERS in done.stdout
+    assert f"did you mean '{IDLE}'" in done.stderr
+    done = ask("describe", IDLE, f"{IDLE}x", "--json")
+    described, missing = json.loads(done.stdout)
+    assert described["lag"] == 10
+    assert (missing["error"]["type"], missing["error"]["exit_code"]) == ("UnknownName", 2)
+    assert json.loads(done.stderr.splitlines()[-1])["error"]["type"] == "UnknownName"
+
+
+def test_a_consumer_group_is_called_one(ask: Callable[..., Done]) -> None:
+    """A group of another type is not unknown: the line says which type it has."""
+    line = ask("describe", CLASSIC).complaint(2)
+
+    assert "is a classic group" in line or "is a consumer group" in line
+
+
+def test_patterns_states_and_more_columns(ask: Callable[..., Done]) -> None:
+    """--group-glob describes every match; --state is a line a group; --verbose adds columns; no match is an error."""
+    lines = ask("describe", "--group-glob", f"{PREFIX}-*", "--state", "--verbose").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["GROUP", BUSY, IDLE]
+    assert "GROUP-EPOCH" in lines[0]
+
+    offsets = ask("describe", IDLE, "--topic", BILLS, "--verbose").stdout
+    assert ORDERS not in offsets
+    assert "TOPIC-ID" in offsets
+
+    assert "unknown share group that matches" in ask("describe", "--group-glob", f"{PREFIX}-zzz*").complaint(2)
+
+
+def test_all_groups_are_every_share_group(ask: Callable[..., Done]) -> None:
+    """--all-groups describes what the listing has, and excludes names."""
+    described = {row["group"] for row in json.loads(ask("describe", "--all-groups", "--json").stdout)}
+
+    assert {BUSY, IDLE} <= described
+    assert CLASSIC not in described
+    assert "exclude each other" in ask("describe", IDLE, "--all-groups").complaint(2)
+    assert "no group named" in ask("describe").complaint(2)
+
+
+@pytest.mark.usefixtures("server")
+def test_lag_that_is_not_known_is_no_zero(broker: EmbeddedBroker) -> None:
+    """A start offset of -1 has no lag: the sum says that it leaves something out."""
+    with ShareGroupAdmin(broker.config()) as admin:
+        known = admin.describe_offsets(IDLE)
+
+    lag = lag_of([*known, replace(known[0], lag=None)])
+    assert (lag.total, lag.known, lag.unknown, str(lag)) == (None, 10, 1, ">=10")

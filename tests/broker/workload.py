@@ -12,6 +12,7 @@ from typing import Any, Final
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -90,16 +91,12 @@ class Workload:
             future.result()
 
     def allow(self, user: str, operation: str, kind: str, name: str) -> None:
-        binding = AclBinding(
-            ResourceType[kind],
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            AclOperation[operation],
-            AclPermissionType.ALLOW,
-        )
-        for future in self.admin.create_acls([binding]).values():
+        for future in self.admin.create_acls([_allowed(AclBinding, user, operation, kind, name)]).values():
+            future.result()
+
+    def revoke(self, user: str, operation: str, kind: str, name: str) -> None:
+        """Take back what `allow` granted."""
+        for future in self.admin.delete_acls([_allowed(AclBindingFilter, user, operation, kind, name)]).values():
             future.result()
 
     def set_scram_password(self, user: str, password: str) -> None:
@@ -133,6 +130,18 @@ class Workload:
             if done >= count:
                 return
         raise AssertionError(f"{done} of {count} records acknowledged")
+
+
+def _allowed(binding: type[Any], user: str, operation: str, kind: str, name: str) -> Any:
+    return binding(
+        ResourceType[kind],
+        name,
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        AclOperation[operation],
+        AclPermissionType.ALLOW,
+    )
 
 
 def _accept(consumer: ShareConsumer, most: int) -> int:

@@ -151,13 +151,4 @@ def _cause_of_snapshot(state: SharePartitionState | None, record: ShareSnapshot)
     if state is None:
         return Cause.INITIALIZE if record.snapshot_epoch == 0 and not record.batches else Cause.SNAPSHOT
     is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
-    return Cause.RESET if is_new_epoch or _is_initialization(record) else Cause.SNAPSHOT
-
-
-def _is_initialization(record: ShareSnapshot) -> bool:
-    """As an initialization or a reset writes it: no batches, leader epoch 0, both timestamps equal.
-
-    Up to Kafka 4.4 two resets in a row share a state epoch.
-    """
-    is_new = record.create_timestamp_ms is not None and record.create_timestamp_ms == record.write_timestamp_ms
-    return is_new and record.leader_epoch == 0 and not record.batches
+    return Cause.RESET if is_new_epoch or record.is_initialization else Cause.SNAPSHOT

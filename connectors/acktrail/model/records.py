@@ -28,6 +28,15 @@ class ShareSnapshot:
     write_timestamp_ms: int | None
     batches: tuple[StateBatch, ...]
 
+    @property
+    def is_initialization(self) -> bool:
+        """Whether it is as an initialization or a reset writes it: no batches, leader epoch 0, both timestamps equal.
+
+        Up to Kafka 4.4 two resets in a row share a state epoch.
+        """
+        is_new = self.create_timestamp_ms is not None and self.create_timestamp_ms == self.write_timestamp_ms
+        return is_new and self.leader_epoch == 0 and not self.batches
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareUpdate:

@@ -12,10 +12,11 @@ from acktrail.broker.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, PlanStale
 from acktrail.model.share_partition import state_partition_of
+from acktrail.reset.again import look_again, look_once_more
 from acktrail.reset.attempt import after_call, before_call, call_outcome
 from acktrail.reset.audit import AuditEntry, Event
 from acktrail.reset.facts import Snapshot
-from acktrail.reset.gather import look_again
+from acktrail.reset.gather import Found
 from acktrail.reset.journal import Journal, here
 from acktrail.reset.notices import Notice, RefusedParts
 from acktrail.reset.plan import PartitionPlan, ResetPlan, share_partition_of
@@ -80,7 +81,7 @@ def to_send(kafka: KafkaConfig, plan: ResetPlan, *, partial: bool, now_ms: int) 
     rows = plan.executable(partial=partial)
     if not rows:
         raise refusal_of(plan, partial=partial)
-    return _unmoved(plan, rows, look_again(kafka, plan, now_ms=now_ms), partial=partial)[0]
+    return _unmoved(plan, rows, look_again(kafka, plan, now_ms=now_ms).snapshot, partial=partial)[0]
 
 
 class _Attempt:
@@ -98,6 +99,7 @@ class _Attempt:
         self._number = max((standing.attempt for standing in before), default=0) + 1
         self._groups = tuple(dict.fromkeys(row.group_id for row in self._rows))
         self._expires_at_ms = 0
+        self._found: Found | None = None
 
     def begin(self) -> None:
         """Take the lease of every group, all or none."""
@@ -106,8 +108,8 @@ class _Attempt:
 
     def look_again(self) -> None:
         """Compare with the cluster as it is now. With `partial`, what moved is left out."""
-        now = look_again(self._kafka, self._plan, now_ms=self._journal.now_ms)
-        left, moved = _unmoved(self._plan, self._rows, now, partial=self._partial)
+        self._found = look_again(self._kafka, self._plan, now_ms=self._journal.now_ms)
+        left, moved = _unmoved(self._plan, self._rows, self._found.snapshot, partial=self._partial)
         groups = tuple(dict.fromkeys(row.group_id for row in left))
         self._give_up([group for group in self._groups if group not in groups], _told(moved))
         self._rows, self._groups = left, groups
@@ -117,26 +119,38 @@ class _Attempt:
         self._give_up(self._groups, {"error": error.message, "hint": error.hint})
 
     def send(self) -> Execution:
-        """One request a group, in order."""
+        """One request a group, in order, each compared with the cluster once more right before it is sent.
+
+        Raises:
+            PlanStale, GroupNotEmpty, RetryableError, ConfigurationError: nothing was sent for any group.
+        """
         results: list[ChangeResult] = []
+        refused: dict[str, AcktrailError] = {}
         waiting = list(self._groups)
         with ShareGroupAdmin(self._kafka) as admin:
             while waiting and self._may_send(waiting):
-                said = self._tell(admin, waiting.pop(0))
-                results += said
-                if call_outcome(said) != "done" and not self._partial:
+                said = self._tell(admin, group_id := waiting.pop(0))
+                if isinstance(said, AcktrailError):
+                    refused[group_id] = said
+                else:
+                    results += said
+                is_done = not isinstance(said, AcktrailError) and call_outcome(said) == "done"
+                if not is_done and not self._partial:
                     break
         self._leave(waiting)
+        if refused and not results:
+            raise next(iter(refused.values()))
         sent = {(result.group_id, result.topic, result.partition) for result in results}
         return Execution(
             plan_id=self._plan.plan_id,
             attempt=self._number,
             results=tuple(results),
             left_out=tuple(row.key for row in self._plan.partitions if row.key not in sent),
-            not_sent=tuple(waiting),
+            not_sent=(*refused, *waiting),
         )
 
-    def _tell(self, admin: ShareGroupAdmin, group_id: str) -> tuple[ChangeResult, ...]:
+    def _tell(self, admin: ShareGroupAdmin, group_id: str) -> tuple[ChangeResult, ...] | AcktrailError:
+        """Send the request of one group, unless something moved: then why nothing was sent."""
         rows = [row for row in self._rows if row.group_id == group_id]
         ends = self._ends(admin, rows)
         plan, number = self._plan, self._number
@@ -146,11 +160,25 @@ class _Attempt:
             for row in rows
         ]
         try:
+            self._look_once_more(admin, group_id, rows)
+        except AcktrailError as error:
+            self._give_up([group_id], {"error": error.message, "hint": error.hint})
+            return error
+        try:
             results = admin.alter_offsets(group_id, offsets)
         except AcktrailError as error:
             results = tuple(_not_sent(row, error) for row in rows)
         self._journal.note([after_call(plan, number, group_id, results)])
         return results
+
+    def _look_once_more(self, admin: ShareGroupAdmin, group_id: str, rows: Sequence[PartitionPlan]) -> None:
+        """Kafka takes no condition with the request, and another process may note its change in tables of its own: the
+        last thing before the request is to see that nothing moved."""
+        assert self._found is not None
+        now = look_once_more(self._kafka, admin, self._plan, group_id, self._found, now_ms=self._journal.now_ms)
+        moved = what_moved(self._plan, rows, now)
+        if moved:
+            raise _stale(moved, now)
 
     def _ends(self, admin: ShareGroupAdmin, rows: Sequence[PartitionPlan]) -> Mapping[int, int]:
         """Where the state topic's logs of `rows` end now: the effect of what is sent comes after."""

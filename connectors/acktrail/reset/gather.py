@@ -15,11 +15,18 @@ from acktrail.config import KafkaConfig
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.reset.facts import ClusterFacts, GroupFacts, PartitionFacts, Snapshot, TopicFacts
 from acktrail.reset.given import Given, GivenOffsets
-from acktrail.reset.plan import ResetPlan
 from acktrail.reset.request import ResetRequest, StrategyKind, TopicScope
 from acktrail.reset.states import StateFacts, read_states
 
-__all__ = ["describe_groups", "look_again", "select_groups", "take_preflight", "take_snapshot"]
+__all__ = [
+    "Found",
+    "Inquiry",
+    "describe_groups",
+    "described_offsets",
+    "select_groups",
+    "take_preflight",
+    "take_snapshot",
+]
 
 _OTHER_TYPES: Final = ("classic", "consumer", "streams")
 _NEAREST: Final = 3
@@ -31,7 +38,15 @@ Offsets = Mapping[Part, ShareOffset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Inquiry:
+class Found:
+    """A snapshot, and what the state topic had when it was taken."""
+
+    snapshot: Snapshot
+    states: StateFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
     """One round of questions about the share partitions `parts` of groups."""
 
     kafka: KafkaConfig
@@ -45,14 +60,23 @@ class _Inquiry:
 
     def snapshot(self, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()) -> Snapshot:
         """Ends of logs, offsets at a moment, states: everything about every share partition."""
+        return self.found(self.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched).snapshot
+
+    def states(self) -> StateFacts:
+        """What the state topic holds now of every share partition."""
+        return read_states(self.kafka, self.admin, [key for _, _, key in self.state_keys()])
+
+    def found(
+        self, states: StateFacts, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()
+    ) -> Found:
+        """Everything about every share partition, with `states` for what the state topic holds."""
         there = sorted({part for parts in self.parts.values() for part in parts if self._exists(part)})
         partitions = [TopicPartition(topic=topic, partition=index) for topic, index in there]
         logs = {(log.topic, log.partition): log for log in self.admin.list_offsets(partitions)}
         at = [] if moment_ms is None else self.admin.offsets_at(partitions, moment_ms)
         at_moment = {(found.topic, found.partition): found.offset for found in at}
         named = self._named_offsets()
-        states = read_states(self.kafka, self.admin, [key for _, _, key in self._keys()])
-        return Snapshot(
+        snapshot = Snapshot(
             taken_at_ms=now_ms,
             cluster=self._cluster(states),
             groups=self.groups,
@@ -64,12 +88,14 @@ class _Inquiry:
             ),
             unmatched=unmatched,
         )
+        return Found(snapshot=snapshot, states=states)
 
     def _exists(self, part: Part) -> bool:
         topic = self.topics[part[0]]
         return not topic.error_code and part[1] < topic.partition_count
 
-    def _keys(self) -> Iterable[tuple[str, Part, SharePartition]]:
+    def state_keys(self) -> Iterable[tuple[str, Part, SharePartition]]:
+        """Group, topic and partition of every share partition whose topic is there, with its key in the state topic."""
         for group, parts in self.parts.items():
             for part in parts:
                 topic_id = self.topics[part[0]].topic_id
@@ -158,12 +184,12 @@ def take_snapshot(
     """
     with ShareGroupAdmin(kafka) as admin:
         ids, unmatched = select_groups(admin, request)
-        described = _described(admin, ids)
+        described = described_offsets(admin, ids)
         wanted = {group: _scope(request, described[group], (given or {}).get(group)) for group in ids}
         names = {scope.topic for scopes in wanted.values() for scope in scopes}
         groups, topics = describe_groups(admin, ids, names)
         parts = {group: _expanded(scopes, topics) for group, scopes in wanted.items()}
-        inquiry = _Inquiry(
+        inquiry = Inquiry(
             kafka=kafka,
             admin=admin,
             groups=groups,
@@ -199,18 +225,6 @@ def take_preflight(kafka: KafkaConfig, request: ResetRequest, *, now_ms: int) ->
     )
 
 
-def look_again(kafka: KafkaConfig, plan: ResetPlan, *, now_ms: int) -> Snapshot:
-    """The same facts about the share partitions of a plan, as they are now. Raises as `take_snapshot`."""
-    parts: dict[str, list[Part]] = {group.group_id: [] for group in plan.groups}
-    for row in plan.partitions:
-        parts[row.group_id].append((row.topic, row.partition))
-    with ShareGroupAdmin(kafka) as admin:
-        described = _described(admin, parts)
-        groups, topics = describe_groups(admin, tuple(parts), {row.topic for row in plan.partitions})
-        inquiry = _Inquiry(kafka=kafka, admin=admin, groups=groups, described=described, topics=topics, parts=parts)
-        return inquiry.snapshot(now_ms=now_ms)
-
-
 def describe_groups(
     admin: ShareGroupAdmin, group_ids: Sequence[str], topic_names: Iterable[str] = ()
 ) -> tuple[tuple[GroupFacts, ...], dict[str, TopicFacts]]:
@@ -237,7 +251,8 @@ def describe_groups(
     return groups, _topics(admin, names, rights.topics)
 
 
-def _described(admin: ShareGroupAdmin, group_ids: Iterable[str]) -> dict[str, Offsets]:
+def described_offsets(admin: ShareGroupAdmin, group_ids: Iterable[str]) -> dict[str, Offsets]:
+    """What each group has initialized, as its coordinator describes it."""
     return {answer.group_id: _by_part(answer.offsets) for answer in admin.describe_group_offsets(group_ids)}
 
 

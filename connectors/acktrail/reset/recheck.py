@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
@@ -12,18 +13,24 @@ from acktrail.reset.plan import PartitionPlan, ResetPlan
 
 __all__ = ["what_moved"]
 
+_READ_IS_MISSING: Final = "READ is missing: grant it to this principal"
+
 
 def what_moved(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:
     """Refusals for everything that is not as `plan` has it and matters to `rows`; none: it may be carried out.
 
     What may change: the log's end, a snapshot of the same state (a quiet shard writes some), a leader epoch, the
-    group's epoch. Everything else makes the plan's numbers wrong.
+    group's epoch. Everything else makes the plan's numbers wrong. Rights are those of who asks now: READ on every group
+    and topic of `rows`.
     """
     if now.cluster.cluster_id != plan.cluster.cluster_id:
         text = f"the plan is of cluster {plan.cluster.cluster_id}, this is cluster {now.cluster.cluster_id}"
         return (_refusal("other_cluster", text),)
     if now.cluster.state_topic_id != plan.cluster.state_topic_id and plan.cluster.state_topic_id is not None:
         return (_refusal("state_topic_changed", now.cluster.state_reason or "the state topic was made anew"),)
+    if plan.cluster.resets_share_groups and not now.cluster.resets_share_groups:
+        text = f"the brokers are of release {now.cluster.release} now, which cannot reset share groups"
+        return (_refusal("unsupported_release", text),)
     groups = {group.group_id: group for group in now.groups}
     topics = {topic.topic: topic for topic in now.topics}
     wanted = {row.group_id for row in rows}
@@ -42,7 +49,9 @@ def _group(before: GroupFacts, now: GroupFacts) -> Iterator[Notice]:
     if now.members:
         who = ", ".join(repr(member) for member in now.members)
         yield _refusal("group_not_empty", f"a member joined the group: {who}", group_id=before.group_id)
-    if (now.error_code, now.is_other_type) != (before.error_code, before.is_other_type):
+    if now.rights is not None and "READ" not in now.rights:
+        yield _refusal("unauthorized_group", _READ_IS_MISSING, group_id=before.group_id)
+    elif (now.error_code, now.is_other_type) != (before.error_code, before.is_other_type):
         state = "is gone" if now.is_missing else (now.error or "is there now")
         yield _refusal("group_changed", f"the group {state}", group_id=before.group_id)
 
@@ -50,7 +59,9 @@ def _group(before: GroupFacts, now: GroupFacts) -> Iterator[Notice]:
 def _topics(rows: Iterable[PartitionPlan], topics: Mapping[str, TopicFacts]) -> Iterator[Notice]:
     for topic, (topic_id, count) in {row.topic: (row.topic_id, row.partition_count) for row in rows}.items():
         now = topics[topic]
-        if now.topic_id != topic_id:
+        if now.rights is not None and "READ" not in now.rights:
+            yield _refusal("unauthorized_topic", _READ_IS_MISSING, topic=topic)
+        elif now.topic_id != topic_id:
             text = "the topic is gone" if now.topic_id is None else "the topic was deleted and made anew"
             yield _refusal("topic_recreated", text, topic=topic)
         elif now.partition_count != count:

@@ -1,0 +1,175 @@
+"""What changes between a plan and its request is seen before it is sent: other processes, rights. Two releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from broker.workload import Workload, until
+from reset.world import World
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import NewStartOffset, raise_unless_done
+from acktrail.config import TablesConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import PlanStale
+from acktrail.reset import execute, reports
+from acktrail.reset.audit import Event
+from acktrail.reset.journal import Journal
+
+pytestmark = pytest.mark.broker
+
+RELEASES = ("4.3.1", "4.4.0")
+TOPICS = ("races-a", "races-b")
+RECORDS = 8
+START = 5
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """A broker with logins and ACLs of each release."""
+    if request.param == RELEASES[0]:
+        yield request.getfixturevalue("guarded")
+        return
+    users = {"admin": "admin-secret", "resetter": "resetter-secret"}
+    with EmbeddedBroker(request.param, sasl_users=users) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def world(server: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
+    found = World.at(server.config(), tmp_path_factory.mktemp("races"))
+    for topic in TOPICS:
+        found.make_topic(topic, 1, RECORDS)
+    return found
+
+
+@pytest.fixture
+def group(world: World) -> str:
+    """A group without members that starts at 5 in both topics."""
+    name = f"g-{uuid4().hex[:8]}"
+    offsets = [NewStartOffset(topic=topic, partition=0, start_offset=START) for topic in TOPICS]
+    with ShareGroupAdmin(world.kafka) as admin:
+        raise_unless_done(admin.alter_offsets(name, offsets), operation="READ")
+    return name
+
+
+def starts(world: World, group: str) -> list[int | None]:
+    with ShareGroupAdmin(world.kafka) as admin:
+        return [offset.start_offset for offset in admin.describe_offsets(group)]
+
+
+def plan_to(world: World, group: str, offset: int, topic: str = TOPICS[0]) -> dict[str, Any]:
+    return world.plan(groups=[group], topics=[topic], strategies={"to-offset": str(offset)}, allow_skip=True)
+
+
+def once(patched: pytest.MonkeyPatch, where: Any, name: str, act: Callable[[], Any], when: Callable[..., bool]) -> None:
+    """Run `act` once, right after the first call of a function for which `when` holds."""
+    original, left = getattr(where, name), [act]
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        if left and when(*arguments):
+            left.pop()()
+        return result
+
+    patched.setattr(where, name, called)
+
+
+def has_event(event: Event) -> Callable[..., bool]:
+    return lambda _journal, entries, **_: any(entry.event is event for entry in entries)
+
+
+@pytest.mark.parametrize("target", [3, START], ids=["elsewhere", "to-where-it-is"])
+@pytest.mark.parametrize("moment", ["lease", "look", "row"])
+def test_of_two_applies_with_tables_of_their_own_one_sends(
+    world: World, group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, target: int
+) -> None:
+    """Two processes with different tables cannot see each other's lease. Wherever the one comes between the steps of
+    the other, up to the last look before its request, that other one is refused and sends nothing."""
+    second = replace(world, tables=TablesConfig(uri=str(tmp_path / "other")))
+    mine, theirs = plan_to(world, group, 0), plan_to(second, group, target)
+
+    def overtake() -> None:
+        second.execute(theirs)
+        assert {row["status"][:2] for row in second.verify(theirs)} == {"OK"}
+
+    if moment == "look":
+        once(monkeypatch, execute, "look_again", overtake, lambda *_, **__: True)
+    else:
+        event = Event.LEASE_TAKEN if moment == "lease" else Event.BEFORE_CALL
+        once(monkeypatch, Journal, "note", overtake, has_event(event))
+    if moment == "lease" and target == START:
+        world.execute(mine)
+        assert starts(world, group)[0] == 0, (
+            "what the other one did was over before the first look, and changed nothing"
+        )
+        return
+    with pytest.raises(PlanStale):
+        world.execute(mine)
+    assert starts(world, group)[0] == target
+    (line,) = [line for line in reports.list_plans(world.tables) if line["plan_id"] == mine["plan_id"]]
+    assert line["standing"] == "REFUSED"
+    assert world.verify(mine) == []
+
+
+def test_a_group_that_moved_is_not_sent_and_the_others_are_known(
+    world: World, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two groups the second one moves after the first one was sent: it is named as not sent."""
+    other = f"z{group}"
+    with ShareGroupAdmin(world.kafka) as admin:
+        admin.alter_offsets(other, [NewStartOffset(topic=TOPICS[0], partition=0, start_offset=START)])
+    plan = world.plan(groups=[group, other], topics=[TOPICS[0]], strategies={"to-earliest": None})
+
+    def reset_the_other() -> None:
+        with ShareGroupAdmin(world.kafka) as admin:
+            admin.alter_offsets(other, [NewStartOffset(topic=TOPICS[0], partition=0, start_offset=2)])
+
+    once(monkeypatch, Journal, "note", reset_the_other, has_event(Event.AFTER_CALL))
+    done = world.execute(plan)
+
+    assert done["not_sent"] == [other]
+    assert (starts(world, group)[0], starts(world, other)[0]) == (0, 2)
+    assert [row["group_id"] for row in world.verify(plan)] == [group]
+
+
+def test_a_right_revoked_after_the_plan_sends_nothing(
+    server: EmbeddedBroker, world: World, group: str, tmp_path: Path
+) -> None:
+    """READ on one of two topics, or on the group, is revoked between plan and apply: nothing is changed anywhere."""
+    workload = Workload(server.config())
+    resetter = World.at(server.config("resetter"), tmp_path)
+    granted = [("TOPIC", "__share_group_state"), ("GROUP", group), *(("TOPIC", topic) for topic in TOPICS)]
+    for kind, name in granted:
+        workload.allow("resetter", "READ", kind, name)
+        workload.allow("resetter", "DESCRIBE", kind, name)
+
+    def allowed() -> dict[str, Any] | None:
+        plan = resetter.plan(groups=[group], topics=list(TOPICS), strategies={"to-earliest": None})
+        return plan if not [n for n in plan["notices"] if n["severity"] == "refusal"] else None
+
+    until(lambda: allowed() is not None, what="the rights")
+    plan = allowed()
+    assert plan is not None
+    for kind, name, rule in (("TOPIC", TOPICS[1], "unauthorized_topic"), ("GROUP", group, "unauthorized_group")):
+        workload.revoke("resetter", "READ", kind, name)
+
+        def is_revoked(kind: str = kind, name: str = name) -> bool:
+            with ShareGroupAdmin(resetter.kafka) as admin:
+                rights = admin.rights([group], TOPICS)
+                return "READ" not in ((rights.groups if kind == "GROUP" else rights.topics)[name] or ())
+
+        until(is_revoked, what="the revocation")
+        with pytest.raises(PlanStale) as caught:
+            resetter.execute(plan)
+        assert caught.value.rule == rule
+        assert starts(world, group) == [START, START]
+        workload.allow("resetter", "READ", kind, name)
+        until(lambda: not is_revoked(), what="the right again")  # called at once
+    resetter.execute(plan)
+    assert starts(world, group) == [0, 0]

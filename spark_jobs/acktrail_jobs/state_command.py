@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -60,6 +60,7 @@ def _command(
 
     Replays the exported records up to the moment: each state partition up to its first record with a later time. What
     the export cannot tell is said: on stderr, and by `completeness` of each share partition. `-` (null) is not known.
+    In the JSON form `at_least` means that its counts of records are least ones, and `notes` repeats what stderr says.
     Reads no cluster.
 
     Example: acktrail state fraud-scoring --at 2026-08-01T12:00:00Z --tables /data/acktrail
@@ -76,14 +77,15 @@ def _command(
     moment = read_moment(stored, at_ms)
     rows = list(state_rows(stored, moment, group))
     topics = {row["topic_id"]: row["topic"] for row in stored.read("topics", columns=["topic_id", "topic"]).to_pylist()}
-    for note in _notes(moment):
+    notes = _notes(moment)
+    for note in notes:
         typer.echo(note, err=True)
     found = sorted(({**row, "topic": topics.get(row["topic_id"])} for row in rows), key=_place)
     if as_json:
         from acktrail.cli.json_lines import json_line
 
         for row in found:
-            typer.echo(json_line(_json(row)))
+            typer.echo(json_line(_json(row, notes)))
     else:
         typer.echo(_text(found))
 
@@ -108,7 +110,7 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (row["group_id"], row["topic"] or "", row["topic_id"], row["partition"], row["state_partition"])
 
 
-def _json(row: Mapping[str, Any]) -> dict[str, Any]:
+def _json(row: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
     batches = [
         [b["first_offset"], b["last_offset"], b["delivery_state"], b["delivery_count"]] for b in row["batches"] or ()
     ]
@@ -119,6 +121,8 @@ def _json(row: Mapping[str, Any]) -> dict[str, Any]:
         "partition": row["partition"],
         **{name: row[name] for name in _PLAIN},
         "batches": None if row["batches"] is None else batches,
+        "at_least": row["completeness"] != "complete",
+        "notes": list(notes),
     }
 
 

@@ -128,11 +128,11 @@ def test_a_recreated_topic_has_two_lives(own_world: World, capsys: pytest.Captur
 
 
 def test_a_history_that_lags_says_so(own_world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """Newer exports that are not in it: on stderr and in the JSON; the answer itself stands."""
+    """Newer exports that are not in it: below the answer and in the JSON; the answer itself stands."""
     own_world.write(update(key_of("fraud", 2), 12, 0, (batch(13, 13, 2, 1),)))
     own_world.observe("r2")
     assert answer(asked(own_world, capsys, "fraud", "payments", 0, 5))["is_current"] is False
-    assert "acktrail history" in asked(own_world, capsys, "fraud", "payments", 0, 5, as_json=False).stderr
+    assert "acktrail history" in asked(own_world, capsys, "fraud", "payments", 0, 5, as_json=False).stdout
 
 
 def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,6 +135,7 @@ def test_what_the_export_cannot_tell_is_said(world: World, capsys: pytest.Captur
     assert f"state partitions {place} began after that moment" in early.stderr
     late = asked(capsys, world.config, "--at", (BEGAN_AT + dt.timedelta(days=1)).isoformat(), "--json")
     assert "before that moment" in late.stderr
-    assert [row["completeness"] for row in late.rows] == ["no_snapshot"]
+    assert [(row["completeness"], row["at_least"]) for row in late.rows] == [("no_snapshot", True)]
+    assert [row["notes"] for row in late.rows] == [late.stderr.splitlines()]
     nothing = asked(capsys, TablesConfig(uri=Tables(world.config).root + "-none"))
     assert "run `acktrail export`" in nothing.complaint(3)

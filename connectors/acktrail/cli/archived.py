@@ -11,6 +11,7 @@ from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
     from acktrail.model.archivings import Archiving
+    from acktrail.model.completeness import Completeness
     from acktrail.tables.fates import HistoryReader
 
 __all__ = ["app"]
@@ -33,6 +34,7 @@ def archived(
 
     Kafka does not write why: a consumer rejected it, the delivery count limit was reached, or the client reported that
     the offset has no record. "at the latest" means that the state record only shows it: it may have happened before.
+    "at least" means that state records are missing: they are listed under "Not known".
     Answers from delivery_history (`acktrail history`).
 
     Example: acktrail archived fraud-scoring --since 2026-08-01T00:00:00Z --tables /data/acktrail
@@ -47,15 +49,16 @@ def archived(
 
     reader = HistoryReader(Tables(TablesConfig.from_environment(tables, tables_options)))
     found = reader.archived(group, since_ms)
+    completeness = reader.completeness(group).within(since_ms)
     if as_json:
+        from acktrail.cli.completeness_wording import completeness_json
         from acktrail.cli.json_lines import json_line
 
-        rows = [_json(reader, each) for each in found]
-        typer.echo(json_line({"group": group, "is_current": reader.is_current, "archived": rows}))
+        total = {"records": sum(each.records for each in found), "at_least": not completeness.is_complete}
+        known = {"is_current": reader.is_current, "completeness": completeness_json(completeness)}
+        typer.echo(json_line({"group": group, **total, **known, "archived": [_json(reader, each) for each in found]}))
         return
-    typer.echo(_text(reader, group, found))
-    if not reader.is_current:
-        typer.echo("newer exports are not in the history yet: run `acktrail history`", err=True)
+    typer.echo(_text(reader, group, found, completeness))
 
 
 def _json(reader: HistoryReader, found: Archiving) -> dict[str, Any]:
@@ -76,12 +79,13 @@ def _json(reader: HistoryReader, found: Archiving) -> dict[str, Any]:
     }
 
 
-def _text(reader: HistoryReader, group: str, found: list[Archiving]) -> str:
+def _text(reader: HistoryReader, group: str, found: list[Archiving], completeness: Completeness) -> str:
+    from acktrail.cli.completeness_wording import counted, not_known
     from acktrail.cli.history_wording import instant, place
     from acktrail.cli.tabular import printable, table
 
     total = sum(each.records for each in found)
-    head = f"group {printable(group)}: {total:,} records archived"
+    head = f"group {printable(group)}: {counted(total, completeness)} records archived"
     rows = [
         (
             reader.topic(each.key.topic_id).topic or each.key.topic_id,
@@ -96,4 +100,4 @@ def _text(reader: HistoryReader, group: str, found: list[Archiving]) -> str:
         for each in found
     ]
     names = ("TOPIC", "PARTITION", "FIRST", "LAST", "DELIVERY COUNT", "TIME", "STATE RECORD", "")
-    return f"{head}\n{table(names, rows)}" if rows else head
+    return "\n".join([head, *([table(names, rows)] if rows else ()), *not_known(completeness)])

@@ -16,6 +16,7 @@ __all__ = [
     "blank_text",
     "conclusion",
     "condition_text",
+    "evidence_json",
     "instant",
     "interval_json",
     "place",
@@ -115,9 +116,9 @@ def interval_json(interval: Interval) -> dict[str, Any]:
         "standing": interval.condition.standing.value,
         "delivery_state": None if state is None else state_name(state),
         "delivery_count": interval.condition.delivery_count,
-        "since": _evidence_json(interval.since),
+        "since": evidence_json(interval.since),
         "is_dated": interval.is_dated,
-        "until": _evidence_json(interval.until),
+        "until": evidence_json(interval.until),
         "ended_by": None if interval.ended_by is None else interval.ended_by.value,
     }
 
@@ -127,12 +128,12 @@ def blank_json(blank: Blank) -> dict[str, Any]:
     return {
         "reason": blank.reason.value,
         "text": blank_text(blank),
-        "since": _evidence_json(blank.since),
-        "until": _evidence_json(blank.until),
+        "since": evidence_json(blank.since),
+        "until": evidence_json(blank.until),
     }
 
 
-def _evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
+def evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
     """A state record with its time."""
     if evidence is None:
         return None

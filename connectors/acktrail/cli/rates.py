@@ -11,6 +11,7 @@ from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
+    from acktrail.model.completeness import Completeness, Missing
     from acktrail.tables.fates import HistoryReader
 
 __all__ = ["app"]
@@ -40,7 +41,8 @@ def rates(
     those that ended, REDELIVERIES those of them that were not a record's first. Not in any count: deliveries under way,
     renewed locks. Not told apart: a release and a lock that timed out; a reject and the delivery count limit. The JSON
     form also has rates per second, records passed without a state, and those of which nobody knows when (undated).
-    Intervals in which nothing ended have no row. Answers from delivery_history (`acktrail history`).
+    Intervals in which nothing ended have no row. "at least" means that state records of that time are missing: they are
+    listed under "Not known". Answers from delivery_history (`acktrail history`).
 
     Example: acktrail rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
     """
@@ -56,17 +58,16 @@ def rates(
 
     reader = HistoryReader(Tables(TablesConfig.from_environment(tables, tables_options)))
     counted = reader.rates(every_ms, group_id=group, topic=topic, since_ms=since_ms, until_ms=until_ms).to_pylist()
-    rows = _named(reader, counted if by_partition else _by_topic(counted))
+    completeness = reader.completeness(group, topic=topic).within(since_ms, until_ms)
+    rows = _marked(_named(reader, counted if by_partition else _by_topic(counted)), completeness, every_ms)
     if as_json:
+        from acktrail.cli.completeness_wording import completeness_json
         from acktrail.cli.json_lines import json_line
 
-        typer.echo(
-            json_line({"interval_ms": every_ms, "is_current": reader.is_current, "rates": _json(rows, every_ms)})
-        )
+        known = {"is_current": reader.is_current, "completeness": completeness_json(completeness)}
+        typer.echo(json_line({"interval_ms": every_ms, **known, "rates": _json(rows, every_ms)}))
         return
-    typer.echo(_text(rows, by_partition=by_partition))
-    if not reader.is_current:
-        typer.echo("newer exports are not in the history yet: run `acktrail history`", err=True)
+    typer.echo(_text(rows, completeness, by_partition=by_partition))
 
 
 def _by_topic(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -86,6 +87,33 @@ def _named(reader: HistoryReader, rows: Iterable[Mapping[str, Any]]) -> list[dic
     return [{**row, "topic": reader.topic(row["topic_id"]).topic} for row in rows]
 
 
+def _marked(rows: Iterable[dict[str, Any]], completeness: Completeness, every_ms: int) -> list[dict[str, Any]]:
+    """`rows` with `at_least`: state records of the interval are missing, so that every count is a least one. A count of
+    undated records that is 0 then is not known: what is missing may be any number."""
+    missing = _by_place(completeness)
+
+    def is_touched(row: Mapping[str, Any]) -> bool:
+        begin = row["interval_start_ms"]
+        own = missing.get((row["group_id"], row["topic_id"], row["partition"]), ())
+        return any(each.touches(begin, begin + every_ms) for each in own)
+
+    touched = [(row, not completeness.is_current or is_touched(row)) for row in rows]
+    return [
+        {**row, "at_least": at_least, "undated": None if at_least and not row["undated"] else row["undated"]}
+        for row, at_least in touched
+    ]
+
+
+def _by_place(completeness: Completeness) -> dict[tuple[str, str, int | None], list[Missing]]:
+    """What is missing by group, topic id and partition; partition None: of all partitions of the topic."""
+    found: dict[tuple[str, str, int | None], list[Missing]] = {}
+    for each in completeness.missing:
+        for key in (each.key,) if each.key is not None else completeness.keys_on(each.state_partition):
+            for partition in (key.partition, None):
+                found.setdefault((key.group_id, key.topic_id, partition), []).append(each)
+    return found
+
+
 def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, Any]]:
     from acktrail.cli.history_wording import instant
     from acktrail.columnar.rates import COUNTS
@@ -98,6 +126,7 @@ def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, An
             "partition": row["partition"],
             "interval_start": row["interval_start_ms"],
             "time": instant(row["interval_start_ms"]),
+            "at_least": row["at_least"],
             "counts": {name: row[name] for name in COUNTS},
             "per_second": {name: None if row[name] is None else row[name] * 1_000 / every_ms for name in COUNTS},
         }
@@ -105,21 +134,21 @@ def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, An
     ]
 
 
-def _text(rows: Iterable[Mapping[str, Any]], *, by_partition: bool) -> str:
+def _text(rows: Iterable[Mapping[str, Any]], completeness: Completeness, *, by_partition: bool) -> str:
+    from acktrail.cli.completeness_wording import not_known
     from acktrail.cli.history_wording import instant
     from acktrail.cli.tabular import table
 
     places = ("partition",) if by_partition else ()
-    names = ("INTERVAL", "GROUP", "TOPIC", *(name.upper() for name in (*places, *_SHOWN)))
-    return table(
-        names,
-        [
-            (
-                instant(row["interval_start_ms"]),
-                row["group_id"],
-                row["topic"] or row["topic_id"],
-                *(row[name] for name in (*places, *_SHOWN)),
-            )
-            for row in rows
-        ],
-    )
+    names = ("INTERVAL", "GROUP", "TOPIC", *(name.upper() for name in (*places, *_SHOWN)), "")
+    cells = [
+        (
+            instant(row["interval_start_ms"]),
+            row["group_id"],
+            row["topic"] or row["topic_id"],
+            *(row[name] for name in (*places, *_SHOWN)),
+            "at least" if row["at_least"] else "",
+        )
+        for row in rows
+    ]
+    return "\n".join([table(names, cells), *not_known(completeness)])

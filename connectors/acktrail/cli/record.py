@@ -10,6 +10,7 @@ from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
+    from acktrail.model.completeness import Completeness
     from acktrail.tables.fates import Life
 
 __all__ = ["app"]
@@ -17,7 +18,6 @@ __all__ = ["app"]
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _LAST_OFFSET: Final = 2**63 - 1
-_STALE: Final = "newer exports are not in the history yet: run `acktrail history`"
 
 
 @app.command()
@@ -46,13 +46,15 @@ def record(
 
     reader = HistoryReader(Tables(TablesConfig.from_environment(tables, tables_options)))
     lives = reader.lives(group, topic, partition, offset)
+    completeness = reader.completeness(group, topic=topic, partition=partition)
     if as_json:
+        from acktrail.cli.completeness_wording import completeness_json
+
         asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
-        typer.echo(json_line({**asked, "is_current": reader.is_current, "lives": [_json(life) for life in lives]}))
+        known = {"is_current": reader.is_current, "completeness": completeness_json(completeness)}
+        typer.echo(json_line({**asked, **known, "lives": [_json(life) for life in lives]}))
         return
-    typer.echo("\n\n".join(_text(life, group, partition) for life in lives))
-    if not reader.is_current:
-        typer.echo(_STALE, err=True)
+    typer.echo("\n\n".join(_text(life, group, partition, completeness) for life in lives))
 
 
 def _json(life: Life) -> dict[str, Any]:
@@ -69,7 +71,8 @@ def _json(life: Life) -> dict[str, Any]:
     }
 
 
-def _text(life: Life, group: str, partition: int) -> str:
+def _text(life: Life, group: str, partition: int, completeness: Completeness) -> str:
+    from acktrail.cli.completeness_wording import elsewhere
     from acktrail.cli.history_wording import blank_text, conclusion, condition_text, instant, place
     from acktrail.cli.tabular import printable, table
 
@@ -87,6 +90,7 @@ def _text(life: Life, group: str, partition: int) -> str:
         )
         for found in life.fate.intervals
     ]
-    blanks = [f"  {blank_text(blank)}" for blank in life.fate.blanks]
+    lines = [*map(blank_text, life.fate.blanks), *elsewhere(completeness, life.state_partition)]
+    blanks = [f"  {line}" for line in lines]
     changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
     return "\n".join([head, conclusion(life.fate), "", changes, "", "Not known:", *blanks])

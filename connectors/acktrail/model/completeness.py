@@ -75,6 +75,10 @@ class Completeness:
         known = [evidence for evidence in begun if evidence is not None]
         return max(known, key=_time) if known and len(known) == len(begun) else None
 
+    def keys_on(self, state_partition: int) -> tuple[SharePartition, ...]:
+        """The share partitions that have records on a state partition."""
+        return tuple(key for key, places in self.state_partitions.items() if state_partition in places)
+
     def of(self, key: SharePartition) -> Completeness:
         """What is lacking of one share partition."""
         places = self.state_partitions.get(key, frozenset())

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 
 from acktrail_expectations.check import Check
-from acktrail_expectations.engine import ExpectationSuite, ephemeral_context
+from acktrail_expectations.engine import Expectation, validated
 from acktrail_expectations.results import EXAMPLES, QualityResult
 
 __all__ = ["Subject", "evaluate"]
 
-Subject = Callable[[Mapping[str, Any]], str]
-"""Names a row for people."""
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Names a row for people, from these columns of it."""
+
+    columns: tuple[str, ...]
+    text: Callable[[Mapping[str, Any]], str]
+
 
 _RESULT_FORMAT: Final = {
     "result_format": "BASIC",
@@ -25,29 +31,27 @@ _RESULT_FORMAT: Final = {
 }
 """The counts and a few rows: a list of everything that is unexpected costs minutes when a million rows are."""
 
-_RULE: Final = "rule"
+_COLUMN_ARGUMENTS: Final = ("column", "column_A", "column_B")
 _LONGEST_ERROR: Final = 500
 
 
 def evaluate(suite: str, checks: Sequence[Check], frame: pd.DataFrame, subject: Subject) -> tuple[QualityResult, ...]:
     """One result for each of `checks`, in their order.
 
-    An expectation that raised, or of which the engine says nothing, has an `error` and is no success. A frame without
-    rows breaks no rule.
+    An expectation that raised, or of which the engine says nothing, has an `error` and is no success.
     """
-    outcomes = _outcomes(suite, checks, frame)
+    frames = {check.rule: _narrowed(frame, check.expectation, subject) for check in checks}
+    outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
     return tuple(_result(suite, check, outcomes.get(check.rule), subject) for check in checks)
 
 
-def _outcomes(suite: str, checks: Sequence[Check], frame: pd.DataFrame) -> dict[str, Any]:
-    context: Any = ephemeral_context()
-    asset = context.data_sources.add_pandas("frames").add_dataframe_asset(suite)
-    batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": frame})
-    wanted = ExpectationSuite(name=suite)
-    for check in checks:
-        wanted.add_expectation(check.expectation.copy(update={"meta": {_RULE: check.rule}}))
-    validated = batch.validate(wanted, result_format=_RESULT_FORMAT)
-    return {result.expectation_config.meta[_RULE]: result for result in validated.results}
+def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: Subject) -> pd.DataFrame:
+    """The columns that `expectation` compares and `subject` names: the engine copies all that it is given, several
+    times. A column that is not there is left to the engine's own error."""
+    found = (getattr(expectation, argument, None) for argument in _COLUMN_ARGUMENTS)
+    compared = {*(name for name in found if name is not None), *getattr(expectation, "column_list", ())}
+    wanted = compared | set(subject.columns)
+    return frame[[name for name in frame.columns if name in wanted]]
 
 
 def _result(suite: str, check: Check, outcome: Any, subject: Subject) -> QualityResult:
@@ -83,4 +87,4 @@ def _observed(details: Mapping[str, Any], subject: Subject) -> str | None:
     if not details.get("unexpected_count"):
         return None
     rows = pd.DataFrame(details["unexpected_rows"]).to_dict("records")
-    return "; ".join(subject(row) for row in rows)
+    return "; ".join(subject.text(row) for row in rows)

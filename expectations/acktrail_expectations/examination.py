@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from acktrail_expectations.evaluation import evaluate
+from acktrail_expectations.evaluation import Subject, evaluate
 from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
@@ -47,17 +47,18 @@ def _reconciliations(run: RunData) -> Iterator[QualityResult]:
     yield from evaluate("reconciliations", reconciliations(), frame, share_partition_subject)
 
 
-def record_subject(row: Mapping[str, Any]) -> str:
-    """``state partition/offset`` of a state record."""
-    return f"{row['state_partition']}/{row['offset']}"
-
-
-def range_subject(row: Mapping[str, Any]) -> str:
-    """``state partition/first-last`` of an exported range with its gap."""
-    return f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
-
-
-def share_partition_subject(row: Mapping[str, Any]) -> str:
-    """``group/topic/partition``, the topic by its id where its name is not known."""
+def _share_partition(row: Mapping[str, Any]) -> str:
     topic = row["topic"] if isinstance(row["topic"], str) else row["topic_id"]
     return f"{row['group_id']}/{topic}/{row['partition']}"
+
+
+record_subject: Final = Subject(("state_partition", "offset"), lambda row: f"{row['state_partition']}/{row['offset']}")
+"""``state partition/offset`` of a state record."""
+
+range_subject: Final = Subject(
+    ("state_partition", "begin", "end"), lambda row: f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
+)
+"""``state partition/first-last`` of an exported range with its gap."""
+
+share_partition_subject: Final = Subject(("group_id", "topic_id", "topic", "partition"), _share_partition)
+"""``group/topic/partition``, the topic by its id where its name is not known."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from acktrail_expectations import evaluation
 from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.evaluation import evaluate
+from acktrail_expectations.evaluation import Subject, evaluate
 from acktrail_expectations.facts import ClusterFacts
 from acktrail_expectations.results import QualityResult, ValidationSummary, merged
 from acktrail_expectations.severity import Severity
@@ -17,13 +18,15 @@ from acktrail_expectations.suites.state_records import state_records
 
 FRAME = pd.DataFrame({"a": pd.array([1, 2, None, 5], "Int64"), "b": pd.array([1, 3, 3, None], "Int64")})
 
+SUBJECT = Subject(("a",), lambda row: f"a={row['a']}")
+
 
 def check(rule: str, expectation: object, severity: Severity = Severity.ERROR) -> Check:
     return Check(rule=rule, expectation=expectation, severity=severity)
 
 
 def only(checks: tuple[Check, ...], frame: pd.DataFrame = FRAME) -> QualityResult:
-    (result,) = evaluate("suite", checks, frame, lambda row: f"a={row['a']}")
+    (result,) = evaluate("suite", checks, frame, SUBJECT)
     return result
 
 
@@ -52,18 +55,26 @@ def test_an_expectation_that_raised_is_an_error() -> None:
     assert (result.element_count, result.unexpected_count) == (None, None)
 
 
-def test_an_expectation_that_the_engine_drops_is_an_error() -> None:
-    """The engine keeps one of two equal expectations without a word: the other one was not evaluated, and says so."""
+def test_rules_that_ask_the_same_have_a_result_each() -> None:
+    """Two equal expectations are two rules: neither stands for the other, nor gets lost."""
     checks = (check("one", equal("a", "b")), check("two", equal("a", "b")), check("three", at_least("a", "b")))
 
-    results = evaluate("suite", checks, FRAME, lambda row: "row")
+    results = evaluate("suite", checks, FRAME, SUBJECT)
 
-    assert [(result.expectation, result.error) for result in results] == [
-        ("one", None),
-        ("two", "the engine gave no result"),
-        ("three", None),
+    assert [(result.expectation, result.success, result.error) for result in results] == [
+        ("one", False, None),
+        ("two", False, None),
+        ("three", False, None),
     ]
-    assert not results[1].success
+
+
+def test_a_rule_without_a_result_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the engine says nothing of was not evaluated."""
+    monkeypatch.setattr(evaluation, "validated", lambda *_: {})
+
+    result = only((check("one", equal("a", "b")),))
+
+    assert (result.success, result.error) == (False, "the engine gave no result")
 
 
 def test_few_rows_stand_for_many() -> None:

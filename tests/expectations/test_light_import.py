@@ -1,0 +1,49 @@
+"""What the gate loads: Great Expectations, and little of what it could use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LOADED = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def loaded_after(*statements: str) -> set[str]:
+    """The top-level packages that a process has loaded in the end."""
+    script = "\n".join(("import sys", *statements, LOADED))
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    return set(shown.stdout.splitlines()[-1].split())
+
+
+def test_the_gate_loads_no_engine_but_its_own() -> None:
+    """Neither Spark nor SQL nor a cloud's client is imported for frames of pandas; a later import is as usual."""
+    loaded = loaded_after("import acktrail_expectations.gate", "import great_expectations, gc", "assert gc.isenabled()")
+
+    assert {"great_expectations", "pandas"} <= loaded
+    assert loaded & {"pyspark", "sqlalchemy", "boto3", "google"} == set()
+    later = loaded_after("import acktrail_expectations.gate", "import boto3, altair", "altair.Chart", "boto3.session")
+    assert {"boto3", "altair"} <= later
+
+
+def test_what_is_loaded_already_stays_in_use() -> None:
+    """A package that the process has imported before is not hidden from Great Expectations."""
+    loaded = loaded_after(
+        "import boto3",
+        "import acktrail_expectations.gate",
+        "from great_expectations.compatibility import aws",
+        "assert aws.boto3 is boto3",
+    )
+
+    assert "boto3" in loaded
+
+
+def test_what_loads_when_used_works() -> None:
+    """A module that was put off is whole when somebody asks for it."""
+    loaded = loaded_after(
+        "import acktrail_expectations.gate",
+        "from great_expectations.expectations.metrics.util import validate_distribution_parameters",
+        "import scipy.stats",
+        "assert round(float(scipy.stats.norm.cdf(0)), 3) == 0.5",
+    )
+
+    assert "scipy" in loaded

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from embedded.processes import DEFAULT_SIGNALS
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow),
@@ -66,7 +67,10 @@ def test_a_demo_that_is_ended_early_leaves_no_process(tmp_path: Path, number: si
     """However and whenever it ends, broker, Airflow and all that they started end with it."""
     out = tmp_path / "demo"
     demo = subprocess.Popen(
-        [ACKTRAIL, "demo", "--out", str(out)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*DEFAULT_SIGNALS, ACKTRAIL, "demo", "--out", str(out)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert demo.stderr is not None
     try:

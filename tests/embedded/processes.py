@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["FAMILY", "eventually", "lives", "run_owner"]
+__all__ = ["DEFAULT_SIGNALS", "FAMILY", "eventually", "ignored_signals", "lives", "run_owner"]
+
+DEFAULT_SIGNALS = (
+    sys.executable,
+    "-ISc",
+    "import os, signal, sys\n"
+    "for number in {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}:\n"
+    "    signal.signal(number, signal.SIG_DFL)\n"
+    "signal.pthread_sigmask(signal.SIG_SETMASK, ())\n"
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""Prefix of a command that a test ends with a signal: ``nohup`` and ``&`` let a whole test run ignore some of them, and
+a child inherits that."""
 
 # A command with a child of its own session that ignores SIGTERM and has a child too. Each writes its pid to a file.
 FAMILY = """
@@ -44,6 +58,18 @@ def eventually(condition: Callable[[], bool], *, within_s: float = 20.0) -> bool
 
 
 def run_owner(script: str, *arguments: str) -> subprocess.Popen[str]:
-    """A Python process that owns what it starts."""
-    command: Sequence[str] = (sys.executable, "-c", script, *arguments)
+    """A Python process that owns what it starts, and that every signal ends."""
+    command = (*DEFAULT_SIGNALS, sys.executable, "-c", script, *arguments)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def ignored_signals() -> Iterator[None]:
+    """What is started here inherits what ``nohup`` and a shell's ``&`` do: SIGHUP, SIGINT and SIGQUIT are ignored."""
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

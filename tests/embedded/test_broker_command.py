@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from embedded.kafka_wire import api_versions
-from embedded.processes import eventually, lives
+from embedded.processes import DEFAULT_SIGNALS, eventually, lives
 
 from acktrail.embedded import DEFAULT_VERSION, RELEASES
 
@@ -54,7 +54,8 @@ def test_start_status_stop(tmp_path: Path) -> None:
 def test_a_start_that_is_cut_short_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """Until the broker is ready it ends with the command that starts it."""
     folder = tmp_path / "node"
-    command = subprocess.Popen([*COMMAND, "start", "--folder", str(folder)], stderr=subprocess.PIPE, text=True)
+    start = (*DEFAULT_SIGNALS, *COMMAND, "start", "--folder", str(folder))
+    command = subprocess.Popen(start, stderr=subprocess.PIPE, text=True)
     assert eventually(lambda: bool(_jvms(folder)), within_s=60)
     command.send_signal(number)
     assert command.communicate(timeout=60)[1].count("\n") <= 1
@@ -64,8 +65,8 @@ def test_a_start_that_is_cut_short_leaves_nothing(tmp_path: Path, number: signal
 
 def test_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
     """--foreground prints the address, stays, and Ctrl-C ends command and broker with exit code 0."""
-    arguments = ("start", "--foreground", "--folder", str(tmp_path / "node"))
-    command = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    start = (*DEFAULT_SIGNALS, *COMMAND, "start", "--foreground", "--folder", str(tmp_path / "node"))
+    command = subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watchdog = threading.Timer(120, command.kill)
     watchdog.start()
     assert command.stdout is not None

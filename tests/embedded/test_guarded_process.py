@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from embedded.processes import FAMILY, eventually, lives, run_owner
+from embedded.processes import FAMILY, eventually, ignored_signals, lives, run_owner
 
 from acktrail.embedded.identity import ProcessIdentity
 from acktrail.embedded.supervised import GuardedProcess
@@ -50,9 +50,11 @@ def _sleeper(folder: Path, *, grace_s: float = 5.0) -> GuardedProcess:
 
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "error", "forgets", "fork"])
 def test_no_descendant_outlives_the_owner(tmp_path: Path, ending: str) -> None:
-    """However the owner ends, every descendant is gone soon, other sessions and SIGTERM-proof ones included."""
+    """However the owner ends, every descendant is gone soon, other sessions and SIGTERM-proof ones included; the tests
+    may themselves run under ``nohup`` or in a shell's background."""
     (tmp_path / "remove").mkdir()
-    owner = run_owner(OWNER, str(tmp_path), ending, FAMILY)
+    with ignored_signals():
+        owner = run_owner(OWNER, str(tmp_path), ending, FAMILY)
     assert owner.stdout is not None
     lines = []
     while (line := owner.stdout.readline().strip()) != "ready":
@@ -108,6 +110,35 @@ def test_a_command_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path
     assert eventually(lambda: log.read_text() == "up\n")
     process.stop()
     assert process.poll() == 128 + signal.SIGKILL
+
+
+def test_a_command_starts_with_the_default_signals(tmp_path: Path) -> None:
+    """What the owner ignores or blocks, the command does not: a broker takes SIGQUIT for a thread dump, whatever shell
+    started it."""
+    log = tmp_path / "log"
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
+    try:
+        with ignored_signals():
+            process = GuardedProcess(["grep", "^Sig[BI]", "/proc/self/status"], log_path=log).start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    assert process.wait(10) == 0
+    assert {line.split()[0]: int(line.split()[1], 16) for line in log.read_text().splitlines()} == {
+        "SigBlk:": 0,
+        "SigIgn:": 0,
+    }
+
+
+def test_a_guardian_hears_signals_that_its_owner_blocked(tmp_path: Path) -> None:
+    """A process started from a thread that blocks signals (as those of C libraries do) still ends in order."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        process = GuardedProcess(["sleep", "600"], log_path=tmp_path / "log").start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    assert process.guardian_pid is not None
+    os.kill(process.guardian_pid, signal.SIGTERM)
+    assert process.wait(10) == 128 + signal.SIGTERM
 
 
 def test_a_command_that_ends_in_order_has_time_for_it(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ The owner holds the other end of the pipe `FD`. End of file on it, or the death 
 however it died: the command gets SIGTERM, `SECONDS` later SIGKILL, and so does every process that descends from it,
 in whatever session; `FOLDER` is removed. A byte ``s`` asks for the same without removing anything, a byte ``r``
 releases the command: from then on it needs no owner. SIGTERM, SIGINT and SIGHUP to this process end it as ``s`` does.
-The command dies with this process, should somebody SIGKILL it. On `--report-fd` one line is written:
+The command starts with the default action of every signal and none blocked, whatever the owner ignores. It dies with
+this process, should somebody SIGKILL it. On `--report-fd` one line is written:
 ``pid COMMAND_PID`` or ``error ERRNO``.
 
 Standard library only and run by path, so that it starts in some ten milliseconds. Where the system is not Linux,
@@ -32,6 +33,7 @@ _LINUX: Final = sys.platform.startswith("linux")
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_UNCHANGEABLE: Final = {signal.SIGKILL, signal.SIGSTOP}
 _TICK_S: Final = 0.05
 _STRAGGLERS_S: Final = 2.0
 _GIVE_UP_S: Final = 10.0
@@ -192,7 +194,7 @@ def _execute(command: list[str], guardian: int, writer: int) -> NoReturn:
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
-        for number in (*_ENDING, signal.SIGCHLD, signal.SIGPIPE):
+        for number in signal.valid_signals() - _UNCHANGEABLE:
             signal.signal(number, signal.SIG_DFL)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == guardian:
@@ -249,6 +251,7 @@ def _remove(folder: str) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run, watch, end. The exit code is the command's (128 + number when a signal ended it)."""
     options = Options(arguments)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this process may block signals
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     alarm = Alarm(options)
     child, failure = _start(options.command)

@@ -29,7 +29,7 @@ __all__ = [
 
 ROWS_SHOWN: Final = 200
 
-_STATUS_TONES: Final = {"present": "ok", "deleted": "warning", "recreated": "warning"}
+_STATUS_TONES: Final = {"present": "ok", "deleted": "warning", "recreated": "warning", "not_authorized": "warning"}
 
 
 def archived_section(summary: Summary) -> Markup:

@@ -32,6 +32,7 @@ VERDICT_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "orphan_state": "the state topic holds it, but its group or topic is gone or does not list it",
         "before_log_start": "the start offset is below the log: legal, put right at the next load; lag is overstated",
         "past_log_end": "the state reaches beyond the log's end: a reset beyond it, or a truncated or replaced log",
+        "not_authorized": "its group or topic may not be described: a right (DESCRIBE) is missing",
         "unknown": "not enough is known to compare",
     }
 )
@@ -45,6 +46,7 @@ _VERDICT_TONES: Final[Mapping[str, str]] = MappingProxyType(
         "orphan_state": "warning",
         "before_log_start": "warning",
         "past_log_end": "critical",
+        "not_authorized": "warning",
     }
 )
 

@@ -8,6 +8,7 @@ past_log_end                  critical  the verdict of that name
 live_ahead, durable_ahead     error     the verdict of that name
 orphan_state                  warning   the verdict of that name
 unknown                       warning   the verdict of that name
+not_authorized                warning   the verdict of that name
 before_log_start              info      the verdict of that name
 key_on_its_state_partition    error     a key on another state partition than the one a broker looks at
 one_state_partition_per_key   critical  a key on several state partitions
@@ -47,6 +48,7 @@ _SEVERITIES: Final = {
     Verdict.DURABLE_AHEAD: "error",
     Verdict.ORPHAN_STATE: "warning",
     Verdict.UNKNOWN: "warning",
+    Verdict.NOT_AUTHORIZED: "warning",
     Verdict.BEFORE_LOG_START: "info",
 }
 

@@ -38,6 +38,11 @@ JUDGED_ARROW: Final = pa.schema(
 _Row = Mapping[str, Any]
 
 _GROUP_NOT_FOUND: Final = 69
+_NOT_AUTHORIZED: Final = {
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    30: "GROUP_AUTHORIZATION_FAILED",
+    31: "CLUSTER_AUTHORIZATION_FAILED",
+}
 _UNRELIABLE: Final = frozenset({Completeness.GAP.value, Completeness.UNREADABLE.value})
 _CARRIED: Final = (
     "found_on",
@@ -136,13 +141,18 @@ class Judge:
 
 def _sample(row: _Row, phase: str) -> Sample:
     said: _Row | None = row[phase]
+    group_error: str = row[f"group_error_{phase}"] or ""
     log: _Row = row[f"log_{phase}"] or {}
     return Sample(
         is_listed=said is not None,
         start_offset=None if said is None else said["start_offset"],
         lag=None if said is None else said["lag"],
-        error=_error(said) or row[f"group_error_{phase}"],
+        error=_error(said) or group_error or None,
         is_group_present=_is_present(row[f"group_{phase}"]),
+        is_authorized=not (
+            any(_is_refused(each) for each in (said, row[f"group_{phase}"]))
+            or group_error.startswith(tuple(_NOT_AUTHORIZED.values()))
+        ),
         log_start_offset=log.get("log_start_offset"),
         log_end_offset=log.get("log_end_offset"),
     )
@@ -152,6 +162,10 @@ def _error(said: _Row | None) -> str | None:
     if said is None or not said["error_code"]:
         return None
     return said["error"] or f"error {said['error_code']}"
+
+
+def _is_refused(said: _Row | None) -> bool:
+    return said is not None and said["error_code"] in _NOT_AUTHORIZED
 
 
 def _is_present(group: _Row | None) -> bool | None:

@@ -15,7 +15,7 @@ __all__ = ["DEFAULT_SIGNALS", "FAMILY", "eventually", "ignored_signals", "lives"
 DEFAULT_SIGNALS = (
     sys.executable,
     "-ISc",
-    "import os, signal, sys\n"
+    "import os, signal, sys\n"  # noqa: ISC004 (one argument)
     "for number in {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}:\n"
     "    signal.signal(number, signal.SIG_DFL)\n"
     "signal.pthread_sigmask(signal.SIG_SETMASK, ())\n"

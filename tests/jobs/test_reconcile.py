@@ -128,6 +128,7 @@ def test_each_verdict_with_its_finding(world: World) -> None:
         "before_log_start": key_of("g", partition=5),
         "orphan_state": key_of("g", topic=2),
         "unknown": key_of("g", partition=6),
+        "not_authorized": key_of("g", partition=7),
     }
     starts = {"past_log_end": 101, "before_log_start": 4}
     places = {
@@ -136,7 +137,8 @@ def test_each_verdict_with_its_finding(world: World) -> None:
     world.described[keys["live_ahead"]] = {"start_offset": 10, "lag": 80}
     world.described[keys["durable_ahead"]] = {"start_offset": 10, "lag": 91}
     world.described[keys["missing_state"]] = {"start_offset": 10, "lag": 90}
-    world.described[keys["unknown"]] = {"error_code": 29, "error": "TOPIC_AUTHORIZATION_FAILED"}
+    world.described[keys["unknown"]] = {"error_code": 3, "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    world.described[keys["not_authorized"]] = {"error_code": 29, "error": "TOPIC_AUTHORIZATION_FAILED"}
     world.observe("r1")
     summary = reconcile(world.config)
     assert world.verdicts("r1") == {key.coordinator_key: name for name, key in keys.items()}
@@ -208,8 +210,8 @@ def test_an_export_that_lacks_records_leaves_no_verdict(world: World) -> None:
 
 
 def test_what_cannot_be_known_is_unknown(world: World) -> None:
-    """A group that may not be asked; a described share partition without state beside a record that names nobody; state
-    of a topic nobody sees: each unknown, with its reason."""
+    """A described share partition without state beside a record that names nobody, state
+    of a topic nobody sees: each unknown, with its reason. A group that may not be asked is not authorized."""
     refused, missing, unseen = key_of("refused"), key_of("missing"), key_of("unseen", topic=7)
     world.write(snapshot(refused), snapshot(unseen))
     world.groups["missing"] = "Stable"
@@ -218,7 +220,8 @@ def test_what_cannot_be_known_is_unknown(world: World) -> None:
     world.refused["refused"] = "GROUP_AUTHORIZATION_FAILED"
     world.observe("r1")
     reconcile(world.config)
-    assert set(world.verdicts("r1").values()) == {"unknown"}
+    verdicts = {row["group_id"]: row["verdict"] for row in world.rows("reconciliations")}
+    assert verdicts == {"refused": "not_authorized", "missing": "unknown", "unseen": "unknown"}
     reasons = {row["group_id"]: row["reason"] for row in world.rows("reconciliations")}
     assert "GROUP_AUTHORIZATION_FAILED" in reasons["refused"]
     assert "names no share partition" in reasons["missing"]

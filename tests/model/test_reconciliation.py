@@ -130,7 +130,8 @@ def test_swapping_the_sides_swaps_the_verdict(mine: int, theirs: int, done: int)
 def test_an_incomplete_export_is_never_judged(
     start: int | None, listed: bool, durable: bool, topic: TopicStatus | None
 ) -> None:
-    """Whatever else is known: where records may be missing, the verdict is unknown, says why and gives no lag."""
+    """Whatever else is known: where records may be missing, the verdict is unknown, says why and gives no lag; only a
+    missing right comes first, with no lag either."""
     sample = Sample(is_listed=listed, start_offset=start, log_start_offset=0, log_end_offset=100)
     evidence = Evidence(
         durable=state(7) if durable else None,
@@ -140,13 +141,17 @@ def test_an_incomplete_export_is_never_judged(
         incomplete="offsets 3 to 9 were pruned",
     )
     judged = reconcile(evidence)
-    assert (judged.verdict, judged.reason) == (Verdict.UNKNOWN, "offsets 3 to 9 were pruned")
+    if topic is TopicStatus.NOT_AUTHORIZED and not listed:
+        assert judged.verdict is Verdict.NOT_AUTHORIZED
+    else:
+        assert (judged.verdict, judged.reason) == (Verdict.UNKNOWN, "offsets 3 to 9 were pruned")
     assert (judged.durable_lag, judged.effective_backlog) == (None, None)
 
 
 LISTED = described(state(10))
 UNLISTED = Sample(is_listed=False, log_start_offset=0, log_end_offset=1_000)
 GONE = Sample(is_listed=False, is_group_present=False)
+HIDDEN = Sample(is_listed=False, is_group_present=None, is_authorized=False)
 UNINITIALIZED = state(None, None)
 
 
@@ -171,6 +176,11 @@ UNINITIALIZED = state(None, None)
         (state(10), Sample(is_listed=False), Sample(is_listed=False), None, Verdict.UNKNOWN),
         (state(10), LISTED, replace(LISTED, error="29: not authorized"), TopicStatus.PRESENT, Verdict.UNKNOWN),
         (state(10), replace(UNLISTED, is_group_present=None), LISTED, TopicStatus.PRESENT, Verdict.UNKNOWN),
+        (state(10), HIDDEN, HIDDEN, TopicStatus.PRESENT, Verdict.NOT_AUTHORIZED),
+        (state(10), GONE, HIDDEN, None, Verdict.NOT_AUTHORIZED),
+        (state(10), LISTED, replace(LISTED, is_authorized=False), TopicStatus.PRESENT, Verdict.NOT_AUTHORIZED),
+        (state(10), UNLISTED, UNLISTED, TopicStatus.NOT_AUTHORIZED, Verdict.NOT_AUTHORIZED),
+        (state(10), LISTED, LISTED, TopicStatus.NOT_AUTHORIZED, Verdict.MATCH),
     ],
 )
 def test_each_case_has_its_verdict(

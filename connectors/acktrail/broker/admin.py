@@ -52,7 +52,7 @@ from acktrail.broker.logs import list_log_offsets, list_offsets_at
 from acktrail.broker.patience import Patience
 from acktrail.broker.record_times import BatchTimes, LogPosition, read_batch_times
 from acktrail.broker.rights import read_rights
-from acktrail.broker.topics import describe_topics
+from acktrail.broker.topics import describe_topics, hidden_topics
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
 
@@ -198,6 +198,15 @@ class ShareGroupAdmin:
         """These topics in the order asked for, with errors as values; None: all that this principal may DESCRIBE, by
         name. No topic is created by asking."""
         return describe_topics(self._client, names)
+
+    def hidden_topics(self, topic_ids: Iterable[str]) -> frozenset[str]:
+        """Those of `topic_ids` whose topics are there but that this principal may not DESCRIBE; those of topics that
+        are gone are not among them.
+
+        Raises:
+            Unreachable, RetryableError: no broker answered.
+        """
+        return hidden_topics(self._client, topic_ids)
 
     def list_offsets(self, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, ...]:
         """First offset, high watermark and last stable offset of each log, in the order asked for, with errors as

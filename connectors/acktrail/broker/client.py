@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
+from uuid import UUID
 
 from kafka.errors import (
     IncompatibleBrokerVersion,
@@ -154,6 +155,11 @@ class BrokerClient:
         self._cluster.update_metadata(answer)
         return answer
 
+    def topic_ids(self, topic_ids: Sequence[UUID]) -> Any:
+        """Metadata of topics by id (version 12, Kafka 3.1): beside an error the answer has the id and no name."""
+        wanted = [MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+        return self.send(_metadata_request(wanted, min_version=12))
+
     def learn_coordinator(self, found: Any, key: str) -> int:
         """Remember the broker in one row of a FindCoordinator answer; it may be newer than the metadata."""
         return int(self._cluster.add_coordinator(found, 0, key, synthesize_node_id=False))
@@ -267,12 +273,12 @@ def _none_answered(addresses: Sequence[str], reasons: Sequence[AcktrailError]) -
     return Unreachable(", ".join(addresses), reason=told, hint=hint)
 
 
-def _metadata_request(topics: Sequence[Any] | None, *, with_rights: bool = False) -> Any:
+def _metadata_request(topics: Sequence[Any] | None, *, with_rights: bool = False, min_version: int = 0) -> Any:
     return MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=with_rights,
-        min_version=8 if with_rights else 0,
+        min_version=8 if with_rights else min_version,
     )
 
 

@@ -23,6 +23,8 @@ from acktrail.columnar.schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, T
 __all__ = ["RowMaker"]
 
 _PRESENT: Final = "present"
+_HIDDEN: Final = "not_authorized"
+_SHARE: Final = "share"
 _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
 
 
@@ -34,9 +36,10 @@ class RowMaker:
     run_id: str
     phase: str
 
-    def topics(self, topics: Iterable[TopicDescription], at: dt.datetime) -> pa.Table:
-        """A listing of every topic, as of `at`. A topic without an id (no right to DESCRIBE it) is left out."""
-        rows = [
+    def topics(self, topics: Iterable[TopicDescription], hidden: Iterable[str], at: dt.datetime) -> pa.Table:
+        """A listing of every topic, as of `at`, and of those `hidden` (topic ids) that nobody may DESCRIBE here: of
+        them only the id is known. A topic without an id is left out."""
+        rows: list[dict[str, Any]] = [
             {
                 "cluster_id": self.cluster_id,
                 "run_id": self.run_id,
@@ -51,6 +54,8 @@ class RowMaker:
             for topic in topics
             if topic.topic_id is not None
         ]
+        side = {"cluster_id": self.cluster_id, "run_id": self.run_id, "first_seen_at": at, "last_seen_at": at}
+        rows += [{**side, "topic_id": topic_id, "status": _HIDDEN} for topic_id in sorted(hidden)]
         return pa.Table.from_pylist(rows, schema=TOPICS)
 
     def groups(
@@ -60,8 +65,9 @@ class RowMaker:
         configs: Mapping[str, GroupConfigs],
         at: dt.datetime,
     ) -> pa.Table:
-        """One row a group. An error about its configuration alone leaves the error code 0."""
-        rows = [self._group(listings[group.group_id], group, configs[group.group_id], at) for group in descriptions]
+        """One row a group. An error about its configuration alone leaves the error code 0. A group that no broker
+        listed was asked for by its name."""
+        rows = [self._group(listings.get(group.group_id), group, configs[group.group_id], at) for group in descriptions]
         return pa.Table.from_pylist(rows, schema=GROUP_OBSERVATIONS)
 
     def share_partitions(self, groups: Iterable[GroupOffsets], at: dt.datetime) -> list[dict[str, Any]]:
@@ -83,13 +89,13 @@ class RowMaker:
         return {"cluster_id": self.cluster_id, "run_id": self.run_id, "phase": self.phase, "observed_at": at}
 
     def _group(
-        self, listing: GroupListing, group: GroupDescription, configs: GroupConfigs, at: dt.datetime
+        self, listing: GroupListing | None, group: GroupDescription, configs: GroupConfigs, at: dt.datetime
     ) -> dict[str, Any]:
         return {
             **self._side(at),
             "group_id": group.group_id,
-            "group_type": listing.group_type,
-            "group_state": group.state or listing.state,
+            "group_type": _SHARE if listing is None else listing.group_type,
+            "group_state": group.state or (None if listing is None else listing.state),
             "group_epoch": group.group_epoch,
             "assignment_epoch": group.assignment_epoch,
             "assignor": group.assignor,

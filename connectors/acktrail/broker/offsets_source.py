@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.descriptions import GroupListing, GroupOffsets, TopicDescription, TopicPartition
+from acktrail.broker.descriptions import GroupOffsets, TopicDescription, TopicPartition
 from acktrail.broker.failures import GROUP_ID_NOT_FOUND
 from acktrail.broker.observation_rows import RowMaker
 from acktrail.broker.state_topic import STATE_TOPIC
@@ -25,7 +26,15 @@ def _utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def observe(admin: ShareGroupAdmin, *, run_id: str, phase: str, clock: Clock = _utc_now) -> SourceBatch:
+def observe(
+    admin: ShareGroupAdmin,
+    *,
+    run_id: str,
+    phase: str,
+    groups: Collection[str] = (),
+    topic_ids: Collection[str] = (),
+    clock: Clock = _utc_now,
+) -> SourceBatch:
     """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
     ``offset_observations``.
 
@@ -35,27 +44,33 @@ def observe(admin: ShareGroupAdmin, *, run_id: str, phase: str, clock: Clock = _
     `after` lists last. `clock` gives UTC instants; a row's is the one when its answer was there. What cannot be asked
     about one group or partition is a row with the reason; what was deleted meanwhile is not there.
 
+    A listing leaves out what this principal may not DESCRIBE, without a word. So `groups` and `topic_ids`, of which
+    something else is known (their state records), are asked for by name: a group that may not be described is a row
+    with error 30, such a topic one with the status ``not_authorized``. One that is gone (69, 100) has no row.
+
     Raises:
         Unreachable, RetryableError: a broker did not answer.
         ConfigurationError: the cluster does not serve share groups, or refused the login.
     """
     make = RowMaker(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
     topics = {topic.name: topic for topic in admin.topics()}
-    topic_rows = make.topics(topics.values(), clock())
+    hidden = admin.hidden_topics(set(topic_ids) - {topic.topic_id for topic in topics.values()})
+    topic_rows = make.topics(topics.values(), hidden, clock())
     listings = {listing.group_id: listing for listing in admin.list_groups()}
-    described = [group for group in admin.describe_groups(listings) if group.error_code != GROUP_ID_NOT_FOUND]
-    there: Mapping[str, GroupListing] = {group.group_id: listings[group.group_id] for group in described}
+    asked = sorted(listings.keys() | set(groups))
+    described = [group for group in admin.describe_groups(asked) if group.error_code != GROUP_ID_NOT_FOUND]
+    there = [group.group_id for group in described]
     configs = {answer.group_id: answer for answer in admin.group_configs(there)}
-    group_rows = make.groups(there, described, configs, clock())
+    group_rows = make.groups(listings, described, configs, clock())
 
-    groups = admin.describe_group_offsets(there)
+    offsets = admin.describe_group_offsets(there)
     shares_at = clock()
-    logs = admin.list_offsets(_partitions(topics, groups))
+    logs = admin.list_offsets(_partitions(topics, offsets))
     log_rows = make.topic_partitions(logs, {name: topic.topic_id for name, topic in topics.items()}, clock())
     if phase == _BEFORE:
-        groups = admin.describe_group_offsets(there)
+        offsets = admin.describe_group_offsets(there)
         shares_at = clock()
-    share_rows = make.share_partitions(groups, shares_at)
+    share_rows = make.share_partitions(offsets, shares_at)
     return SourceBatch(
         task=TaskId(f"observation/{admin.cluster_id}"),
         rows={
@@ -69,19 +84,30 @@ def observe(admin: ShareGroupAdmin, *, run_id: str, phase: str, clock: Clock = _
 class OffsetsSource:
     """`observe` as a source for the worker: one task that gives one batch. See `connect.contract.Source`.
 
+    `groups` and `topic_ids` are asked for by name, whatever the cluster lists.
+
     Raises:
         Unreachable, ConfigurationError: the cluster cannot be asked.
     """
 
-    def __init__(self, config: KafkaConfig, *, run_id: str, phase: str, clock: Clock = _utc_now) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        *,
+        run_id: str,
+        phase: str,
+        groups: Collection[str] = (),
+        topic_ids: Collection[str] = (),
+        clock: Clock = _utc_now,
+    ) -> None:
         self._admin = ShareGroupAdmin(config)
-        self._run_id = run_id
-        self._phase = phase
-        self._clock = clock
+        self._observe = partial(
+            observe, self._admin, run_id=run_id, phase=phase, groups=groups, topic_ids=topic_ids, clock=clock
+        )
 
     def tasks(self) -> Sequence[ObservationTask]:
         """The one task."""
-        return (ObservationTask(self._admin, run_id=self._run_id, phase=self._phase, clock=self._clock),)
+        return (ObservationTask(self._admin.cluster_id, self._observe),)
 
     def close(self) -> None:
         """Close the connections. May be called twice."""
@@ -91,16 +117,14 @@ class OffsetsSource:
 class ObservationTask:
     """Asks once. It has no position: its rows are told apart by run and phase."""
 
-    def __init__(self, admin: ShareGroupAdmin, *, run_id: str, phase: str, clock: Clock) -> None:
-        self._admin = admin
-        self._run_id = run_id
-        self._phase = phase
-        self._clock = clock
+    def __init__(self, cluster_id: str, ask: Callable[[], SourceBatch]) -> None:
+        self._cluster_id = cluster_id
+        self._ask = ask
         self._is_finished = False
 
     @property
     def task_id(self) -> TaskId:
-        return TaskId(f"observation/{self._admin.cluster_id}")
+        return TaskId(f"observation/{self._cluster_id}")
 
     def start(self, position: int | None) -> None:  # noqa: ARG002
         """There is nothing to go on from."""
@@ -114,7 +138,7 @@ class ObservationTask:
         """
         if self._is_finished:
             return None
-        batch = observe(self._admin, run_id=self._run_id, phase=self._phase, clock=self._clock)
+        batch = self._ask()
         self._is_finished = True
         return batch
 

@@ -148,8 +148,13 @@ class _Run:
     def sample(self, phase: str) -> None:
         """Ask the brokers for groups, start offsets, lag and log offsets, now."""
         from acktrail.broker.offsets_source import OffsetsSource
+        from acktrail.tables.known_names import known_names
+        from acktrail.tables.store import Tables
 
-        self._move(OffsetsSource(self._kafka, run_id=self._run_id, phase=phase))
+        known = known_names(Tables(self._tables))
+        self._move(
+            OffsetsSource(self._kafka, run_id=self._run_id, phase=phase, groups=known.groups, topic_ids=known.topic_ids)
+        )
 
     def read_state(self, *, bounded: bool) -> None:
         """Read the state topic from where the tables end."""

@@ -98,7 +98,7 @@ TOPICS: Final = pa.schema(
         ("is_internal", pa.bool_()),
         ("first_seen_at", INSTANT),
         ("last_seen_at", INSTANT),
-        ("status", pa.string()),  # present | deleted | recreated
+        ("status", pa.string()),  # present | deleted | recreated | not_authorized
         ("successor_topic_id", pa.string()),  # recreated: the id that has the name now
         ("run_id", pa.string()),
     )

@@ -29,6 +29,8 @@ class TopicStatus(StrEnum):
     DELETED = "deleted"
     RECREATED = "recreated"
     """Another id has the name now."""
+    NOT_AUTHORIZED = "not_authorized"
+    """It is there, and this principal may not DESCRIBE it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,8 @@ class Sample:
     """What the cluster said of one share partition at one side of an observation.
 
     `is_listed`: its group described it. `start_offset` None: not initialized; `lag` None: not known. `error`: why the
-    description failed. `is_group_present` None: the group could not be asked. Log offsets None: not known.
+    description failed. `is_group_present` None: the group could not be asked. `is_authorized` False: for want of a
+    right. Log offsets None: not known.
     """
 
     is_listed: bool
@@ -44,6 +47,7 @@ class Sample:
     lag: int | None = None
     error: str | None = None
     is_group_present: bool | None = True
+    is_authorized: bool = True
     log_start_offset: int | None = None
     log_end_offset: int | None = None
 

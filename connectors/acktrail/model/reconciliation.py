@@ -14,6 +14,7 @@ not told, but lies between the log ends listed before the first and after the se
 The rules, first one that applies:
 
 =================  ====================================================================================================
+not_authorized     the group, or the topic of a share partition that nobody describes, may not be described
 unknown            the export does not reach the log end seen before, or the replay rests on a gap or an unreadable
                    record; a description failed or the group could not be asked
 match              described on one side only: it appeared or vanished in between, and no replay contradicts that
@@ -55,6 +56,7 @@ class Verdict(StrEnum):
     ORPHAN_STATE = "orphan_state"
     BEFORE_LOG_START = "before_log_start"
     PAST_LOG_END = "past_log_end"
+    NOT_AUTHORIZED = "not_authorized"
     UNKNOWN = "unknown"
 
 
@@ -107,6 +109,18 @@ def _described(sample: Sample) -> tuple[bool, int | None, int | None]:
 
 def _incomplete(evidence: Evidence) -> str | None:
     return evidence.incomplete
+
+
+def _not_authorized(evidence: Evidence) -> str | None:
+    for phase, sample in (("before", evidence.before), ("after", evidence.after)):
+        if not sample.is_authorized:
+            words = f": {sample.error}" if sample.error else ""
+            return f"DESCRIBE on the group or its topics was missing {phase} the export{words}"
+    if evidence.topic_status is TopicStatus.NOT_AUTHORIZED and not (
+        evidence.before.is_listed or evidence.after.is_listed
+    ):
+        return "DESCRIBE on its topic is missing: brokers leave its share partitions out"
+    return None
 
 
 def _not_described(evidence: Evidence) -> str | None:
@@ -200,6 +214,7 @@ def _before_log_start(evidence: Evidence) -> str | None:
 
 
 _RULES: Final[tuple[tuple[Verdict, _Rule], ...]] = (
+    (Verdict.NOT_AUTHORIZED, _not_authorized),
     (Verdict.UNKNOWN, _incomplete),
     (Verdict.UNKNOWN, _not_described),
     (Verdict.MATCH, _appeared_or_vanished),

@@ -1,4 +1,4 @@
-"""Whether an object storage keeps two writers apart.
+"""Whether tables can be written, and whether an object storage keeps two writers apart.
 
 A Delta commit is safe only where a put with ``If-None-Match: *`` fails when the object is there. Some servers ignore
 the condition and overwrite: with them, one of two commits made at the same time vanishes without an error.
@@ -6,10 +6,12 @@ the condition and overwrite: with them, one of two commits made at the same time
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from acktrail.tables.root import TableRoot
 
-__all__ = ["ensure_conditional_put"]
+__all__ = ["ensure_conditional_put", "ensure_writable"]
 
 _WRITERS: Final = 4
 _ROUNDS: Final = 2
@@ -47,6 +49,32 @@ def ensure_conditional_put(root: TableRoot, options: Mapping[str, str] | None) -
     finally:
         _remove(root, name, options)
     _trusted.add(root.uri)
+
+
+def ensure_writable(root: TableRoot, options: Mapping[str, str] | None) -> None:
+    """Write an empty file where tables lie or would be made, and remove it again: under the root, and in a folder of
+    this machine beside the log of every table too.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if root.is_local:
+        for folder in _folders(Path(root.uri)):
+            with tempfile.NamedTemporaryFile(prefix="_acktrail_probe_", dir=folder):
+                pass
+        return
+    storage = fs.PyFileSystem(DeltaStorageHandler(root.uri, dict(options or {})))
+    name = f"_acktrail_probe_{uuid.uuid4().hex}"
+    with storage.open_output_stream(name):
+        pass
+    storage.delete_file(name)
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """The root, or the nearest folder above it that is there; and the folders of its tables with their logs."""
+    yield next(folder for folder in (root, *root.parents) if folder.exists())
+    for log in sorted(root.glob("*/_delta_log")):
+        yield from (log.parent, log)
 
 
 def _race(uri: str, options: dict[str, str]) -> None:

@@ -27,7 +27,7 @@ from acktrail.tables.conform import conform
 from acktrail.tables.failures import storage_failure
 from acktrail.tables.keyed import KEYED, merge_rows
 from acktrail.tables.layout import CHUNK, creation, writer_properties
-from acktrail.tables.probe import ensure_conditional_put
+from acktrail.tables.probe import ensure_conditional_put, ensure_writable
 from acktrail.tables.root import table_root
 from acktrail.tables.snapshot import PROPERTY_PREFIX, DataFile, TableSnapshot, file_batches
 
@@ -92,6 +92,15 @@ class Tables:
                 if not os.access(self._root.uri, os.W_OK | os.X_OK):
                     raise PermissionError("permission denied")
             ensure_conditional_put(self._root, self._options)
+
+    def probe_write(self) -> None:
+        """See that tables under the root can be written: an empty file is written and removed.
+
+        Raises:
+            ConfigurationError, RetryableError: they cannot.
+        """
+        with self._translated():
+            ensure_writable(self._root, self._options)
 
     def create(self, name: str, *, properties: Mapping[str, str] = _NO_TEXT) -> TableSnapshot:
         """The table `name`, made if it is not there; `properties` count only then.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,10 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas import TOPICS
 from acktrail.tables.store import Tables
 
-__all__ = ["departed", "renew_topics"]
+__all__ = ["departed", "named", "renew_topics"]
+
+_HIDDEN: Final = "not_authorized"
+_LASTING: Final = ("topic", "partition_count", "is_internal")
 
 _Row = Mapping[str, Any]
 
@@ -20,15 +23,22 @@ def renew_topics(tables: Tables, listing: pa.Table, cluster_id: str) -> int:
     """Take a complete listing (columns of ``TOPICS``) in one commit; gives the number of rows written.
 
     A topic id keeps `first_seen_at` for ever. One that the listing lacks is ``deleted``, or ``recreated`` when the
-    listing has its name under another id. An empty listing says nothing: every cluster has topics.
+    listing has its name under another id; one that may not be described (``not_authorized``) keeps the name and size
+    that were seen before. An empty listing says nothing: every cluster has topics.
     """
     if not listing.num_rows:
         return 0
     known = tables.read("topics", where=pc.field("cluster_id") == cluster_id).to_pylist()
-    changed = departed(known, listing.to_pylist())
-    rows = pa.concat_tables([listing, pa.Table.from_pylist(changed, schema=TOPICS)])
-    tables.upsert("topics", rows)
-    return rows.num_rows
+    present = named(known, listing.to_pylist())
+    changed = departed(known, present)
+    tables.upsert("topics", pa.Table.from_pylist([*present, *changed], schema=TOPICS))
+    return len(present) + len(changed)
+
+
+def named(known: Iterable[_Row], listing: Iterable[_Row]) -> list[dict[str, Any]]:
+    """`listing`, where topics that may not be described have what is `known` of them."""
+    before = {row["topic_id"]: {name: row[name] for name in _LASTING} for row in known}
+    return [{**row, **before.get(row["topic_id"], {})} if row["status"] == _HIDDEN else dict(row) for row in listing]
 
 
 def departed(known: Iterable[_Row], listing: Iterable[_Row]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 Critical is what harms whoever acts on it. `durable_ahead`: the replayed start offset is further than the cluster's; a
 reset to it skips records. `past_log_end`: the share partition itself skips records. `live_ahead` and `missing_state`
 are errors: the tables lack something, and acting on them delivers records again, which share groups allow for.
-`orphan_state` (leftovers of a deletion), `before_log_start` (legal) and `unknown` are warnings.
+`orphan_state` (leftovers of a deletion), `before_log_start` (legal), `not_authorized` and `unknown` are warnings.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def reconciliations() -> tuple[Check, ...]:
         _without(Verdict.MISSING_STATE, Severity.ERROR),
         _without(Verdict.ORPHAN_STATE, Severity.WARNING),
         _without(Verdict.BEFORE_LOG_START, Severity.WARNING),
+        _without(Verdict.NOT_AUTHORIZED, Severity.WARNING),
         _without(Verdict.UNKNOWN, Severity.WARNING),
     )
 

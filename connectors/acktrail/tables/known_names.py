@@ -1,0 +1,85 @@
+"""Which groups and topics the exported records name: what an observation asks for beside what the cluster lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.errors import ConfigurationError
+from acktrail.tables.record_files import RECORDS
+from acktrail.tables.snapshot import TableSnapshot
+from acktrail.tables.store import Tables
+
+__all__ = ["KnownNames", "known_names"]
+
+_MEMORY: Final = "replay_memory"
+_NAMES: Final = ("group_id", "topic_id")
+_GONE: Final = ("deleted", "recreated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNames:
+    """Group ids and topic ids; `topics`: the names of those topics that were ever seen, by id."""
+
+    groups: frozenset[str] = frozenset()
+    topic_ids: frozenset[str] = frozenset()
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+
+def known_names(tables: Tables) -> KnownNames:
+    """The names in ``state_records``, and the topics that were there when they were last seen.
+
+    Share partitions that the newest reconciliation found deleted are left out where ``replay_memory`` has it; then only
+    files that came since are read, else all, two columns of them.
+
+    Raises:
+        ConfigurationError, RetryableError: ``state_records`` or ``topics`` cannot be read.
+    """
+    rows = tables.read("topics", columns=["topic_id", "topic"], where=~pc.field("status").isin(_GONE)).to_pylist()
+    seen = frozenset(row["topic_id"] for row in rows)
+    topics = {row["topic_id"]: row["topic"] for row in rows if row["topic"] is not None}
+    records = tables.snapshot(RECORDS)
+    if records is None:
+        return KnownNames(topic_ids=seen, topics=topics)
+    pairs = set(_pairs(_batches(tables, records)))
+    return KnownNames(
+        groups=frozenset(group_id for group_id, _ in pairs),
+        topic_ids=seen | {topic_id for _, topic_id in pairs},
+        topics=topics,
+    )
+
+
+def _batches(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBatch]:
+    remembered = _remembered(tables, records)
+    version = None
+    if remembered is not None:
+        version, rows = remembered
+        yield from rows.to_batches()
+    paths = [file.path for file in tables.files_since(records, version)]
+    yield from tables.file_batches(RECORDS, paths, columns=_NAMES) if paths else ()
+
+
+def _remembered(tables: Tables, records: TableSnapshot) -> tuple[int, pa.Table] | None:
+    """A version of `records`, and the names of all share partitions that have a state there; None: not known."""
+    try:
+        memory = tables.read(_MEMORY, columns=[*_NAMES, "snapshot_epoch", "records_table", "records_version"])
+    except ConfigurationError:
+        return None  # it is made anew by the next reconciliation
+    places = memory.filter(memory["records_version"].is_valid())
+    versions = set(places["records_version"].to_pylist())
+    if len(versions) != 1 or set(places["records_table"].to_pylist()) != {records.table_id}:
+        return None
+    return versions.pop(), memory.filter(memory["snapshot_epoch"].is_valid()).select(list(_NAMES))
+
+
+def _pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, str]]:
+    """The distinct names of records whose key could be read."""
+    for batch in batches:
+        rows = pa.Table.from_batches([batch]).group_by(list(_NAMES), use_threads=False).aggregate([]).to_pydict()
+        for group_id, topic_id in zip(rows["group_id"], rows["topic_id"], strict=True):
+            if group_id is not None and topic_id is not None:
+                yield group_id, topic_id

@@ -1,0 +1,142 @@
+"""A cluster of which this principal may see a part: what it may not see is judged by nothing but that."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from broker.workload import Workload, until
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.offsets_source import observe as ask
+from acktrail.cli.operations import observe
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.tables.store import Tables
+from acktrail_jobs.command import reconcile
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("spark")]
+
+ACKTRAIL = str(Path(sys.executable).with_name("acktrail"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarded:
+    """`watcher` may read the state topic and describe group ``seen`` and topic ``open``; groups ``seen`` and ``unseen``
+    have worked on topic ``open``, and ``seen`` on topic ``closed`` too. `tables`: two observations by `watcher`."""
+
+    broker: EmbeddedBroker
+    watcher: KafkaConfig
+    tables: TablesConfig
+
+
+@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    users = {"admin": "admin-secret", "watcher": "watcher-secret"}
+    with EmbeddedBroker(request.param, sasl_users=users) as broker:
+        workload = Workload(broker.config())
+        for topic in ("open", "closed"):
+            workload.create_topic(topic)
+            workload.produce(topic, 2)
+        for group, topic in (("seen", "open"), ("unseen", "open"), ("seen", "closed")):
+            workload.acknowledge(group, topic, 1)
+        for operation, kind, name in (
+            ("READ", "TOPIC", "__share_group_state"),
+            ("DESCRIBE", "TOPIC", "open"),
+            ("DESCRIBE", "GROUP", "seen"),
+            ("DESCRIBE", "GROUP", "never-there"),
+        ):
+            workload.allow("watcher", operation, kind, name)
+        watcher = broker.config("watcher")
+        tables = TablesConfig(uri=str(tmp_path_factory.mktemp("rights") / "tables"))
+        with ShareGroupAdmin(watcher) as admin:
+            until(lambda: admin.describe_groups(["never-there"])[0].error_code == 69, what="the last right")
+        for run in ("r1", "r2"):
+            observe(watcher, tables, run_id=run)
+        yield Guarded(broker=broker, watcher=watcher, tables=tables)
+
+
+@pytest.mark.parametrize("run", ["r1", "r2"])
+def test_what_may_not_be_seen_is_not_authorized(guarded: Guarded, run: str) -> None:
+    """a group and a topic that may not be described are no orphans and not unknown: verdict, reason and
+    finding name the right, from the first observation on; what may be seen is judged as ever."""
+    reconcile(guarded.tables, run)
+
+    stored = Tables(guarded.tables)
+    with ShareGroupAdmin(guarded.broker.config()) as admin:
+        ids = {topic.topic_id: topic.name for topic in admin.topics(["open", "closed"])}
+    own = [row for row in stored.read("reconciliations").to_pylist() if row["run_id"] == run]
+    assert {(row["group_id"], ids[row["topic_id"]]): row["verdict"] for row in own} == {
+        ("seen", "open"): "match",
+        ("unseen", "open"): "not_authorized",
+        ("seen", "closed"): "not_authorized",
+    }
+    reasons = " ".join(row["reason"] for row in own if row["verdict"] == "not_authorized")
+    assert "DESCRIBE on the group" in reasons
+    assert "DESCRIBE on its topic is missing" in reasons
+    found = [row for row in stored.read("findings").to_pylist() if row["run_id"] == run]
+    assert sorted(row["group_id"] for row in found if row["rule"] == "not_authorized") == ["seen", "unseen"]
+    assert not [row for row in found if row["rule"] in ("orphan_state", "unknown", "missing_state")]
+
+
+def test_a_group_that_is_gone_is_no_group_that_is_hidden(guarded: Guarded) -> None:
+    """Asked by name, a group that may not be described is a row with Kafka's error 30; one that is not there (69) has
+    no row, nor has a topic id that is gone; a hidden topic is listed by its id."""
+    with ShareGroupAdmin(guarded.broker.config()) as owner:
+        (closed,) = owner.topics(["closed"])
+    assert closed.topic_id is not None
+    with ShareGroupAdmin(guarded.watcher) as admin:
+        batch = ask(
+            admin,
+            run_id="r",
+            phase="before",
+            groups=["unseen", "never-there"],
+            topic_ids=[closed.topic_id, "AAAAAAAAAAAAAAAAAAAAAQ"],
+        )
+    groups = {row["group_id"]: row["error_code"] for row in batch.rows["group_observations"].to_pylist()}
+    assert groups == {"seen": 0, "unseen": 30}
+    topics = {row["topic_id"]: row["status"] for row in batch.rows["topics"].to_pylist()}
+    assert topics[closed.topic_id] == "not_authorized"
+    assert "AAAAAAAAAAAAAAAAAAAAAQ" not in topics
+
+
+def _doctor(guarded: Guarded, user: str, folder: Path, tables: str) -> tuple[int, dict[str, str]]:
+    """Exit code, and the detail of each check that says ``missing``."""
+    client = folder / "client.properties"
+    client.write_text("\n".join(f"{k}={v}" for k, v in guarded.broker.client_properties(user).items()))
+    command = [ACKTRAIL, "doctor", "--json", "--bootstrap-server", guarded.broker.bootstrap_servers]
+    command += ["--client-config", str(client), "--tables", tables]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    checks = json.loads(done.stdout)
+    return done.returncode, {check["what"]: check["detail"] for check in checks if check["status"] == "missing"}
+
+
+def test_doctor_names_tables_of_another_cluster_and_unreadable_ones(guarded: Guarded, tmp_path: Path) -> None:
+    """Both are missing, with exit code 3; an unreadable table is not "nothing exported yet", and it is named."""
+    owner = guarded.broker
+    observe(owner.config(), own := TablesConfig(uri=str(tmp_path / "own")))
+    assert _doctor(guarded, "admin", tmp_path, own.uri) == (0, {})
+    Tables(TablesConfig(uri=str(tmp_path / "other"))).create("state_records", properties={"cluster_id": "another"})
+    code, missing = _doctor(guarded, "admin", tmp_path, str(tmp_path / "other"))
+    assert (code, set(missing)) == (3, {"tables' cluster"})
+    assert "belong to cluster another" in missing["tables' cluster"]
+    for log in (tmp_path / "own" / "state_records" / "_delta_log").iterdir():
+        log.write_text("{")
+    code, missing = _doctor(guarded, "admin", tmp_path, own.uri)
+    assert (code, set(missing)) == (3, {"table state_records"})
+
+
+def test_doctor_names_each_missing_right(guarded: Guarded, tmp_path: Path) -> None:
+    """DESCRIBE on a group and a topic that only state records name, DESCRIBE_CONFIGS; exit code 3."""
+    code, missing = _doctor(guarded, "watcher", tmp_path, guarded.tables.uri)
+
+    assert code == 3
+    assert set(missing) == {"DESCRIBE on groups", "DESCRIBE on topics", "DESCRIBE_CONFIGS on groups"}
+    assert "'unseen'" in missing["DESCRIBE on groups"]
+    with ShareGroupAdmin(guarded.broker.config()) as owner:
+        assert str(owner.topics(["closed"])[0].topic_id) in missing["DESCRIBE on topics"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from acktrail.cli.tabular import printable
+from acktrail.reset.wording import forgotten
 
 __all__ = ["plan_text"]
 
@@ -19,10 +20,9 @@ _TOTALS: Final = (
     ("to_deliver", "Records to deliver"),
     ("delivered_again", "Records delivered again"),
     ("skipped", "Records skipped for good"),
-    ("acknowledgements_forgotten", "Acknowledgements forgotten"),
-    ("archived_forgotten", "Archived records forgotten"),
     ("in_flight_discarded", "In-flight records discarded"),
 )
+_FORGOTTEN: Final = ("Acknowledgements forgotten", "Archived records forgotten")
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
@@ -33,8 +33,9 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 
 def _parts(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"Plan `{plan['plan_id']}`, made {_made(plan)}, hash `{plan['plan_hash'][:16]}`."
-    totals = [(label, _number(plan["totals"].get(name))) for name, label in _TOTALS]
-    yield _table(("", "Number"), totals)
+    totals = {label: _number(plan["totals"].get(name)) for name, label in _TOTALS}
+    totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
+    yield _table(("", "Number"), list(totals.items()))
     notices = plan["notices"]
     if notices:
         rows = [(notice["severity"], notice["rule"], _subject(notice), notice["text"]) for notice in notices]

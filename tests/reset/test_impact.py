@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from reset.scenes import logs, partition_facts
 
 from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
-from acktrail.reset.facts import PartitionFacts
+from acktrail.reset.facts import PartitionFacts, PassedFacts
 from acktrail.reset.impact import Impact, impact_of
+from acktrail.reset.passed import passed_range
 from acktrail.reset.request import OutOfRange, Strategy, StrategyKind
 from acktrail.reset.strategies import Clamp, Resolution, resolve
 
@@ -47,18 +48,56 @@ def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.Da
     passed = [o for o in range(low, high) if o < facts.start_offset]
     done = {o for o, s in state.items() if s in TERMINAL_STATES}
 
-    assert found.passed_again == len([o for o in passed if o >= target])
-    assert found.acknowledgements_forgotten == len(
-        [o for o in done if o >= target and state[o] == DeliveryState.ACKNOWLEDGED]
-    )
-    assert found.archived_forgotten == len([o for o in done if o >= target and state[o] == DeliveryState.ARCHIVED])
+    again = [o for o in passed if o >= target]
+    assert found.passed_again == found.passed_unknown == len(again)
+    acknowledged = len([o for o in done if o >= target and state[o] == DeliveryState.ACKNOWLEDGED])
+    archived = len([o for o in done if o >= target and state[o] == DeliveryState.ARCHIVED])
+    assert (found.acknowledgements_known, found.archived_known) == (acknowledged, archived)
+    is_known = not again
+    assert found.acknowledgements_forgotten == (acknowledged if is_known else None)
+    assert found.archived_forgotten == (archived if is_known else None), "below the start offset nobody was asked"
+    assert (found.reason is None) is is_known
     assert found.skipped == len([o for o in state if o < target and o not in done])
     assert found.in_flight_discarded == len([o for o, s in state.items() if s is not None and o not in done])
     assert found.to_deliver == high - target
     again = sorted([o for o in (*passed, *done) if o >= target])
     assert (found.again_first, found.again_last) == ((again[0], again[-1]) if again else (None, None))
-    parts = (found.passed_again, found.acknowledgements_forgotten, found.archived_forgotten)
+    parts = (found.passed_again, found.acknowledgements_known, found.archived_known)
     assert found.delivered_again == sum(part or 0 for part in parts)
+
+
+@given(logs(), st.data(), st.booleans())
+def test_the_history_adds_what_lies_below_the_start_offset(
+    facts: PartitionFacts, data: st.DataObject, is_whole: bool
+) -> None:
+    """What the history tells of exactly these records is added to what the state has; of others it is no answer."""
+    assert facts.log_start_offset is not None
+    target = data.draw(st.integers(facts.log_start_offset, facts.log_end_offset))
+    span = passed_range(facts, target)
+    if span is None:
+        return
+    count = span[1] - span[0] + 1
+    acknowledged = data.draw(st.integers(0, count))
+    archived = data.draw(st.integers(0, count - acknowledged))
+    passed = PassedFacts(
+        first_offset=span[0],
+        last_offset=span[1],
+        acknowledged=acknowledged,
+        archived=archived,
+        unknown=0 if is_whole else 1,
+        since_ms=7,
+        reason=None if is_whole else "a gap",
+    )
+    without, found = impact(facts, target), impact(replace(facts, passed=passed), target)
+    assert without.archived_forgotten is None
+    assert found.archived_known == (without.archived_known or 0) + archived
+    assert found.acknowledgements_known == (without.acknowledgements_known or 0) + acknowledged
+    assert found.archived_forgotten == (found.archived_known if is_whole else None)
+    assert found.acknowledgements_forgotten == (found.acknowledgements_known if is_whole else None)
+    assert (found.reason, found.known_since_ms) == (passed.reason, 7)
+    assert found.delivered_again == without.delivered_again
+    other = impact(replace(facts, passed=replace(passed, last_offset=span[1] + 1)), target)
+    assert (other.archived_forgotten, other.archived_known) == (None, without.archived_known)
 
 
 @given(logs(), st.data())

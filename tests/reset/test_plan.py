@@ -14,12 +14,14 @@ from reset.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_fa
 
 from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.model.delivery import StateBatch
-from acktrail.reset.facts import PartitionFacts, Snapshot
+from acktrail.reset.facts import PartitionFacts, PassedFacts, Snapshot
 from acktrail.reset.notices import Severity
+from acktrail.reset.passed import with_passed
 from acktrail.reset.plain import fingerprint, from_plain, to_plain
 from acktrail.reset.plan import ResetPlan, plan_hash
 from acktrail.reset.plan_file import check_age, parse_plan, plan_text, read_plan
 from acktrail.reset.request import OutOfRange, StrategyKind
+from acktrail.reset.wording import forgotten
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
 
@@ -75,7 +77,7 @@ def test_no_number_or_word_can_be_changed_by_hand() -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (lambda d: d | {"version": 2}, "[other_version]"),
+        (lambda d: d | {"version": 3}, "[other_version]"),
         (lambda d: d | {"format": "x"}, "is no reset plan"),
         (lambda d: d | {"more": 1}, "field 'more' is not known"),
         (lambda d: {k: v for k, v in d.items() if k != "totals"}, "field 'totals' is missing"),
@@ -157,17 +159,57 @@ def test_each_rule_forbids(rule: str, request_changes: dict[str, Any], snapshot:
 
     assert rules(plan, Severity.REFUSAL) == {rule}
     assert plan.executable(partial=False) == ()
-    assert plan.totals.delivered_again == 0 or rule == "would_skip" or plan.totals.refused_partitions == 0
+    if plan.totals.refused_partitions == plan.totals.partitions:
+        assert (plan.totals.to_deliver, plan.totals.delivered_again, plan.totals.archived_forgotten) == (
+            None,
+            None,
+            None,
+        )
 
 
 def test_a_plan_without_refusals_may_be_sent_whole() -> None:
     """Two share partitions, both with numbers; the totals are their sums."""
-    snapshot = a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,)), partition_facts(20, (10, 50), partition=1))
+    passed = PassedFacts(
+        first_offset=10, last_offset=39, acknowledged=24, archived=5, unknown=0, since_ms=1, reason=None
+    )
+    snapshot = a_snapshot(
+        partition_facts(40, (10, 100), (ARCHIVED,), passed=passed),
+        partition_facts(20, (10, 50), partition=1, passed=replace(passed, last_offset=19, acknowledged=9, archived=1)),
+    )
     plan = a_plan(a_request(), snapshot)
 
     assert len(plan.executable(partial=False)) == 2
-    assert (plan.totals.delivered_again, plan.totals.archived_forgotten, plan.totals.skipped) == (30 + 3 + 10, 3, 0)
+    assert (plan.totals.delivered_again, plan.totals.skipped) == (30 + 3 + 10, 0)
+    assert (plan.totals.archived_forgotten, plan.totals.acknowledgements_forgotten) == (3 + 5 + 1, 24 + 9)
     assert rules(plan, Severity.WARNING) == {"delivered_again", "archived_again"}
+
+
+def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
+    """Without the history: no number, at least what the state has, and one notice that says why."""
+    snapshot = a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,)), partition_facts(20, (10, 50), partition=1))
+    plan = a_plan(a_request(), with_passed(None, a_request(), snapshot))
+
+    assert (plan.totals.archived_forgotten, plan.totals.acknowledgements_forgotten) == (None, None)
+    assert (plan.totals.archived_known, plan.totals.acknowledgements_known, plan.totals.passed_unknown) == (3, 0, 40)
+    assert rules(plan, Severity.WARNING) == {"delivered_again", "archived_again", "passed_unknown"}
+    (notice,) = [notice for notice in plan.notices if notice.rule == "passed_unknown"]
+    assert notice.text.startswith("40 records below the start offsets of 2 share partition(s)")
+    assert "ACKTRAIL_TABLES" in notice.text
+    assert forgotten(to_plain(plan)) == ("unknown", "at least 3")
+
+
+def test_a_plan_of_an_older_release_is_read_with_its_own_hash() -> None:
+    """Fields that came later are not in it; its numbers are said to be what they are, not more."""
+    text = (Path(__file__).parents[1] / "golden" / "reset_plan_version_1.json").read_text()
+    plan = parse_plan(text, "f")
+
+    assert plan.version == 1
+    assert plan_hash(plan) == plan.plan_hash == json.loads(text)["plan_hash"]
+    assert plan_text(plan) == text
+    assert forgotten(json.loads(text)) == (
+        "at least 0, not counted below the start offsets",
+        "at least 3, not counted below the start offsets",
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,12 @@ import typer
 from acktrail.cli.tabular import printable, table
 from acktrail.reset.moments import instant_text
 from acktrail.reset.notices import Notice, Severity
+from acktrail.reset.plain import to_plain
 from acktrail.reset.strip import Mark, Strip, strip_of
+from acktrail.reset.wording import forgotten
 
 if TYPE_CHECKING:
+    from acktrail.reset.impact import Impact
     from acktrail.reset.plan import PartitionPlan, ResetPlan
 
 __all__ = ["plan_text", "results_text"]
@@ -106,7 +109,7 @@ def _number_row(row: PartitionPlan) -> tuple[object, ...]:
     impact = row.impact
     numbers: tuple[object, ...] = (None, None, None, None)
     if impact is not None:
-        numbers = (impact.to_deliver, impact.delivered_again, impact.skipped, impact.archived_forgotten)
+        numbers = (impact.to_deliver, impact.delivered_again, impact.skipped, _archived(impact))
     target = "refused" if row.target_offset is None else row.target_offset
     return (row.group_id, row.topic, row.partition, row.start_offset, target, *numbers, _times(row))
 
@@ -151,16 +154,27 @@ def _strip_lines(row: PartitionPlan, strip: Strip) -> Iterator[str]:
     yield " " * len(left) + "".join(pointers).rstrip()
 
 
+def _archived(impact: Impact) -> object:
+    if impact.archived_forgotten is None and impact.archived_known:
+        return f">={impact.archived_known}"
+    is_counted = impact.archived_known is not None or not impact.passed_again
+    return impact.archived_forgotten if is_counted else None
+
+
 def _totals(plan: ResetPlan) -> str:
     totals = plan.totals
-    refused = f", {totals.refused_partitions} of them refused" if totals.refused_partitions else ""
+    refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
+    head = f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
+    if totals.to_deliver is None:
+        return head
+    acknowledged, archived = forgotten(to_plain(plan))
     return "\n".join(
         [
-            f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}",
+            head,
             f"records from the new start offsets on: {totals.to_deliver}",
             f"delivered again though done with:      {_known(totals.delivered_again)}",
-            f"  acknowledgements forgotten:          {_known(totals.acknowledgements_forgotten)}",
-            f"  archived records given new life:     {_known(totals.archived_forgotten)}",
+            f"  acknowledgements forgotten:          {acknowledged}",
+            f"  archived records given new life:     {archived}",
             f"skipped for good:                      {_known(totals.skipped)}",
             f"in flight, delivery counts dropped:    {_known(totals.in_flight_discarded)}",
         ]

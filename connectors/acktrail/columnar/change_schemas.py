@@ -33,6 +33,8 @@ RESET_PLANS: Final = pa.schema(
         ("archived_forgotten", pa.int64()),
         ("in_flight_discarded", pa.int64()),
         ("plan", pa.string()),  # the whole plan, as its file has it
+        ("acknowledgements_known", pa.int64()),  # at least so many are forgotten
+        ("archived_known", pa.int64()),
     )
 )
 """One plan of a change, whether it was carried out or not."""
@@ -68,6 +70,11 @@ RESET_PLAN_PARTITIONS: Final = pa.schema(
         ("last_record_ms", pa.int64()),
         ("refused", pa.bool_()),
         ("notices", pa.list_(pa.string())),
+        ("acknowledgements_known", pa.int64()),  # at least so many are forgotten; null in plans of version 1
+        ("archived_known", pa.int64()),
+        ("passed_acknowledged", pa.int64()),  # those of them below the start offset
+        ("passed_archived", pa.int64()),
+        ("passed_unknown", pa.int64()),  # below the start offset, not told by the history
     )
 )
 """One share partition of one plan: what was there (the snapshot that an undo goes back to) and what would happen."""

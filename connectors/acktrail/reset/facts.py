@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["ClusterFacts", "GroupFacts", "PartitionFacts", "PartitionState", "Snapshot", "TopicFacts"]
+from acktrail.reset.plain import ADDED
+
+__all__ = ["ClusterFacts", "GroupFacts", "PartitionFacts", "PartitionState", "PassedFacts", "Snapshot", "TopicFacts"]
 
 _GROUP_ID_NOT_FOUND: Final = 69
 
@@ -78,13 +80,32 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedFacts:
+    """What the group last did with the records from `first_offset` to `last_offset` (inclusive) below its start offset,
+    by the exported history.
+
+    `acknowledged` and `archived` are those that are known. For `unknown` of the records the history lacks something, so
+    that it may be otherwise, and `reason` says what. `since_ms` is the broker's time of the first state record used.
+    """
+
+    first_offset: int
+    last_offset: int
+    acknowledged: int
+    archived: int
+    unknown: int
+    since_ms: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
     """One share partition.
 
     `log_end_offset` is the high watermark, one past the last record. `start_offset` is what the broker describes; None:
     not initialized. `is_described` False: the group has nothing there. `state` None: the state topic holds nothing, or
     (`state_reason`) it is not known. `offset_at` is the first record at or after the moment of the strategy; `given`
-    the offset that a file, the history or a snapshot names, and `given_reason` why there is none.
+    the offset that a file, the history or a snapshot names, and `given_reason` why there is none. `passed` is about
+    the records below the start offset that the strategy delivers again; None: there are none, or nobody asked.
     """
 
     group_id: str
@@ -101,6 +122,7 @@ class PartitionFacts:
     given: int | None = None
     given_reason: str | None = None
     given_topic_id: str | None = None
+    passed: PassedFacts | None = field(default=None, metadata=ADDED)
 
     @property
     def name(self) -> str:

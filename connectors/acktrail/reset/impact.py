@@ -6,11 +6,13 @@ Records are counted as offsets that the log still holds; compacted and control r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.reset.facts import PartitionFacts
+from acktrail.reset.facts import PartitionFacts, PassedFacts
+from acktrail.reset.plain import ADDED
 
 __all__ = ["Impact", "impact_of"]
 
@@ -19,11 +21,18 @@ __all__ = ["Impact", "impact_of"]
 class Impact:
     """Numbers of records; None: not known, and `reason` says why.
 
-    `delivered_again` = `passed_again` + `acknowledgements_forgotten` + `archived_forgotten`: at or above the target the
-    group was done with them. `passed_again` lie below the present start offset: acknowledged, archived or skipped by an
-    earlier reset, Kafka does not keep which. `skipped` lie below the target and were not finished: this group never
-    gets them again. `in_flight_discarded` were delivered and not finished: their delivery counts are dropped (those
-    below the target are among the skipped). `to_deliver` are all from the target to the log's end.
+    `delivered_again`: at or above the target the group was done with them. `passed_again` of them lie below the present
+    start offset, the others are acknowledged or archived in the state. `acknowledgements_forgotten` and
+    `archived_forgotten` count both. Kafka keeps nothing below the start offset (what lies there was acknowledged,
+    archived, hidden by a transaction, or skipped by a reset); the exported history tells what it was. Where that does
+    not tell all, they are None, and `acknowledgements_known` and `archived_known` are at least so many.
+
+    `passed_acknowledged` and `passed_archived` are their parts below the start offset, `passed_unknown` the records
+    there of whose history something is missing, `known_since_ms` the time of the first state record that tells.
+
+    `skipped` lie below the target and were not finished: this group never gets them again. `in_flight_discarded` were
+    delivered and not finished: their delivery counts are dropped (those below the target are among the skipped).
+    `to_deliver` are all from the target to the log's end.
 
     `again_first` and `again_last` are the first and last offset that is known to be delivered again; None: none is.
     """
@@ -38,6 +47,12 @@ class Impact:
     again_first: int | None = None
     again_last: int | None = None
     reason: str | None = None
+    acknowledgements_known: int | None = field(default=None, metadata=ADDED)
+    archived_known: int | None = field(default=None, metadata=ADDED)
+    passed_acknowledged: int | None = field(default=None, metadata=ADDED)
+    passed_archived: int | None = field(default=None, metadata=ADDED)
+    passed_unknown: int | None = field(default=None, metadata=ADDED)
+    known_since_ms: int | None = field(default=None, metadata=ADDED)
 
 
 def impact_of(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> Impact:
@@ -66,8 +81,7 @@ def impact_of(facts: PartitionFacts, target: int, log_start: int, log_end: int) 
         to_deliver=to_deliver,
         delivered_again=passed + acknowledged + archived,
         passed_again=passed,
-        acknowledgements_forgotten=acknowledged,
-        archived_forgotten=archived,
+        **_forgotten(facts, kept_from, passed, acknowledged, archived),
         skipped=max(0, below - max(start, log_start)) - finished_below,
         in_flight_discarded=sum(_overlap(b, log_start, log_end) for b in batches if not b.is_terminal),
         again_first=again[0],
@@ -116,13 +130,47 @@ def _blind(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> 
         to_deliver=max(0, log_end - kept_from),
         delivered_again=None,
         passed_again=passed,
-        acknowledgements_forgotten=None,
-        archived_forgotten=None,
+        **{
+            **_forgotten(facts, kept_from, passed or 0, 0, 0),
+            "acknowledgements_forgotten": None,
+            "archived_forgotten": None,
+            "reason": facts.state_reason,
+        },
         skipped=0 if target <= first else None,
         in_flight_discarded=None,
         again_first=again[0],
         again_last=again[1],
-        reason=facts.state_reason,
+    )
+
+
+def _forgotten(facts: PartitionFacts, kept_from: int, passed: int, acknowledged: int, archived: int) -> dict[str, Any]:
+    """What is forgotten: `acknowledged` and `archived` records of the state, and those `passed` below the start offset,
+    from `kept_from` on, as far as the history tells."""
+    below = facts.passed
+    if below is None or (below.first_offset, below.last_offset + 1 - below.first_offset) != (kept_from, passed):
+        below = _nothing_known(kept_from, passed)
+    is_known = below.unknown == 0
+    found = {"acknowledgements": acknowledged + below.acknowledged, "archived": archived + below.archived}
+    return {
+        **{f"{name}_forgotten": number if is_known else None for name, number in found.items()},
+        **{f"{name}_known": number for name, number in found.items()},
+        "passed_acknowledged": below.acknowledged,
+        "passed_archived": below.archived,
+        "passed_unknown": below.unknown,
+        "known_since_ms": below.since_ms,
+        "reason": None if is_known else below.reason,
+    }
+
+
+def _nothing_known(first: int, count: int) -> PassedFacts:
+    return PassedFacts(
+        first_offset=first,
+        last_offset=first + count - 1,
+        acknowledged=0,
+        archived=0,
+        unknown=count,
+        since_ms=None,
+        reason="the history was not asked" if count else None,
     )
 
 
@@ -136,4 +184,9 @@ def _nothing_delivered(to_deliver: int, skipped: int | None, reason: str | None)
         skipped=skipped,
         in_flight_discarded=0,
         reason=reason,
+        acknowledgements_known=0,
+        archived_known=0,
+        passed_acknowledged=0,
+        passed_archived=0,
+        passed_unknown=0,
     )

@@ -137,8 +137,10 @@ def _delivers_again(context: _Context, row: Row) -> Iterator[Notice]:
     impact = row.impact
     if impact is None:
         return
-    if impact.archived_forgotten:
-        text = f"{impact.archived_forgotten} archived records (given up on: poison, maybe) are delivered again"
+    known = impact.archived_forgotten if impact.archived_known is None else impact.archived_known
+    if known:
+        least = "" if impact.archived_forgotten is not None else "at least "
+        text = f"{least}{known} archived records (given up on: poison, maybe) are delivered again"
         yield _on(row, Severity.WARNING, "archived_again", text)
     if impact.delivered_again:
         text = f"{impact.delivered_again} records that the group was done with are delivered again"

@@ -1,7 +1,8 @@
 """Frozen dataclasses to plain data (what JSON can hold) and strictly back.
 
 Dataclasses become objects, tuples lists, enumerations their text. Back, every field must be there with the right type,
-and no other: a hand-edited file is found out by its shape first, then by its hash.
+and no other: a hand-edited file is found out by its shape first, then by its hash. A field that a later release added
+(`ADDED`) is left out where it is None, so that what was written before keeps its text and hash.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from acktrail.errors import InputError
 
-__all__ = ["canonical_json", "fingerprint", "from_plain", "to_plain"]
+__all__ = ["ADDED", "canonical_json", "fingerprint", "from_plain", "to_plain"]
 
 T = TypeVar("T")
 _ALGORITHM: Final = "sha256"
+ADDED: Final = types.MappingProxyType({"added": True})
+"""The metadata of a dataclass field that earlier releases did not write; its default is None."""
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
@@ -32,7 +35,9 @@ def to_plain(value: Any) -> Any:
     if kind is tuple or kind is list:
         return [to_plain(part) for part in value]
     if is_dataclass(kind):
-        return {name: to_plain(getattr(value, name)) for name in _names(kind)}
+        pairs = ((name, getattr(value, name)) for name in _names(kind))
+        absent = _added_names(kind)
+        return {name: to_plain(part) for name, part in pairs if part is not None or name not in absent}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -61,13 +66,18 @@ def fingerprint(data: Any) -> str:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    return tuple(each.name for each in fields(kind))
+
+
+@cache
+def _added_names(kind: type) -> frozenset[str]:
+    return frozenset(each.name for each in fields(kind) if each.metadata == ADDED)
 
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
+    return {each.name: hints[each.name] for each in fields(kind)}
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:
@@ -105,10 +115,10 @@ def _read_dataclass(kind: type, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _wrong(where, "object", data)
     hints = _hints(kind)
-    odd = sorted(hints.keys() ^ data.keys())
+    odd = sorted((hints.keys() ^ data.keys()) - (_added_names(kind) - data.keys()))
     if odd:
         raise InputError(f"{where}: field {odd[0]!r} is {'missing' if odd[0] in hints else 'not known'}")
-    return kind(**{name: _read(hint, data[name], f"{where}.{name}") for name, hint in hints.items()})
+    return kind(**{name: _read(hint, data[name], f"{where}.{name}") for name, hint in hints.items() if name in data})
 
 
 def _read_enum(kind: type[Enum], data: Any, where: str) -> Any:

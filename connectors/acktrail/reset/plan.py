@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
@@ -12,7 +12,7 @@ from acktrail.reset.impact import Impact, impact_of
 from acktrail.reset.moments import instant_text
 from acktrail.reset.notices import Notice, RefusedParts, Severity
 from acktrail.reset.partition_rules import Row
-from acktrail.reset.plain import fingerprint, to_plain
+from acktrail.reset.plain import ADDED, fingerprint, to_plain
 from acktrail.reset.request import ResetRequest
 from acktrail.reset.rules import notices_on
 from acktrail.reset.strategies import Clamp, Resolution, resolve
@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 PLAN_FORMAT = "acktrail-reset-plan"
-PLAN_VERSION = 1
+PLAN_VERSION = 2
+"""Version 1 counted as forgotten only what the state has at or above the start offset."""
 
 
 class ChangeKind(StrEnum):
@@ -79,17 +80,24 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the share partitions that are not refused. None: at least one of them is not known."""
+    """Sums over the share partitions that are not refused. None: at least one of them is not known, or all are refused.
+
+    `acknowledgements_known` and `archived_known`: at least so many. Of `passed_unknown` records below start offsets it
+    is not known for sure what the groups did with them.
+    """
 
     groups: int
     partitions: int
     refused_partitions: int
-    to_deliver: int
+    to_deliver: int | None
     delivered_again: int | None
     skipped: int | None
     acknowledgements_forgotten: int | None
     archived_forgotten: int | None
     in_flight_discarded: int | None
+    acknowledgements_known: int | None = field(default=None, metadata=ADDED)
+    archived_known: int | None = field(default=None, metadata=ADDED)
+    passed_unknown: int | None = field(default=None, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,30 +198,22 @@ def totals_of(plan: ResetPlan) -> Totals:
     """The sums over a plan's share partitions."""
     refused = RefusedParts(plan.refusals)
     impacts = [row.impact for row in plan.partitions if row.key not in refused and row.impact is not None]
+    numbers = {name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in _SUMMED}
     return Totals(
         groups=len({row.group_id for row in plan.partitions}),
         partitions=len(plan.partitions),
         refused_partitions=sum(row.key in refused for row in plan.partitions),
-        to_deliver=sum(impact.to_deliver for impact in impacts),
-        delivered_again=_sum(impact.delivered_again for impact in impacts),
-        skipped=_sum(impact.skipped for impact in impacts),
-        acknowledgements_forgotten=_sum(impact.acknowledgements_forgotten for impact in impacts),
-        archived_forgotten=_sum(impact.archived_forgotten for impact in impacts),
-        in_flight_discarded=_sum(impact.in_flight_discarded for impact in impacts),
+        **numbers,
     )
 
 
-_NO_TOTALS = Totals(
-    groups=0,
-    partitions=0,
-    refused_partitions=0,
-    to_deliver=0,
-    delivered_again=0,
-    skipped=0,
-    acknowledgements_forgotten=0,
-    archived_forgotten=0,
-    in_flight_discarded=0,
+_SUMMED = (
+    *("to_deliver", "delivered_again", "skipped", "in_flight_discarded"),
+    *("acknowledgements_forgotten", "archived_forgotten"),
+    *("acknowledgements_known", "archived_known", "passed_unknown"),
 )
+
+_NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, **dict.fromkeys(_SUMMED[:6]))
 
 
 def _row(request: ResetRequest, facts: PartitionFacts) -> Row:

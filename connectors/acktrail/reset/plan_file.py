@@ -13,6 +13,7 @@ from acktrail.reset.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan, plan_hash
 
 __all__ = ["DAY_MS", "check_age", "parse_plan", "plan_text", "read_plan", "write_plan"]
 
+_READABLE: Final = (1, PLAN_VERSION)
 DAY_MS: Final = 86_400_000
 _CLOCKS_APART_MS: Final = 300_000
 """How far clocks of two machines may differ before a plan counts as from the future."""
@@ -68,7 +69,7 @@ def parse_plan(text: str, where: str) -> ResetPlan:
         raise MalformedFile("is no JSON", file=where, hint=_AGAIN) from error
     if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
         raise MalformedFile("is no reset plan", file=where, hint=_AGAIN)
-    if data.get("version") != PLAN_VERSION:
+    if data.get("version") not in _READABLE:
         raise PlanStale(
             "other_version",
             f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}",

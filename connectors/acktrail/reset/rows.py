@@ -37,6 +37,8 @@ def plan_row(plan: ResetPlan) -> dict[str, Any]:
         "acknowledgements_forgotten": totals.acknowledgements_forgotten,
         "archived_forgotten": totals.archived_forgotten,
         "in_flight_discarded": totals.in_flight_discarded,
+        "acknowledgements_known": totals.acknowledgements_known,
+        "archived_known": totals.archived_known,
         "plan": plan_text(plan),
     }
 
@@ -52,7 +54,8 @@ def _row(plan_id: str, row: PartitionPlan, notices: list[str], *, is_refused: bo
     impact = {} if row.impact is None else to_plain(row.impact)
     numbers = (
         *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),
-        *("skipped", "in_flight_discarded"),
+        *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known"),
+        *("passed_acknowledged", "passed_archived", "passed_unknown"),
     )
     return {
         "plan_id": plan_id,

@@ -25,7 +25,7 @@ _PlanRule = Callable[[ResetRequest, Snapshot], Iterator[Notice]]
 
 def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Row]) -> tuple[Notice, ...]:
     """Every notice, the worst first, then by group, topic and partition."""
-    found = [*notices_before(request, snapshot), *_nothing(request, snapshot)]
+    found = [*notices_before(request, snapshot), *_nothing(request, snapshot), *_passed(rows)]
     return worst_first([*found, *notices_on_partitions(request, snapshot, rows)])
 
 
@@ -69,6 +69,20 @@ def _nothing(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
     del request
     if not snapshot.partitions and not any(topic.error_code for topic in snapshot.topics):
         yield Notice(severity=Severity.REFUSAL, rule="nothing_to_reset", text="no share partition is in the scope")
+
+
+def _passed(rows: Sequence[Row]) -> Iterator[Notice]:
+    """One notice for each reason why the numbers of forgotten acknowledgements and archived records are not known."""
+    unknown: dict[str, list[int]] = {}
+    for row in rows:
+        if row.impact is not None and row.impact.passed_unknown:
+            unknown.setdefault(row.impact.reason or "", []).append(row.impact.passed_unknown)
+    for reason, numbers in unknown.items():
+        text = (
+            f"{sum(numbers)} records below the start offsets of {len(numbers)} share partition(s) are delivered again, "
+            f"and how many of them were acknowledged or archived is not known for sure: {reason}"
+        )
+        yield Notice(severity=Severity.WARNING, rule="passed_unknown", text=text)
 
 
 def _epoch(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:

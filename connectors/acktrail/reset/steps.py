@@ -300,8 +300,10 @@ def raise_unless_ok(plan: Json, verified: list[Json], execution: Json | None) ->
 
 def _snapshot(kafka: KafkaConfig, tables: TablesConfig | None, request: ResetRequest) -> Snapshot:
     from acktrail.reset.gather import take_snapshot
+    from acktrail.reset.passed import with_passed
 
-    return take_snapshot(kafka, request, now_ms=_now_ms(), given=_given(kafka, tables, request))
+    found = take_snapshot(kafka, request, now_ms=_now_ms(), given=_given(kafka, tables, request))
+    return with_passed(tables, request, found)
 
 
 def _made(request: ResetRequest, found: Snapshot, kafka: KafkaConfig | None, created_by: str | None) -> ResetPlan:

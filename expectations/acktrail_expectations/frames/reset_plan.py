@@ -25,6 +25,10 @@ RESET_PLAN_COLUMNS = (
     "passed_again",
     "acknowledgements_forgotten",
     "archived_forgotten",
+    "acknowledgements_known",
+    "archived_known",
+    "passed_acknowledged",
+    "passed_archived",
     "skipped",
     "refused",
 )
@@ -37,7 +41,7 @@ def reset_plan_frame(partitions: pa.Table, *, allow_skip: bool) -> pd.DataFrame:
     Returns:
         ``RESET_PLAN_COLUMNS`` and `sent_target` (missing where the share partition is refused), `unclamped_target` (of
         those that were not clamped), `has_target_or_refusal`, `unallowed_skip`, `offsets_to_deliver` (log end less
-        target) and `sum_of_delivered_again` (of its three parts).
+        target) and `sum_of_delivered_again` (what lies below the start offset, and what is finished in the state).
     """
     frame = frame_of(partitions.select(list(RESET_PLAN_COLUMNS)))
     refused = np.asarray(frame["refused"].fillna(value=False), dtype=np.bool_)
@@ -50,6 +54,11 @@ def reset_plan_frame(partitions: pa.Table, *, allow_skip: bool) -> pd.DataFrame:
         unallowed_skip=skips & (not allow_skip),
         offsets_to_deliver=frame["log_end_offset"] - sent,
         sum_of_delivered_again=frame["passed_again"]
-        + frame["acknowledgements_forgotten"]
-        + frame["archived_forgotten"],
+        + _in_state(frame, "acknowledgements_forgotten", "acknowledgements_known", "passed_acknowledged")
+        + _in_state(frame, "archived_forgotten", "archived_known", "passed_archived"),
     )
+
+
+def _in_state(frame: pd.DataFrame, forgotten: str, known: str, passed: str) -> pd.Series:
+    """The forgotten records that the state itself has; plans of version 1 counted no others."""
+    return (frame[known] - frame[passed]).where(frame[known].notna(), frame[forgotten])

@@ -1,4 +1,4 @@
-"""What changes between a plan and its request is seen before it is sent: other processes, rights. Two releases."""
+"""What a plan says is the whole truth, and what changes before its request is sent is seen. On two releases."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Workload, until
+from confluent_kafka import AcknowledgeType
+from history_tables import build
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
+from acktrail.cli.operations import export
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import PlanStale
-from acktrail.reset import execute, reports
+from acktrail.reset import execute, reports, steps
 from acktrail.reset.audit import Event
 from acktrail.reset.journal import Journal
+from acktrail.tables.store import Tables
 
 pytestmark = pytest.mark.broker
 
@@ -27,6 +31,7 @@ RELEASES = ("4.3.1", "4.4.0")
 TOPICS = ("races-a", "races-b")
 RECORDS = 8
 START = 5
+ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
 @pytest.fixture(scope="module", params=RELEASES)
@@ -173,3 +178,48 @@ def test_a_right_revoked_after_the_plan_sends_nothing(
         until(lambda: not is_revoked(), what="the right again")  # called at once
     resetter.execute(plan)
     assert starts(world, group) == [0, 0]
+
+
+def tell_history(world: World) -> None:
+    """Export what is new, and bring the history up to date."""
+    export(world.kafka, world.tables)
+    with ShareGroupAdmin(world.kafka) as admin:
+        build(Tables(world.tables), admin.cluster_id)
+
+
+def test_poison_below_the_start_offset_is_counted_from_the_history(world: World, tmp_path: Path) -> None:
+    """Records that were rejected or accepted before the start offset moved past them are counted as far as the history
+    tells: not at all without tables, all of them with it, at least so many when it is behind. A reset and its undo
+    take none of them away."""
+    topic, group = f"poison-{uuid4().hex[:8]}", f"g-{uuid4().hex[:8]}"
+    here = replace(world, tables=TablesConfig(uri=str(tmp_path / "tables")))
+    world.make_topic(topic, 1, 20)
+    fates = {**dict.fromkeys(range(8), REJECT), **dict.fromkeys(range(8, 12), ACCEPT)}
+    world.settle(group, topic, 20, lambda part: fates.get(part[1], RELEASE))
+    world.settle(group, topic, 8, lambda part: REJECT if part[1] < 14 else RELEASE)
+    assert (starts(world, group)[0] or 0) >= 12, "the start offset is past the first ones"
+
+    def totals(tables: TablesConfig | None) -> dict[str, Any]:
+        request = world.request(groups=[group], topics=[topic], strategies={"to-earliest": None})
+        plan = steps.plan(request, steps.snapshot(world.kafka, request, tables=tables))
+        assert plan["totals"]["to_deliver"] == 20
+        return {"rules": {notice["rule"] for notice in plan["notices"]}, **plan["totals"]}
+
+    blind = totals(None)
+    assert (blind["archived_forgotten"], blind["acknowledgements_forgotten"]) == (None, None)
+    assert "passed_unknown" in blind["rules"]
+    assert totals(here.tables)["archived_forgotten"] is None, "nothing was exported"
+    tell_history(here)
+    told = totals(here.tables)
+    assert (told["archived_forgotten"], told["acknowledgements_forgotten"]) == (10, 4)
+    assert "passed_unknown" not in told["rules"]
+
+    plan = here.reset(groups=[group], topics=[topic], strategies={"to-earliest": None})
+    undo = here.plan(**steps.undo_params(plan))
+    here.execute(undo)
+    here.verify(undo)
+    behind = totals(here.tables)
+    assert (behind["archived_forgotten"], behind["archived_known"]) == (None, 10)
+    tell_history(here)
+    told = totals(here.tables)
+    assert (told["archived_forgotten"], told["acknowledgements_forgotten"]) == (10, 4)

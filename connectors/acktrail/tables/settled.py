@@ -1,0 +1,116 @@
+"""What groups last did with ranges of records, by the exported history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.settled import SETTLED_INPUTS, Settled, by_share_partition, settled, tells_of_settled
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.tables.history import CHANGES, told_positions
+from acktrail.tables.identity import ensure_same_cluster
+from acktrail.tables.snapshot import TableSnapshot
+from acktrail.tables.store import Tables
+
+__all__ = ["Range", "Told", "read_settled"]
+
+_NO_HISTORY = "the tables have no history (run acktrail export, then acktrail history)"
+_SKIPPED = "unknown_type"
+"""A broker passes over records of a type that it does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets of a share partition, both inclusive, and the place of the newest state record that Kafka has of it;
+    `record_offset` None: not known."""
+
+    key: SharePartition
+    first_offset: int
+    last_offset: int
+    state_partition: int | None
+    record_offset: int | None
+
+    @property
+    def records(self) -> int:
+        """How many offsets."""
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the history tells of a range. `reason`: why it does not tell all of it; None: it does."""
+
+    settled: Settled
+    reason: str | None
+
+
+def read_settled(tables: Tables, cluster_id: str, ranges: Collection[Range]) -> dict[SharePartition, Told]:
+    """What groups last did with `ranges`, one a share partition. Reads ``delivery_history`` once.
+
+    Raises:
+        ForeignCluster: the history is another cluster's.
+        ConfigurationError, RetryableError: a table cannot be read.
+    """
+    ensure_same_cluster(tables, cluster_id, (CHANGES, "state_records"))
+    snapshot = tables.snapshot(CHANGES)
+    if snapshot is None:
+        return {own.key: _nothing(own, _NO_HISTORY) for own in ranges}
+    numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
+    positions, doubts = told_positions(tables, numbers), _unattributed(tables, numbers)
+    rows = {
+        SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=partition): own
+        for (group_id, topic_id, partition), own in by_share_partition(_rows(snapshot, ranges))
+    }
+    return {own.key: _told(own, rows.get(own.key), positions, doubts) for own in ranges}
+
+
+def _rows(snapshot: TableSnapshot, ranges: Collection[Range]) -> pa.Table:
+    where = (
+        pc.field("group_id").isin(sorted({own.key.group_id for own in ranges}))
+        & pc.field("topic_id").isin(sorted({own.key.topic_id for own in ranges}))
+        & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
+        & (pc.field("last_offset") >= min(own.first_offset for own in ranges))
+        & tells_of_settled()
+    )
+    return snapshot.read(columns=SETTLED_INPUTS, where=where)
+
+
+def _told(own: Range, rows: pa.Table | None, positions: Mapping[int, int], doubts: Mapping[int, Iterable[int]]) -> Told:
+    if rows is None:
+        return _nothing(own, "the history has no record of it (run acktrail export, then acktrail history)")
+    number = own.state_partition
+    found = settled(rows, own.first_offset, own.last_offset, [] if number is None else list(doubts.get(number, ())))
+    if number is None or own.record_offset is None:
+        return _doubted(own, found, "whether the history is up to date is not known")
+    if positions[number] <= own.record_offset:
+        text = (
+            f"the history ends before record {positions[number]} of state partition {number}, and Kafka has record "
+            f"{own.record_offset} of it (run acktrail export, then acktrail history)"
+        )
+        return _doubted(own, found, text)
+    return Told(settled=found, reason="state records of it are missing in the export" if found.unknown else None)
+
+
+def _nothing(own: Range, reason: str) -> Told:
+    return Told(settled=Settled(acknowledged=0, archived=0, unknown=own.records, since_ms=None), reason=reason)
+
+
+def _doubted(own: Range, found: Settled, reason: str) -> Told:
+    """`found`, which may have changed since."""
+    unknown = Settled(
+        acknowledged=found.acknowledged, archived=found.archived, unknown=own.records, since_ms=found.since_ms
+    )
+    return Told(settled=unknown, reason=reason)
+
+
+def _unattributed(tables: Tables, numbers: Collection[int]) -> dict[int, list[int]]:
+    """Offsets of unreadable records that do not say which share partition they are about, by state partition."""
+    is_unreadable = (pc.field("decode_status") != "decoded") & (pc.field("decode_status") != _SKIPPED)
+    where = is_unreadable & pc.field("group_id").is_null() & pc.field("state_partition").isin(list(numbers))
+    found: dict[int, list[int]] = {}
+    for row in tables.read("state_records", columns=["state_partition", "offset"], where=where).to_pylist():
+        found.setdefault(row["state_partition"], []).append(row["offset"])
+    return found

@@ -28,9 +28,13 @@ class Done:
         return [json.loads(line) for line in self.stdout.splitlines()]
 
     def complaint(self, code: int) -> str:
-        """The one line that was said instead of an answer; checks exit code and form."""
+        """The one line that was printed instead of an answer; checks exit code and form. That of ``--json`` as text."""
         assert (self.code, self.stdout) == (code, ""), self
         (line,) = self.stderr.splitlines()
+        if line.startswith("{"):
+            error = json.loads(line)["error"]
+            assert error["exit_code"] == code
+            line = f"acktrail: {error['message']}" + (f" ({error['hint']})" if error["hint"] else "")
         assert line.startswith("acktrail: ")
         return line
 

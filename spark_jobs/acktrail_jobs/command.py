@@ -31,7 +31,7 @@ def _command(
     """Replay the exported state with PySpark and compare it with what the cluster said.
 
     Writes share_partition_states, reconciliations (a verdict a share partition) and findings, and brings
-    delivery_history up to date (see `acktrail history`). Needs an observation: `acktrail export --observe`. The same
+    delivery_history up to date (see `acktrail history`). Needs an observation: `acktrail export` makes one. The same
     run again changes nothing. Reads no cluster.
 
     Example: acktrail reconcile --tables /data/acktrail

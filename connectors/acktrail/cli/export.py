@@ -36,8 +36,12 @@ def export(
         bool, typer.Option("--continuous", help="Go on until Ctrl-C instead of ending at the topic's present end.")
     ] = False,
     observation: Annotated[
-        bool, typer.Option("--observe", help="Ask the brokers before and after, as `acktrail reconcile` needs it.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--observe/--no-observe",
+            help="Ask the brokers before and after, as `acktrail reconcile` needs it. Not with --connector.",
+        ),
+    ] = True,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")] = None,
     flush_records: Annotated[
         int | None, typer.Option("--flush-records", min=1, help="Commit after this many records.")
@@ -61,7 +65,7 @@ def export(
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
     with stop_on_signals() as stop:
-        if observation:
+        if observation and not connector and not continuous:
             summary = operations.observe(kafka, target, run_id=run_id, stop=stop, progress=_shown())
         else:
             summary = operations.export(

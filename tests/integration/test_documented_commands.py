@@ -1,0 +1,151 @@
+"""The command lines of the documents, run as they stand, in their order, against a fresh broker."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import AcknowledgeType
+from reset.world import World
+from state_topic import read_all
+
+from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.offline.dump import dump_line
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT: Final = Path(__file__).parents[2]
+DOCUMENTS: Final = ("README.md", "docs/command-line.md", "docs/operate.md", "docs/reset.md")
+
+OF_ACKTRAIL: Final = ("acktrail ", "export ACKTRAIL_", "make sync && source ")
+"""How a line begins that is run. A block with any other line is marked ``<!-- not run: REASON -->``."""
+
+NOT_RUN: Final = {
+    ("README.md", "make demo    # a real broker, share groups at work, the real DAGs, a summary and one HTML report"): (
+        "starts servers and the tests themselves"
+    ),
+    ("docs/operate.md", "make wheel"): "installs from a package index",
+    ("docs/operate.md", "acktrail export --continuous"): "goes on until Ctrl-C",
+}
+"""The first line of each block that is marked so in its document, and the reason that stands there."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced console block: its lines without the prompt, and why it is not run (None: it is)."""
+
+    document: str
+    lines: tuple[str, ...]
+    not_run: str | None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A line of a document and how it ended."""
+
+    document: str
+    line: str
+    code: int
+    stdout: str
+    stderr: str
+
+
+def blocks(document: str) -> Iterator[Block]:
+    """The console blocks of a document, in their order."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for found in re.finditer(
+        r"(?:^<!-- not run: ([^\n]+) -->\n)?^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    ):
+        lines = tuple(line.removeprefix("$ ") for line in found[2].splitlines() if line.startswith("$ "))
+        yield Block(document=document, lines=lines, not_run=found[1])
+
+
+BLOCKS: Final = tuple(block for document in DOCUMENTS for block in blocks(document))
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
+    """Every line that is run, up to the first that fails."""
+    folder = tmp_path_factory.mktemp("documents")
+    with EmbeddedBroker() as broker:
+        world = World.at(broker.config(), folder)
+        world.make_topic("orders", 1, 20)
+        world.settle("billing", "orders", 15, _decide)
+        records = sorted(read_all(broker), key=lambda record: (record.state_partition, record.offset))
+        (folder / "dump.jsonl.gz").write_bytes(gzip.compress("\n".join(map(dump_line, records)).encode()))
+        return list(_run(folder, broker.bootstrap_servers))
+
+
+def _decide(part: tuple[int, int]) -> AcknowledgeType:
+    """One record is poison, the others are done."""
+    return AcknowledgeType.REJECT if part == (0, 7) else AcknowledgeType.ACCEPT
+
+
+def placeholders(folder: Path, bootstrap_servers: str) -> dict[str, str]:
+    """What the documents write for something that differs from one reader to the next, and what it is here."""
+    plan = folder / "plan.json"
+    return {
+        "make sync": "true",  # the tests run in what it makes
+        ".venv/bin/activate": str(Path(sys.prefix) / "bin/activate"),
+        "broker-1:9092": bootstrap_servers,
+        "/data/acktrail": str(folder / "tables"),
+        "/data/copy": str(folder / "copy"),
+        "20260131T090000Z-1a2b3c4d": json.loads(plan.read_text())["plan_id"] if plan.exists() else "no-plan-yet",
+    }
+    # Not replaced: group `billing`, topic `orders`, plan.json, report.html, dump.jsonl.gz, past times.
+
+
+def _run(folder: Path, bootstrap_servers: str) -> Iterator[Ran]:
+    environment = folder / "environment"
+    path = os.pathsep.join(each for each in os.environ["PATH"].split(os.pathsep) if not Path(each, "acktrail").exists())
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ACKTRAIL_", "VIRTUAL_ENV"))}
+    environment.touch()
+    for block in BLOCKS:
+        for line in () if block.not_run else block.lines:
+            replaced = line
+            for placeholder, value in placeholders(folder, bootstrap_servers).items():
+                replaced = replaced.replace(placeholder, value)
+            script = f"source {environment}\n{replaced}\ncode=$?\nexport -p > {environment}\nexit $code\n"
+            done = subprocess.run(
+                ["bash", "-c", script],
+                cwd=folder,
+                env={**inherited, "PATH": path},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            yield Ran(block.document, line, done.returncode, done.stdout, done.stderr)
+            if done.returncode:
+                return
+
+
+def test_every_documented_command_works(ran: list[Ran]) -> None:
+    """Each ends with exit code 0 where the ones above it were run before, and there is no line that was not reached."""
+    last = ran[-1]
+    assert last.code == 0, f"{last.document}: $ {last.line}\n{last.stdout}\n{last.stderr}"
+    assert [each.line for each in ran] == [line for block in BLOCKS if not block.not_run for line in block.lines]
+
+
+def test_the_readme_leads_from_nothing_to_a_report(ran: list[Ran]) -> None:
+    """What its block exports is reconciled, validated and reported: the group's one share partition."""
+    of_readme = {each.line.split("#")[0].strip(): each for each in ran if each.document == "README.md"}
+    reconciled = of_readme["acktrail reconcile && acktrail validate && acktrail report --out report.html"]
+    assert re.search(r"verdict +match +1\b", reconciled.stdout), reconciled.stdout
+
+
+def test_only_marked_blocks_are_left_out() -> None:
+    """Every block is run, or marked in its document with the reason that stands here; nothing else is left out."""
+    marked = {(block.document, block.lines[0]): block.not_run for block in BLOCKS if block.not_run}
+    assert marked == NOT_RUN
+    assert {block.document for block in BLOCKS} == set(DOCUMENTS)
+    others = [line for block in BLOCKS if not block.not_run for line in block.lines if not line.startswith(OF_ACKTRAIL)]
+    assert others == []

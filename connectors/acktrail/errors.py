@@ -18,6 +18,7 @@
     ├── RetryableError          try again later                         exit 4
     │   ├── Unreachable         no broker answered at the address
     │   ├── ConcurrentCommit    another writer committed first
+    │   ├── LogChanged          a partition's leader changed while its log was read
     │   ├── GroupNotEmpty       the group has members
     │   └── ChangeInProgress    another change of the group is not finished or not verified
     ├── OutcomeUnknown          verify before anything else             exit 5
@@ -41,6 +42,7 @@ __all__ = [
     "ForeignCluster",
     "GroupNotEmpty",
     "InputError",
+    "LogChanged",
     "MalformedFile",
     "MalformedRecord",
     "MissingDependency",
@@ -206,6 +208,11 @@ class Unreachable(RetryableError):
 
 class ConcurrentCommit(RetryableError):
     """Another writer committed to the table first; this writer's rows are not in it."""
+
+
+class LogChanged(RetryableError):
+    """The leader of a partition changed while its log was read: it may be another log. Start again from the last
+    commit, where the log is compared with what is stored."""
 
 
 class GroupNotEmpty(RetryableError):

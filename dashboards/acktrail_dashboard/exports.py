@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_dashboard.run_tables import rows
 from acktrail_dashboard.views import ExportRow, GapRow
 
@@ -27,6 +28,7 @@ EXPORT_COLUMNS: Final = (
     "log_end_offset",
     "gap_first",
     "gap_last",
+    "gap_reason",
     "exported_at",
 )
 """Columns of ``export_ranges`` that a summary needs."""
@@ -58,8 +60,9 @@ def commit_count(ranges: pa.Table) -> int:
 
 
 def gap_rows(ranges: pa.Table) -> tuple[GapRow, ...]:
-    """Every gap, by state partition and offset."""
-    gaps = ranges.filter(pc.is_valid(ranges["gap_first"]))
+    """Every gap since the first export, by state partition and offset."""
+    is_before = pc.fill_null(pc.equal(ranges["gap_reason"], PRUNED_BEFORE_FIRST_EXPORT), fill_value=False)
+    gaps = ranges.filter(pc.and_not(pc.is_valid(ranges["gap_first"]), is_before))
     return tuple(
         GapRow(
             state_partition=commit["state_partition"],

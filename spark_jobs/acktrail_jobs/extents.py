@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas import EXPORT_RANGES
+from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.tables.store import Tables
 from acktrail_jobs.observation import Observation
 
@@ -18,8 +19,9 @@ __all__ = ["Extent", "Extents", "Gap", "KnownRanges"]
 
 RANGES: Final = "export_ranges"
 
-_COLUMNS: Final = ("run_id", "exported_at", "state_partition", "first_offset", "last_offset", "gap_first", "gap_last")
 _SUMMED: Final = ("state_partition", "first_offset", "last_offset", "gap_first", "gap_last")
+_READ: Final = (*_SUMMED, "gap_reason")
+_COLUMNS: Final = ("run_id", "exported_at", *_READ)
 _SUMS: Final = (("first_offset", "min"), ("last_offset", "max"), ("offsets", "sum"), ("lost", "sum"))
 
 
@@ -143,8 +145,8 @@ class Extents:
         if self._known is not None:
             yield self._fresh(own)
         elif self._snapshot is not None:
-            for batch in self._snapshot.batches(columns=list(_SUMMED), where=own):
-                yield pa.Table.from_batches([batch])
+            for batch in self._snapshot.batches(columns=list(_READ), where=own):
+                yield _since_first_export(pa.Table.from_batches([batch]))
 
     def _fresh(self, where: pc.Expression) -> pa.Table:
         """Rows of the files that may have some that were not known before."""
@@ -152,7 +154,7 @@ class Extents:
         if not self._paths:
             return _NO_RANGES
         is_other = ~_known_to(self._known.run_id, self._known.until)
-        return self._rows(self._paths, where & is_other).select(list(_SUMMED))
+        return _since_first_export(self._rows(self._paths, where & is_other))
 
     def _joined(self, number: int, known: Extent | None, new: Extent) -> Extent:
         """`known` and the commits that `new` sums up."""
@@ -170,8 +172,19 @@ class Extents:
         where = _known_then(self._observation) & (pc.field("state_partition") == number)
         if known is None or (new.first_offset or 0) <= (known.last_offset or 0):
             assert self._snapshot is not None
-            return tuple(sorted(_gaps_in(self._snapshot.read(columns=list(_SUMMED), where=where).to_pylist(), None)))
+            rows = _since_first_export(self._snapshot.read(columns=list(_READ), where=where))
+            return tuple(sorted(_gaps_in(rows.to_pylist(), None)))
         return tuple(sorted({*known.gaps, *_gaps_in(self._fresh(where).to_pylist(), known.last_offset)}))
+
+
+def _since_first_export(ranges: pa.Table) -> pa.Table:
+    """The columns ``_SUMMED`` of rows of ``_READ``. What Kafka pruned before the first export is no gap: what lies before
+    the first exported offset is not known anyway."""
+    is_before = pc.fill_null(pc.equal(ranges["gap_reason"], PRUNED_BEFORE_FIRST_EXPORT), fill_value=False)
+    nothing = pa.scalar(None, pa.int64())
+    columns = {name: ranges[name] for name in _SUMMED}
+    columns |= {name: pc.if_else(is_before, nothing, ranges[name]) for name in ("gap_first", "gap_last")}
+    return pa.table(columns)
 
 
 def _known_then(observation: Observation) -> pc.Expression:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.tables.store import Tables
+from acktrail.tables.stored_log import offset_shifts
 
 __all__ = ["STATE_TOPIC", "Observation", "StateLog", "newest_run", "read_observation"]
 
@@ -24,7 +25,8 @@ _PHASES: Final = ("before", "after")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLog:
-    """One state partition's log: where it began and ended before the export, and where it ended after it."""
+    """One state partition's log: where it began and ended before the export, and where it ended after it; in offsets of
+    the tables, which differ from Kafka's once the log was replaced."""
 
     log_start_before: int | None = None
     log_end_before: int | None = None
@@ -83,12 +85,14 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
             f"observation {run_id!r} has no sample from after the export", hint="let the export finish, or name another"
         )
     instants = [row["observed_at"] for row in after]
+    logs = _state_logs(tables, run_id)
+    shifts = offset_shifts(tables, logs, (pc.field("run_id") == run_id) | (pc.field("exported_at") <= min(instants)))
     return Observation(
         cluster_id=after[0]["cluster_id"],
         run_id=run_id,
         after_began_at=min(instants),
         observed_at=max(instants),
-        state_logs=_state_logs(tables, run_id),
+        state_logs={number: _shifted(log, shifts.get(number, 0)) for number, log in logs.items()},
     )
 
 
@@ -138,6 +142,14 @@ def _state_logs(tables: Tables, run_id: str) -> dict[int, StateLog]:
     for row in tables.read("offset_observations", columns=columns, where=asked).to_pylist():
         sides.setdefault(row["partition"], {})[row["phase"]] = row
     return {partition: _state_log(*(found.get(phase, {}) for phase in _PHASES)) for partition, found in sides.items()}
+
+
+def _shifted(log: StateLog, shift: int) -> StateLog:
+    if not shift:
+        return log
+    offsets = (log.log_start_before, log.log_end_before, log.log_end_after)
+    start, end, after = (None if offset is None else offset + shift for offset in offsets)
+    return StateLog(log_start_before=start, log_end_before=end, log_end_after=after)
 
 
 def _state_log(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateLog:

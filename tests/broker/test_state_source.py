@@ -222,18 +222,15 @@ def test_pruned_offsets_are_a_gap(pruning: EmbeddedBroker) -> None:
     assert all(batch.span is not None and batch.span.gap_first is None for batch in rest)
 
 
-def test_a_first_run_has_no_gap(pruning: EmbeddedBroker) -> None:
-    """What was pruned before anybody asked is no gap: the span's log start tells it. (What this broker prunes between
-    the run's start and its first fetch is one.)"""
+def test_what_was_pruned_before_the_first_run_is_a_gap_with_that_reason(pruning: EmbeddedBroker) -> None:
+    """The first run begins with the offsets before the log's start: every offset is in a record or in a gap."""
     make_pruned(pruning)
     asked = log_start(pruning.config())
     first = run(pruning.config(), {})[0].span
     assert first is not None
-    assert first.log_start_offset >= asked > 0
-    if first.gap_first is None:
-        assert first.first_offset == first.log_start_offset
-    else:
-        assert first.gap_first >= asked
+    assert (first.gap_first, first.gap_reason) == (0, "pruned_before_first_export")
+    assert first.gap_last is not None
+    assert first.gap_last + 1 >= asked > 0
 
 
 def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker) -> None:

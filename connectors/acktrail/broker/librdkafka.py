@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError
@@ -12,7 +13,7 @@ from acktrail.broker.settings import ClientSettings
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError
 
-__all__ = ["AT_THE_END", "GONE", "PRUNED", "REFUSED", "new_log_consumer", "read_failure", "to_librdkafka"]
+__all__ = ["AT_THE_END", "GONE", "PRUNED", "REFUSED", "TRUNCATED", "new_log_consumer", "read_failure", "to_librdkafka"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -21,6 +22,8 @@ AT_THE_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001  # see above
 """The partition was read up to its present end."""
 PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001  # see above
 """The log does not have the offset that is to be read next."""
+TRUNCATED: Final = KafkaError._LOG_TRUNCATION  # noqa: SLF001  # see above
+"""The log was cut before the offset that is to be read next."""
 REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # see above
 """The broker does not let this client in."""
 GONE: Final = frozenset(
@@ -53,6 +56,9 @@ _EXACT_AND_BOUNDED: Final = {
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 30_000,
 }
+
+
+_NO_CHANGES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
@@ -89,14 +95,16 @@ def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
     return properties
 
 
-def new_log_consumer(config: KafkaConfig, group_id: str, on_error: Callable[[Any], None]) -> Consumer:
+def new_log_consumer(
+    config: KafkaConfig, group_id: str, on_error: Callable[[Any], None], changes: Mapping[str, Any] = _NO_CHANGES
+) -> Consumer:
     """A consumer that reads logs from given offsets: it joins no group, commits nothing, and never jumps.
 
     `group_id` is only a name to it. `on_error` gets librdkafka's errors that belong to no partition, during `consume`.
+    `changes` are librdkafka properties that win over acktrail's own.
     """
-    return Consumer(
-        {**to_librdkafka(config), **_EXACT_AND_BOUNDED, "group.id": group_id, "error_cb": on_error}, logger=_LOG
-    )
+    own = {**to_librdkafka(config), **_EXACT_AND_BOUNDED, **changes}
+    return Consumer({**own, "group.id": group_id, "error_cb": on_error}, logger=_LOG)
 
 
 def read_failure(topic: str, error: Any) -> AcktrailError:

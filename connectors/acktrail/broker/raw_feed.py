@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, Full, Queue, SimpleQueue
@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 from confluent_kafka import Consumer, Message
 
-from acktrail.broker.raw_messages import raw_records
+from acktrail.broker.raw_messages import newest_epochs, raw_records
 
 __all__ = ["Delivery", "RawFeed"]
 
@@ -28,10 +28,11 @@ _LOOK_UP_S: Final = 0.1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """What one read brought: records (columns of ``RAW_RECORDS``, in runs of a partition), and what is to be said about
-    partitions: messages with an error."""
+    partitions: messages with an error. `epochs`: the newest leader epoch among the records of each partition."""
 
     records: pa.Table | None
     events: Sequence[Any]
+    epochs: Mapping[int, int]
 
 
 class RawFeed:
@@ -80,6 +81,7 @@ class RawFeed:
             self._wishes.get()(self._consumer)
         parts: list[pa.Table] = []
         events: list[Any] = []
+        epochs: dict[int, int] = {}
         for _ in range(_READS_OF_A_DELIVERY):
             messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
             records = messages
@@ -88,11 +90,13 @@ class RawFeed:
                 records = [message for message in messages if message.error() is None]
             if records:
                 parts.append(raw_records(records))
+                epochs |= newest_epochs(records, parts[-1])
             if len(messages) < _MESSAGES_AT_ONCE:
                 break
         if not parts and not events:
             return None
-        return Delivery(records=pa.concat_tables(parts).combine_chunks() if parts else None, events=events)
+        records = pa.concat_tables(parts).combine_chunks() if parts else None
+        return Delivery(records=records, events=events, epochs=epochs)
 
     def _hand_over(self, given: Callable[[], Delivery]) -> None:
         while not self._closed.is_set():

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from acktrail.columnar.schemas import RAW_RECORDS
 
-__all__ = ["partition_runs", "raw_records"]
+__all__ = ["newest_epochs", "partition_runs", "raw_records"]
 
 _instant = itemgetter(1)
 _SHORT_RUN: Final = 256
@@ -38,6 +38,18 @@ def raw_records(messages: Sequence[Any]) -> pa.Table:
     rows = pa.Table.from_arrays(columns, schema=RAW_RECORDS)
     runs = np.count_nonzero(np.diff(partitions)) + 1
     return rows if runs * _SHORT_RUN <= count else rows.take(pa.array(np.argsort(partitions, kind="stable")))
+
+
+def newest_epochs(messages: Sequence[Any], rows: pa.Table) -> dict[int, int]:
+    """The leader epoch of the newest record of each partition, out of the `messages` that ``raw_records`` made `rows`
+    of. Epochs never go back in a log. A message without one (record format 1) is left out."""
+    if rows.column("offset")[-1].as_py() != messages[-1].offset():  # gathered by partition: the order is another one
+        found = {message.partition(): message for message in messages}
+        return {number: epoch for number, m in found.items() if (epoch := m.leader_epoch()) is not None}
+    partitions = rows.column("partition").to_numpy()
+    ends = [*np.flatnonzero(np.diff(partitions)).tolist(), len(messages) - 1]
+    epochs = ((int(partitions[at]), messages[at].leader_epoch()) for at in ends)
+    return {number: epoch for number, epoch in epochs if epoch is not None}
 
 
 def _binary(texts: list[bytes | None]) -> pa.Array:

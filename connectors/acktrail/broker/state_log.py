@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from acktrail.broker.librdkafka import AT_THE_END, GONE, PRUNED, REFUSED, new_log_consumer, read_failure
+from acktrail.broker.descriptions import LogOffsets
+from acktrail.broker.librdkafka import AT_THE_END, GONE, PRUNED, REFUSED, TRUNCATED, new_log_consumer, read_failure
+from acktrail.broker.log_continuity import Resumption, opening_of, openings
+from acktrail.broker.log_records import LogRecords
 from acktrail.broker.raw_feed import RawFeed
 from acktrail.broker.raw_messages import partition_runs
-from acktrail.broker.state_cursor import Lot, Piece, StateCursor
+from acktrail.broker.state_cursor import Lot, Opening, Piece, StateCursor
 from acktrail.broker.state_topic import StateTopic
 from acktrail.columnar.decode import decode_records
 from acktrail.columnar.schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
-from acktrail.errors import ForeignCluster, RetryableError
+from acktrail.connect.contract import StoredLog
+from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 
 __all__ = ["StateLog"]
 
@@ -32,9 +36,10 @@ _STALL_S: Final = 90.0
 class StateLog:
     """Reads the state topic for many cursors. `bounded`: up to the ends seen when a partition is opened.
 
-    Every record that is handed out was read from the topic incarnation of `topic`: that is checked after reading.
-    Memory: librdkafka's queue of 16 MB, two deliveries of the feed, and about 32 MB of decoded records that wait for
-    their partition's turn.
+    Where the leader of a partition is another one than when it was stored, its log is compared with what is stored
+    before anything of it is handed out. Every record that is handed out was read from the topic incarnation of `topic`:
+    that is checked after reading. Memory: librdkafka's queue of 16 MB, two deliveries of the feed, and about 32 MB of
+    decoded records that wait for their partition's turn.
     """
 
     def __init__(self, config: KafkaConfig, topic: StateTopic, *, run_id: str, bounded: bool) -> None:
@@ -43,6 +48,7 @@ class StateLog:
         self._run_id = run_id
         self._bounded = bounded
         self._cursors: dict[int, StateCursor] = {}
+        self._uncompared: dict[int, Resumption] = {}
         self._reading: set[int] = set()
         self._paused: set[int] = set()
         self._feed: RawFeed | None = None
@@ -50,33 +56,56 @@ class StateLog:
         self._heard_at = self._moved_at = time.monotonic()
         self._ends = topic.log_offsets()
 
-    def open(self, partition: int, position: int | None) -> None:
+    def open(self, partition: int, position: int | None, stored: StoredLog | None = None) -> None:
         """Begin to read `partition` at `position`; None: at the log's start.
 
+        `stored` is what the tables have of the log: where Kafka has another one now, the reading begins where the two
+        part, with a break before it.
+
         Raises:
-            ForeignCluster: the log ends before `position`: the topic was recreated, or its log was truncated.
+            ForeignCluster: the log ends before `position`, and nothing is known of what is stored.
         """
-        seen = self._ends.pop(partition, None) or self._topic.log_offsets()[partition]
-        start, end, stable = seen.log_start_offset or 0, seen.high_watermark or 0, seen.last_stable_offset or 0
-        if position is not None and position > end:
-            raise _past_the_end(self._topic.name, partition, position, end)
+        now = self._ends.pop(partition, None) or self._topic.log_offsets()[partition]
+        if position is None or stored is None:
+            if position is not None and position > (now.high_watermark or 0):
+                raise _past_the_end(self._topic.name, partition, position, now.high_watermark or 0)
+            self._begin(partition, now, Opening(next_offset=position, leader_epoch=now.leader_epoch))
+            return
+        resumed = Resumption(partition=partition, position=position, stored=stored, now=now)
+        if resumed.needs_comparison:
+            self._uncompared[partition] = resumed
+        else:
+            self._begin(partition, now, opening_of(resumed))
+
+    def _begin(self, partition: int, now: LogOffsets, opening: Opening) -> None:
         cursor = StateCursor(
             topic_id=self._topic.topic_id,
             partition=partition,
-            next_offset=start if position is None else position,
-            log_start_offset=start,
-            log_end_offset=end,
-            end_offset=stable if self._bounded else None,
+            opening=opening,
+            log_start_offset=now.log_start_offset or 0,
+            log_end_offset=now.high_watermark or 0,
+            end_offset=now.last_stable_offset or 0 if self._bounded else None,
         )
         self._cursors[partition] = cursor
         self._assign(cursor)
+
+    def _compare(self) -> None:
+        """Compare the logs that may be other ones, all at once, and begin to read them."""
+        uncompared, self._uncompared = self._uncompared, {}
+        with LogRecords(self._config, self._topic.name) as records:
+            found = openings(uncompared, records.at)
+        for partition, opening in found.items():
+            self._begin(partition, uncompared[partition].now, opening)
 
     def read(self, partition: int, timeout_s: float) -> Lot | None:
         """What comes next in `partition`; None when nothing came within `timeout_s`, or came for another one.
 
         Raises:
             NotAuthorized, ForeignCluster, Unreachable, RetryableError, ConfigurationError
+            LogChanged: the leader of a partition changed: start again from what is stored.
         """
+        if self._uncompared:
+            self._compare()
         cursor = self._cursors[partition]
         deadline = time.monotonic() + timeout_s
         while not (cursor.has_news or cursor.is_read):
@@ -96,6 +125,7 @@ class StateLog:
 
     def leave(self, partition: int) -> None:
         """Stop reading `partition`."""
+        self._uncompared.pop(partition, None)
         cursor = self._cursors.pop(partition, None)
         if cursor is not None and not cursor.is_read:
             self._unassign(partition)
@@ -115,12 +145,20 @@ class StateLog:
             self._mind_the_silence()
             return False
         self._heard_at = time.monotonic()
+        self._check_leaders(delivery.epochs)
         if delivery.records is not None:
             self._take(delivery.records)
         for event in delivery.events:
             self._handle(event)
         self._after_reading()
         return True
+
+    def _check_leaders(self, epochs: Mapping[int, int]) -> None:
+        """A record with a newer leader epoch than the log had when it was opened may be one of another log."""
+        for partition, epoch in epochs.items():
+            cursor = self._cursors.get(partition)
+            if cursor is not None and cursor.leader_epoch is not None and epoch > cursor.leader_epoch:
+                raise _changed(self._topic.name, partition)
 
     def _take(self, rows: pa.Table) -> None:
         parts = [self._wanted(partition, part) for partition, part in partition_runs(rows, "partition")]
@@ -159,6 +197,8 @@ class StateLog:
             return
         if code == AT_THE_END:
             cursor.reach(event.offset())
+        elif code == TRUNCATED:
+            raise _changed(self._topic.name, cursor.partition)
         elif code in PRUNED or code in GONE:
             self._find_again(cursor)
         else:
@@ -169,7 +209,7 @@ class StateLog:
         self._topic.check_incarnation()
         seen = self._topic.log_offsets()[cursor.partition]
         if cursor.next_offset > (seen.high_watermark or 0):
-            raise _past_the_end(self._topic.name, cursor.partition, cursor.next_offset, seen.high_watermark or 0)
+            raise _changed(self._topic.name, cursor.partition)
         self._unassign(cursor.partition)
         cursor.skip_to(seen.log_start_offset or 0)
         self._assign(cursor)
@@ -227,6 +267,14 @@ class StateLog:
             self._have(Consumer.incremental_unassign, [TopicPartition(self._topic.name, partition)])
             self._reading.discard(partition)
             self._paused.discard(partition)
+
+
+def _changed(topic: str, partition: int) -> LogChanged:
+    return LogChanged(
+        f"the leader of partition {partition} of {topic} changed while it was read",
+        hint="run again: the log is then compared with what is stored",
+        data={"topic": topic, "partition": partition},
+    )
 
 
 def _past_the_end(topic: str, partition: int, position: int, end: int) -> ForeignCluster:

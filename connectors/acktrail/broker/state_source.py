@@ -10,7 +10,7 @@ from acktrail.broker.state_log import StateLog
 from acktrail.broker.state_topic import StateTopic
 from acktrail.columnar.schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceBatch, TaskId, state_task_id
+from acktrail.connect.contract import SourceBatch, StoredLogs, TaskId, state_task_id
 
 __all__ = ["StateSource", "StateSourceStatus", "StateTask"]
 
@@ -28,14 +28,18 @@ class StateSource:
     """Reads ``__share_group_state`` record by record, decoded, nothing left out. See `connect.contract.Source`.
 
     `bounded`: every task ends where its log ended when it was started; else tasks go on for ever. All tasks share one
-    consumer and are driven from one thread. `run_id` is written to every row.
+    consumer and are driven from one thread. `run_id` is written to every row. `stored` is what the sink has: with it a
+    log that Kafka replaced, and a state topic that was deleted or recreated, are noticed.
 
     Raises:
         Unreachable, ConfigurationError: the cluster cannot be asked.
     """
 
-    def __init__(self, config: KafkaConfig, *, run_id: str, bounded: bool = True) -> None:
+    def __init__(
+        self, config: KafkaConfig, *, run_id: str, bounded: bool = True, stored: StoredLogs | None = None
+    ) -> None:
         self._config = config
+        self._stored = stored
         self._run_id = run_id
         self._bounded = bounded
         self._admin = ShareGroupAdmin(config)
@@ -53,17 +57,22 @@ class StateSource:
 
         Raises:
             NotAuthorized: READ on the topic is missing.
+            ForeignCluster: what is stored is of another incarnation of the topic, or the topic is gone.
             Unreachable, RetryableError: the cluster did not answer.
         """
         self._close_log()
         topic = StateTopic(self._admin)
+        if self._stored is not None:
+            self._stored.check_state_topic(topic.topic_id if topic.is_present else None)
         if not topic.is_present:
             self.status = StateSourceStatus.STATE_TOPIC_ABSENT
             return ()
         self.status = StateSourceStatus.PRESENT
         log = self._log = StateLog(self._config, topic, run_id=self._run_id, bounded=self._bounded)
         ids = [state_task_id(topic.cluster_id, topic.topic_id, index) for index in range(topic.partition_count)]
-        return tuple(StateTask(log, partition=index, task_id=task_id) for index, task_id in enumerate(ids))
+        return tuple(
+            StateTask(log, partition=index, task_id=task_id, stored=self._stored) for index, task_id in enumerate(ids)
+        )
 
     def close(self) -> None:
         """Close consumer and connections. May be called twice."""
@@ -83,8 +92,9 @@ class StateTask:
     read. Records and gaps come in the order of their offsets.
     """
 
-    def __init__(self, log: StateLog, *, partition: int, task_id: TaskId) -> None:
+    def __init__(self, log: StateLog, *, partition: int, task_id: TaskId, stored: StoredLogs | None = None) -> None:
         self._log = log
+        self._stored = stored
         self._partition = partition
         self._task_id = task_id
 
@@ -96,10 +106,11 @@ class StateTask:
         """Begin at `position`; None: at the log's start. When the log starts after `position`, the gap comes first.
 
         Raises:
-            ForeignCluster: the log ends before `position`.
+            ForeignCluster: the log ends before `position`, and what is stored is not known.
             NotAuthorized, Unreachable, RetryableError: the log cannot be asked.
         """
-        self._log.open(self._partition, position)
+        stored = None if self._stored is None else self._stored.stored_log(self._task_id, self._partition)
+        self._log.open(self._partition, position, stored)
 
     def poll(self, timeout_s: float) -> SourceBatch | None:
         """The next batch, or None.

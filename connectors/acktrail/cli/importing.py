@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ForeignCluster, InputError
+from acktrail.errors import ConfigurationError, ForeignCluster, InputError
 from acktrail.offline.damage import Reading
 
 if TYPE_CHECKING:
@@ -143,6 +143,9 @@ class _Import:
 
         partitions = {partition for found in surveys for partition in found.extents}
         tasks = {p: state_task_id(self._plan.cluster_id, topic_id, p) for p in partitions}
+        for partition, task in tasks.items():
+            if sink.stored_log(task, partition).offset_shift:
+                raise _replaced(partition)
         reached = {p: position for p, task in tasks.items() if (position := sink.position(task)) is not None}
         return Destination(
             cluster_id=self._plan.cluster_id,
@@ -196,6 +199,14 @@ class _Import:
             ),
             rows=rows,
         )
+
+
+def _replaced(partition: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"the log of state partition {partition} was replaced while it was exported: offsets in the tables are shifted",
+        hint="import the files into tables of their own",
+        data={"state_partition": partition},
+    )
 
 
 def _origin(file: Path, dialect: Dialect[Any]) -> Origin:

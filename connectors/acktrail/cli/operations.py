@@ -29,11 +29,12 @@ _SWITCH_S: Final = 0.000_2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Offsets of one state partition, both inclusive, that Kafka pruned before they were exported."""
+    """Offsets of one state partition, both inclusive, that are in no row, and why (``connect.contract``)."""
 
     state_partition: int
     first_offset: int
     last_offset: int
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,7 @@ class _Run:
         """Read the state topic from where the tables end."""
         from acktrail.broker.state_source import StateSource, StateSourceStatus
 
-        source = StateSource(self._kafka, run_id=self._run_id, bounded=bounded)
+        source = StateSource(self._kafka, run_id=self._run_id, bounded=bounded, stored=self._sink)
         self._move(source)
         if source.status is StateSourceStatus.STATE_TOPIC_ABSENT:
             self._status = source.status.value
@@ -181,7 +182,12 @@ class _Run:
             records_quarantined=sum(part.records_quarantined for part in self._done),
             commits=sum(part.commits for part in self._done),
             gaps=tuple(
-                Gap(state_partition=span.partition, first_offset=span.gap_first, last_offset=span.gap_last)
+                Gap(
+                    state_partition=span.partition,
+                    first_offset=span.gap_first,
+                    last_offset=span.gap_last,
+                    reason=span.gap_reason,
+                )
                 for part in self._done
                 for span in part.gaps
                 if span.gap_first is not None and span.gap_last is not None

@@ -85,6 +85,8 @@ EXPORT_RANGES: Final = pa.schema(
         ("dialect", pa.string()),  # null, as the two below: read from the cluster
         ("source_file", pa.string()),
         ("source_digest", pa.string()),
+        ("gap_reason", pa.string()),  # pruned | pruned_before_first_export | log_replaced; null: in no imported file
+        ("offset_shift", pa.int64()),  # offset here minus offset in Kafka's log; null: they are the same
     )
 )
 """One state partition's part in one commit of the exporter. records_read = records_decoded + records_quarantined."""

@@ -10,11 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 import pyarrow as pa
 
-__all__ = ["Commit", "LogSpan", "Origin", "Sink", "Source", "SourceBatch", "SourceTask", "TaskId", "state_task_id"]
+__all__ = [
+    "LOG_REPLACED",
+    "PRUNED",
+    "PRUNED_BEFORE_FIRST_EXPORT",
+    "Commit",
+    "LogSpan",
+    "Origin",
+    "Sink",
+    "Source",
+    "SourceBatch",
+    "SourceTask",
+    "StoredLog",
+    "StoredLogs",
+    "TaskId",
+    "state_task_id",
+]
+
+PRUNED: Final = "pruned"
+"""Reason of a gap: Kafka pruned these offsets between two exports."""
+
+PRUNED_BEFORE_FIRST_EXPORT: Final = "pruned_before_first_export"
+"""Reason of a gap: Kafka pruned these offsets before anything was exported."""
+
+LOG_REPLACED: Final = "log_replaced"
+"""Reason of a gap of one offset: a break. Kafka's log is not the one that the records before it came from; how many
+records lie between is not known."""
 
 TaskId = NewType("TaskId", str)
 """Names a task for ever: the key of its position. It carries the cluster and the topic's id, so that another cluster's
@@ -42,6 +67,9 @@ class LogSpan:
     `first_offset` and `last_offset` are None when the batch has no records. `gap_first` to `gap_last` (inclusive) were
     pruned before they could be read, or are in no file. `log_start_offset` and `log_end_offset` as last seen; None, as
     `topic_id`, where only files are known. `origin` None: read from the cluster.
+
+    `gap_reason` is one of the reasons above; None: not in the files. All offsets are those of the tables: Kafka's plus
+    `offset_shift`, which is 0 until a log is replaced. `leader_epoch` is the leader's when the log was opened.
     """
 
     topic_id: str | None
@@ -55,6 +83,9 @@ class LogSpan:
     gap_first: int | None = None
     gap_last: int | None = None
     origin: Origin | None = None
+    gap_reason: str | None = None
+    offset_shift: int = 0
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +107,35 @@ class Commit:
 
     rows: Mapping[str, int]
     positions: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+class StoredLog(Protocol):
+    """What a sink has of one partition's log: enough to tell whether Kafka still has the same log."""
+
+    @property
+    def offset_shift(self) -> int:
+        """Offset in the tables minus offset in Kafka's log."""
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """The partition leader's epoch when the log was last seen to be the same; None: not known."""
+
+    def fingerprint(self, offset: int) -> int | None:
+        """``record_fingerprint`` of the record at Kafka's `offset`, as stored; None: it is not stored."""
+
+
+class StoredLogs(Protocol):
+    """What a sink has of the logs of one topic."""
+
+    def stored_log(self, task: TaskId, partition: int) -> StoredLog: ...
+
+    def check_state_topic(self, topic_id: str | None) -> None:
+        """Pass when the stored records are of the topic incarnation `topic_id` (None: the cluster has no such topic),
+        or when there are none.
+
+        Raises:
+            ForeignCluster: they are of another incarnation.
+        """
 
 
 class SourceTask(Protocol):

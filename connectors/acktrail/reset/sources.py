@@ -93,6 +93,8 @@ def _doubt(
     mine = [row for row in ranges if row["state_partition"] == state.state_partition]
     exported = max((row["last_offset"] + 1 for row in mine if row["last_offset"] is not None), default=0)
     bound = bounds.get(state.state_partition)
+    if bound is not None:  # Kafka's offset, as one of the tables
+        bound += max((row["offset_shift"] or 0 for row in mine), default=0)
     if bound is None or exported < bound:
         return f"state partition {state.state_partition} is not exported up to {instant_text(moment_ms)}: export first"
     for row in mine:

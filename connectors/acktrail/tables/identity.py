@@ -14,6 +14,7 @@ __all__ = [
     "EXPORTED_TABLES",
     "OWN_DIALECT",
     "check_dialect",
+    "check_present",
     "check_state_topic",
     "create_for",
     "create_records_for",
@@ -96,6 +97,25 @@ def check_state_topic(tables: Tables, snapshot: TableSnapshot, state_topic_id: s
         hint="the state topic was deleted and made anew: keep these tables as they are and name another root",
         data=data,
     )
+
+
+def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
+    """Pass when the cluster still has the state topic that ``state_records`` at `snapshot` is of.
+
+    `state_topic_id` None: the cluster has no state topic now.
+
+    Raises:
+        ForeignCluster: it has another one, or none.
+    """
+    kept = snapshot.properties.get(_STATE_TOPIC)
+    if state_topic_id is not None:
+        check_state_topic(tables, snapshot, state_topic_id)
+    elif kept not in (None, _UNKNOWN):
+        raise ForeignCluster(
+            f"tables at {tables.root} hold the state topic with id {kept}; the cluster has no state topic now",
+            hint="the state topic was deleted: keep these tables as they are and name another root",
+            data={"root": tables.root, "kept": kept, "found": None},
+        )
 
 
 def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None:

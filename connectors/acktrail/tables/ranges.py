@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -43,18 +44,15 @@ def joined(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
     if not spans or span.gap_first is not None or span.origin != spans[-1].origin:
         return (*spans, span)
     last = spans[-1]
-    grown = LogSpan(
-        topic_id=span.topic_id,
-        partition=span.partition,
+    grown = replace(
+        span,
         first_offset=span.first_offset if last.first_offset is None else last.first_offset,
         last_offset=last.last_offset if span.last_offset is None else span.last_offset,
         records=last.records + span.records,
         quarantined=last.quarantined + span.quarantined,
-        log_start_offset=span.log_start_offset,
-        log_end_offset=span.log_end_offset,
         gap_first=last.gap_first,
         gap_last=last.gap_last,
-        origin=last.origin,
+        gap_reason=last.gap_reason,
     )
     return (*spans[:-1], grown)
 
@@ -80,6 +78,8 @@ def range_rows(spans: Iterable[LogSpan], *, cluster_id: str, run_id: str, export
             "dialect": span.origin.dialect if span.origin else None,
             "source_file": span.origin.file if span.origin else None,
             "source_digest": span.origin.sha256 if span.origin else None,
+            "gap_reason": span.gap_reason,
+            "offset_shift": span.offset_shift or None,
         }
         for span in spans
     ]

@@ -13,10 +13,11 @@ from acktrail.columnar.schemas import TABLES
 from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
 from acktrail.errors import ForeignCluster
 from acktrail.tables.conform import conform
-from acktrail.tables.identity import OWN_DIALECT, create_for, create_records_for, ensure_same_cluster
+from acktrail.tables.identity import OWN_DIALECT, check_present, create_for, create_records_for, ensure_same_cluster
 from acktrail.tables.ranges import RANGES, copy_ranges, joined, range_rows, ranges_text
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
+from acktrail.tables.stored_log import StoredRecords, log_marks
 from acktrail.tables.topics import renew_topics
 
 __all__ = ["DeltaSink"]
@@ -32,6 +33,8 @@ class _Pending:
     observations: dict[str, dict[str, list[pa.Table]]] = field(default_factory=dict)
     """By table and app id: one app id is one task's one phase of one run."""
     listings: list[pa.Table] = field(default_factory=list)
+    marks: dict[str, int] = field(default_factory=dict)
+    """What is to be remembered of the logs (``tables.stored_log``), by app id."""
 
     @property
     def rows(self) -> int:
@@ -71,6 +74,7 @@ class DeltaSink:
         self._clock = clock
         self._pending = _Pending()
         self._committed: dict[TaskId, int | None] = {}
+        self._marks: dict[str, int] = {}
         self._observed: set[str] = set()
         self._own_topics: set[str | None] = set()
         self._newest: TableSnapshot | None = None
@@ -87,6 +91,17 @@ class DeltaSink:
             if self._newest is None:
                 self._tables.prepare()
             self._started = True
+
+    def stored_log(self, task: TaskId, partition: int) -> StoredRecords:
+        """What the tables have of the log that `task` reads (``connect.contract.StoredLogs``)."""
+        self.start()
+        return StoredRecords(self._newest, task, partition)
+
+    def check_state_topic(self, topic_id: str | None) -> None:
+        """See ``connect.contract.StoredLogs``."""
+        self.start()
+        if self._newest is not None:
+            check_present(self._tables, self._newest, topic_id)
 
     def position(self, task: TaskId) -> int | None:
         """The next offset `task` is to read; None when it never committed."""
@@ -119,7 +134,7 @@ class DeltaSink:
         pending, self._pending = self._pending, _Pending()
         rows: dict[str, int] = {}
         try:
-            if pending.positions:
+            if pending.positions or pending.marks:
                 rows |= self._commit_records(pending)
             rows |= self._commit_observations(pending)
         except BaseException:
@@ -131,6 +146,7 @@ class DeltaSink:
     def _forget(self) -> None:
         """After a failure only the tables know what landed."""
         self._committed.clear()
+        self._marks.clear()
         self._observed.clear()
         self._has_ranges = False
         self._started = False
@@ -140,6 +156,7 @@ class DeltaSink:
         span = batch.span
         if span is None:
             raise ValueError(f"{batch.task}: a batch with a position needs a span")
+        self._note(log_marks(batch.task, span))
         if not span.records and span.gap_first is None and before in (None, position):
             return
         rows = batch.rows.get("state_records", TABLES["state_records"].empty_table())
@@ -148,6 +165,16 @@ class DeltaSink:
         self._pending.records.append(rows)
         self._pending.positions[batch.task] = position
         self._pending.spans[batch.task] = joined(self._pending.spans.get(batch.task, ()), span)
+
+    def _note(self, marks: Mapping[str, int]) -> None:
+        """Remember of the logs what the tables do not say yet."""
+        for app_id, number in marks.items():
+            if app_id not in self._marks and self._newest is not None:
+                known = self._newest.transaction_version(app_id)
+                if known is not None:
+                    self._marks[app_id] = known
+            if self._marks.get(app_id) != number:
+                self._pending.marks[app_id] = number
 
     def _check_topic(self, topic_id: str | None) -> None:
         if topic_id not in self._own_topics:
@@ -173,7 +200,8 @@ class DeltaSink:
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
         # By state partition: a reader of some of them passes over the row groups of others.
-        parts = pa.concat_tables(sorted(pending.records, key=_home), promote_options="default")
+        empty = TABLES["state_records"].empty_table()
+        parts = pa.concat_tables([empty, *sorted(pending.records, key=_home)], promote_options="default")
         records = self._stamped("state_records", parts.combine_chunks())
         ranges = range_rows(
             (span for spans in pending.spans.values() for span in spans),
@@ -184,12 +212,14 @@ class DeltaSink:
         self._tables.append(
             "state_records",
             records,
-            transactions={str(task): position for task, position in pending.positions.items()},
+            transactions={**{str(task): position for task, position in pending.positions.items()}, **pending.marks},
             expected={task: self._committed[task] for task in pending.positions},
             metadata={RANGES: ranges_text(ranges)},
         )
+        self._marks |= pending.marks
         self._create_ranges()
-        return {"state_records": records.num_rows, "export_ranges": copy_ranges(self._tables)}
+        copied = copy_ranges(self._tables)
+        return {"state_records": records.num_rows, "export_ranges": copied} if pending.positions else {}
 
     def _create_ranges(self) -> None:
         if not self._has_ranges:

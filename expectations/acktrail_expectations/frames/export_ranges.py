@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.frames.columns import frame_of, previous, where
 
 __all__ = ["RANGE_COLUMNS", "export_ranges_frame"]
@@ -26,6 +27,7 @@ RANGE_COLUMNS: Final = (
     "log_end_offset",
     "gap_first",
     "gap_last",
+    "gap_reason",
 )
 """The columns of ``EXPORT_RANGES`` that the frame is made of."""
 
@@ -44,7 +46,7 @@ def export_ranges_frame(
     Returns:
         ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
         (the end before; missing in a state partition's first range), `first_begin` (only in its first range),
-        `after_gap` (one past the gap), `span_records`, `accounted_records`, `stored_records` (missing where older
+        `after_gap` (one past the gap), `lost_first` (`gap_first`, but for what was pruned before the first export), `span_records`, `accounted_records`, `stored_records` (missing where older
         than `addresses`), `first_state_topic_id`.
     """
     frame = frame_of(ranges.select(list(RANGE_COLUMNS)))
@@ -59,6 +61,7 @@ def export_ranges_frame(
         expected_begin=previous(frame["end"], partition),
         first_begin=where(frame["begin"], is_first),
         after_gap=frame["gap_last"] + 1,
+        lost_first=frame["gap_first"].mask(frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT),
         span_records=frame["last_offset"] - frame["first_offset"] + 1,
         accounted_records=frame["records_decoded"] + frame["records_quarantined"],
         stored_records=_stored(frame, addresses),

@@ -62,7 +62,7 @@ def _contiguity_checks() -> tuple[Check, ...]:
         ),
         Check(
             rule="nothing_pruned_before_export",
-            expectation=core.ExpectColumnValuesToBeNull(column="gap_first"),
+            expectation=core.ExpectColumnValuesToBeNull(column="lost_first"),
             severity=Severity.ERROR,
         ),
     )

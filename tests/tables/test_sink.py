@@ -95,6 +95,8 @@ def test_rows_are_stamped_and_ranges_say_what_was_read(tables: Tables) -> None:
             "dialect": None,
             "source_file": None,
             "source_digest": None,
+            "gap_reason": None,
+            "offset_shift": None,
         }
     ]
 

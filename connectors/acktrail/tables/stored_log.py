@@ -31,8 +31,10 @@ def log_marks(task: TaskId, span: LogSpan) -> dict[str, int]:
 
 
 def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Expression) -> dict[int, int]:
-    """Offset in the tables minus offset in Kafka's log, of the state partitions whose log was replaced, as of the newest
-    of the rows of ``export_ranges`` that satisfy `where`. Nothing is read where no log ever was."""
+    """Offset in the tables minus offset in Kafka's log, of the state partitions whose log was replaced.
+
+    As of the newest row of ``export_ranges`` that satisfies `where`. Where no log ever was replaced, nothing is read.
+    """
     records = tables.snapshot("state_records")
     if records is None:
         return {}

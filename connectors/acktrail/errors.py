@@ -18,6 +18,7 @@
     ├── RetryableError          try again later                         exit 4
     │   ├── Unreachable         no broker answered at the address
     │   ├── ConcurrentCommit    another writer committed first
+    │   ├── NotAllAnswered      all else was done; what a silent broker would have said is recorded as unknown
     │   ├── LogChanged          a partition's leader changed while its log was read
     │   ├── GroupNotEmpty       the group has members
     │   └── ChangeInProgress    another change of the group is not finished or not verified
@@ -47,6 +48,7 @@ __all__ = [
     "MalformedRecord",
     "MissingDependency",
     "NotAShareGroup",
+    "NotAllAnswered",
     "NotAuthorized",
     "OutcomeUnknown",
     "PartlyDone",
@@ -208,6 +210,14 @@ class Unreachable(RetryableError):
 
 class ConcurrentCommit(RetryableError):
     """Another writer committed to the table first; this writer's rows are not in it."""
+
+
+class NotAllAnswered(RetryableError):
+    """Everything else was done; what brokers did not answer is recorded as unknown. `summary` is what was done."""
+
+    def __init__(self, message: str, *, summary: object, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.summary = summary
 
 
 class LogChanged(RetryableError):

@@ -178,8 +178,8 @@ class Extents:
 
 
 def _since_first_export(ranges: pa.Table) -> pa.Table:
-    """The columns ``_SUMMED`` of rows of ``_READ``. What Kafka pruned before the first export is no gap: what came before
-    the first exported one are not known anyway."""
+    """The columns ``_SUMMED`` of rows of ``_READ``, without what Kafka pruned before the first export: nothing is known
+    before the first exported offset anyway."""
     is_before = pc.fill_null(pc.equal(ranges["gap_reason"], PRUNED_BEFORE_FIRST_EXPORT), fill_value=False)
     nothing = pa.scalar(None, pa.int64())
     columns = {name: ranges[name] for name in _SUMMED}

@@ -124,16 +124,18 @@ class ShareGroupAdmin:
             pending = again
         return tuple(found[group_id] for group_id in sorted(found))
 
-    def describe_groups(self, group_ids: Iterable[str]) -> tuple[GroupDescription, ...]:
+    def describe_groups(
+        self, group_ids: Iterable[str], *, tolerates_silence: bool = False
+    ) -> tuple[GroupDescription, ...]:
         """State, epochs and members of share groups, in the order asked for; a group that is not there, or is no share
-        group, has error code 69.
+        group, has error code 69. `tolerates_silence`: one whose coordinator does not answer has error code 7.
 
         Raises:
             Unreachable, RetryableError: a coordinator did not answer.
             ConfigurationError: the cluster does not serve share groups.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.ask(wanted, group_answers.describe_request)
+        answers = self._coordinators.ask(wanted, group_answers.describe_request, tolerates_silence=tolerates_silence)
         return tuple(group_answers.description(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_group(self, group_id: str) -> GroupDescription:
@@ -160,17 +162,20 @@ class ShareGroupAdmin:
         known = [name for name, group_type in types.items() if group_type == _SHARE]
         return UnknownName("share group", group_id, nearest=difflib.get_close_matches(group_id, known, n=_NEAREST))
 
-    def describe_group_offsets(self, group_ids: Iterable[str]) -> tuple[GroupOffsets, ...]:
+    def describe_group_offsets(
+        self, group_ids: Iterable[str], *, tolerates_silence: bool = False
+    ) -> tuple[GroupOffsets, ...]:
         """Every initialized share partition of each group, in the order asked for, with errors as values.
 
         A group that is not there has no offsets and no error: Kafka does not tell here (`describe_groups` does). A
-        topic this principal may not DESCRIBE is left out without an error.
+        topic this principal may not DESCRIBE is left out without an error. `tolerates_silence`: a group whose
+        coordinator does not answer has error code 7.
 
         Raises:
             Unreachable, RetryableError: a coordinator did not answer.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.ask(wanted, group_answers.offsets_request)
+        answers = self._coordinators.ask(wanted, group_answers.offsets_request, tolerates_silence=tolerates_silence)
         return tuple(group_answers.offsets(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_offsets(

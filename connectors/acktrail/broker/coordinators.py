@@ -15,8 +15,9 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from acktrail.broker.change_codes import SAFE_TO_SEND_AGAIN
 from acktrail.broker.client import BrokerClient, NoAnswer
-from acktrail.broker.failures import COORDINATOR_LOADING, MOVED_COORDINATOR, NONE
+from acktrail.broker.failures import COORDINATOR_LOADING, MOVED_COORDINATOR, NONE, REQUEST_TIMED_OUT
 from acktrail.broker.patience import Patience
+from acktrail.errors import RetryableError
 
 __all__ = ["CoordinatorAnswer", "Coordinators", "Told"]
 
@@ -65,10 +66,16 @@ class Coordinators:
         self._known: dict[str, int] = {}
 
     def ask(
-        self, group_ids: Iterable[str], request_for: Callable[[Sequence[str]], Any]
+        self,
+        group_ids: Iterable[str],
+        request_for: Callable[[Sequence[str]], Any],
+        *,
+        tolerates_silence: bool = False,
     ) -> dict[str, CoordinatorAnswer]:
         """One answer for each group. `request_for` makes the request for groups that share a coordinator; its answer
         has `groups` with `group_id`, `error_code` and `error_message`.
+
+        `tolerates_silence`: a group whose coordinator does not answer in time has the error REQUEST_TIMED_OUT.
 
         Raises:
             Unreachable, RetryableError: a coordinator did not answer in time.
@@ -77,7 +84,13 @@ class Coordinators:
         pending = list(dict.fromkeys(group_ids))
         patience = Patience(_TIMEOUTS * self._client.request_timeout_s)
         while pending:
-            answers |= self._round(pending, request_for, patience)
+            try:
+                answers |= self._round(pending, request_for, patience)
+            except RetryableError as error:
+                if not tolerates_silence:
+                    raise
+                answers |= {group_id: _silent(error) for group_id in pending}
+                break
             pending = [group_id for group_id in pending if answers[group_id].error_code in _ASK_AGAIN]
             if pending and not patience.wait():
                 break
@@ -173,6 +186,10 @@ class Coordinators:
         return {
             group_id: CoordinatorAnswer(node_id=node, error_code=code, message=None, body=None) for group_id in part
         }
+
+
+def _silent(error: RetryableError) -> CoordinatorAnswer:
+    return CoordinatorAnswer(node_id=None, error_code=REQUEST_TIMED_OUT, message=error.message, body=None)
 
 
 def _parts(group_ids: Sequence[str]) -> list[Sequence[str]]:

@@ -24,7 +24,9 @@ __all__ = [
     "MOVED_COORDINATOR",
     "NONE",
     "NON_EMPTY_GROUP",
+    "REQUEST_TIMED_OUT",
     "TOPIC_AUTHORIZATION_FAILED",
+    "UNANSWERED",
     "UNKNOWN_TOPIC_OR_PARTITION",
     "error_for",
     "error_name",
@@ -34,6 +36,7 @@ __all__ = [
 
 NONE: Final = 0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+REQUEST_TIMED_OUT: Final = 7
 COORDINATOR_LOADING: Final = 14
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 GROUP_AUTHORIZATION_FAILED: Final = 30
@@ -53,7 +56,10 @@ _AUTHORIZATION: Final = frozenset(
 _UNKNOWN: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, 100})
 _REFUSED_INPUT: Final = frozenset({17, 24, 40, 42, 44})
 _UNSUPPORTED: Final = 35
-_TRY_LATER: Final = frozenset({7, COORDINATOR_LOADING, 89}) | MOVED_COORDINATOR | LOOK_AGAIN
+UNANSWERED: Final = frozenset({REQUEST_TIMED_OUT, COORDINATOR_LOADING}) | MOVED_COORDINATOR
+"""No coordinator answered for a group: its state is not known."""
+
+_TRY_LATER: Final = frozenset({REQUEST_TIMED_OUT, COORDINATOR_LOADING, 89}) | MOVED_COORDINATOR | LOOK_AGAIN
 
 
 def error_name(code: int) -> str:

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.descriptions import GroupOffsets, TopicDescription, TopicPartition
-from acktrail.broker.failures import GROUP_ID_NOT_FOUND
+from acktrail.broker.descriptions import GroupDescription, GroupOffsets, TopicDescription, TopicPartition
+from acktrail.broker.failures import GROUP_ID_NOT_FOUND, UNANSWERED
 from acktrail.broker.observation_rows import RowMaker
 from acktrail.broker.state_topic import STATE_TOPIC
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 
-__all__ = ["ObservationTask", "OffsetsSource", "observe"]
+__all__ = ["ObservationTask", "OffsetsSource", "observe", "unanswered_groups"]
 
 Clock = Callable[[], dt.datetime]
 
@@ -42,7 +42,8 @@ def observe(
     logs: of every partition of the topics that they describe, and of the state topic. A lag holds a log end that is not
     told. So that it lies between the two that are listed, the groups describe once more after the listing `before`;
     `after` lists last. `clock` gives UTC instants; a row's is the one when its answer was there. What cannot be asked
-    about one group or partition is a row with the reason; what was deleted meanwhile is not there.
+    about one group or partition is a row with the reason, also where a coordinator kept silent; what was deleted
+    meanwhile is not there.
 
     A listing leaves out what this principal may not DESCRIBE, without a word. So `groups` and `topic_ids`, of which
     something else is known (their state records), are asked for by name: a group that may not be described is a row
@@ -58,19 +59,22 @@ def observe(
     topic_rows = make.topics(topics.values(), hidden, clock())
     listings = {listing.group_id: listing for listing in admin.list_groups()}
     asked = sorted(listings.keys() | set(groups))
-    described = [group for group in admin.describe_groups(asked) if group.error_code != GROUP_ID_NOT_FOUND]
-    there = [group.group_id for group in described]
-    configs = {answer.group_id: answer for answer in admin.group_configs(there)}
+    answers = admin.describe_groups(asked, tolerates_silence=True)
+    described = [group for group in answers if group.error_code != GROUP_ID_NOT_FOUND]
+    configs = {answer.group_id: answer for answer in admin.group_configs(group.group_id for group in described)}
     group_rows = make.groups(listings, described, configs, clock())
 
-    offsets = admin.describe_group_offsets(there)
+    # A coordinator that kept silent is not asked again: each silence costs a minute.
+    silent = [_no_offsets(group) for group in described if group.error_code in UNANSWERED]
+    there = [group.group_id for group in described if group.error_code not in UNANSWERED]
+    offsets = admin.describe_group_offsets(there, tolerates_silence=True)
     shares_at = clock()
     logs = admin.list_offsets(_partitions(topics, offsets))
     log_rows = make.topic_partitions(logs, {name: topic.topic_id for name, topic in topics.items()}, clock())
     if phase == _BEFORE:
-        offsets = admin.describe_group_offsets(there)
+        offsets = admin.describe_group_offsets(there, tolerates_silence=True)
         shares_at = clock()
-    share_rows = make.share_partitions(offsets, shares_at)
+    share_rows = make.share_partitions([*offsets, *silent], shares_at)
     return SourceBatch(
         task=TaskId(f"observation/{admin.cluster_id}"),
         rows={
@@ -79,6 +83,17 @@ def observe(
             "offset_observations": make.offsets([*share_rows, *log_rows]),
         },
     )
+
+
+def unanswered_groups(batch: SourceBatch) -> tuple[str, ...]:
+    """The groups in a batch of `observe` whose coordinator did not answer, by id."""
+    tables = (batch.rows[name] for name in ("group_observations", "offset_observations"))
+    rows = (row for table in tables for row in table.select(["group_id", "error_code"]).to_pylist())
+    return tuple(sorted({row["group_id"] for row in rows if row["group_id"] and row["error_code"] in UNANSWERED}))
+
+
+def _no_offsets(group: GroupDescription) -> GroupOffsets:
+    return GroupOffsets(group_id=group.group_id, error_code=group.error_code, error=group.error)
 
 
 class OffsetsSource:

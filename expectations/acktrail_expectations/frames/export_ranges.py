@@ -62,7 +62,7 @@ def export_ranges_frame(
         expected_begin=previous(frame["end"], partition),
         first_begin=where(frame["begin"], is_first),
         after_gap=frame["gap_last"] + 1,
-        lost_first=frame["gap_first"].mask(frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT),
+        lost_first=frame["gap_first"].mask((frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT).fillna(value=False)),
         span_records=frame["last_offset"] - frame["first_offset"] + 1,
         accounted_records=frame["records_decoded"] + frame["records_quarantined"],
         stored_records=_stored(frame, addresses),

@@ -19,7 +19,6 @@ from deltalake.fs import DeltaStorageHandler
 from acktrail.columnar.schemas import TABLES
 from acktrail.tables.conform import conform
 from acktrail.tables.failures import storage_failure
-from acktrail.tables.keyed import KEYED
 
 __all__ = ["PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "file_batches"]
 
@@ -107,29 +106,40 @@ class TableSnapshot:
     def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.
 
-        `where` compares with values (``pc.field("group_id") == group_id``): nothing of it is ever parsed. Keyed tables
-        are filtered once they are read: merges write text as views, which Arrow cannot compare inside a file.
+        `where` compares with values (``pc.field("group_id") == group_id``): nothing of it is ever parsed. Files whose
+        text is stored as views (merges and other engines write them) are filtered once they are read: Arrow cannot
+        compare views inside a file.
 
         Raises:
             ConfigurationError, RetryableError: a file cannot be read.
         """
         schema = self._schema(columns)
         with self._translated():
-            if self.name in KEYED and where is not None:
-                return conform(self.dataset().to_table(), TABLES[self.name]).filter(where).select(schema.names)
-            return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
+            try:
+                return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
+            except pa.ArrowNotImplementedError:
+                return pa.Table.from_batches(self._sieved(schema, where), schema)
 
     def batches(
         self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> Iterator[pa.RecordBatch]:
         """What ``read`` gives, piece by piece: memory does not grow with the table. Raises as ``read``."""
         schema = self._schema(columns)
-        if self.name in KEYED:
-            yield from self.read(columns=columns, where=where).to_batches()
-            return
         scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
-        for batch in self._read_from(scanner):
-            yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
+        given = 0
+        try:
+            for batch in self._read_from(scanner):
+                given += batch.num_rows
+                yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
+        except pa.ArrowNotImplementedError:
+            yield from _after(given, self._sieved(schema, where))
+
+    def _sieved(self, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        """The same rows in the same order, read piece by piece and then filtered."""
+        whole = TABLES[self.name]
+        for batch in self._read_from(self.dataset().scanner(columns=self._stored(whole))):
+            rows = conform(pa.Table.from_batches([batch]), whole)
+            yield from (rows if where is None else rows.filter(where)).select(schema.names).to_batches()
 
     def _read_from(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
         with self._translated():
@@ -150,6 +160,15 @@ class TableSnapshot:
         """The columns of `schema` that the table has: one written by an older release may lack some."""
         stored = {field.name for field in self.delta.schema().fields}
         return [name for name in schema.names if name in stored]
+
+
+def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`batches` without their first `count` rows."""
+    for batch in batches:
+        skipped = min(count, batch.num_rows)
+        count -= skipped
+        if skipped < batch.num_rows:
+            yield batch.slice(skipped)
 
 
 def file_batches(

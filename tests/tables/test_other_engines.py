@@ -1,0 +1,96 @@
+"""Tables that another engine rewrote are read as before, whatever form of text it stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from command_line import run
+from deltalake import DeltaTable, write_deltalake
+from reset.scenes import a_plan
+
+from acktrail.columnar.schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.reset import steps
+from acktrail.reset.plan import sealed
+from acktrail.tables.plain_rows import append_rows, read_rows
+from acktrail.tables.store import Tables
+
+NAME = "reset_plan_partitions"
+
+
+def updated(table: DeltaTable) -> None:
+    """As an UPDATE leaves it: delta-rs rewrites the files, text becomes views."""
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    table.update(updates={"cluster_id": "'c1'"}, predicate="partition < 3")
+
+
+def large(table: DeltaTable) -> None:
+    """As engines write it that know only large text."""
+    rows = table.to_pyarrow_table()
+    wide = pa.schema([pa.field(f.name, pa.large_string() if f.type == pa.string() else f.type) for f in rows.schema])
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    write_deltalake(table, rows.cast(wide), mode="overwrite")
+
+
+@pytest.mark.parametrize("rewrite", [updated, large])
+def test_rows_are_found_by_text(tmp_path: Path, rewrite: Callable[[DeltaTable], None]) -> None:
+    """Equality, one of several, null: the same rows before and after, at once and piece by piece, from old files and
+    from rewritten ones."""
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    for number in range(4):
+        groups = [{"plan_id": f"p{number % 2}", "group_id": f"g{n}", "partition": number} for n in range(3)]
+        append_rows(tables, NAME, [*groups, {"plan_id": "p0", "partition": number}])
+    questions = [
+        pc.field("plan_id") == "p1",
+        pc.field("group_id").isin(["g0", "g2"]),
+        pc.field("group_id").is_null(),
+        (pc.field("plan_id") == "p0") & (pc.field("partition") == 3),
+        None,
+    ]
+
+    def answers() -> list[tuple[list[object], list[object]]]:
+        snapshot = tables.snapshot(NAME)
+        assert snapshot is not None
+        columns = ["plan_id", "partition"]
+        return [
+            (
+                sorted(snapshot.read(columns=columns, where=where).to_pylist(), key=str),
+                sorted((row for b in snapshot.batches(columns=columns, where=where) for row in b.to_pylist()), key=str),
+            )
+            for where in questions
+        ]
+
+    before = answers()
+    assert all(read == batches for read, batches in before)
+    assert [len(read) for read, _ in before] == [6, 8, 4, 1, 16]
+    rewrite(DeltaTable(str(tmp_path / NAME)))
+    assert answers() == before
+    kinds = {str(pq.read_schema(file).field("plan_id").type) for file in (tmp_path / NAME).glob("*.parquet")}
+    assert kinds >= {"string", {updated: "string_view", large: "large_string"}[rewrite]}
+    assert read_rows(tables, NAME)[0].keys() == set(TABLES[NAME].names)
+
+
+@pytest.mark.parametrize("rewrite", [updated, large])
+def test_a_plan_is_shown_after_another_engine_wrote(
+    tmp_path: Path, rewrite: Callable[[DeltaTable], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`acktrail reset show` finds the plan and its hash is right."""
+    plan = a_plan()
+    for plan_id in ("p0", plan.plan_id, "p9"):
+        steps.store_value(TablesConfig(uri=str(tmp_path)), sealed(replace(plan, plan_id=plan_id)))
+    table = DeltaTable(str(tmp_path / "reset_plans"))
+    if rewrite is updated:
+        table.alter.set_table_properties({"delta.appendOnly": "false"})
+        table.update(updates={"reason": "'another engine'"})
+        table.optimize.compact()
+    else:
+        large(table)
+    shown = run(capsys, "reset", "show", plan.plan_id, "--tables", str(tmp_path))
+    assert (shown.code, shown.stderr) == (0, "")
+    assert plan.plan_id in shown.stdout

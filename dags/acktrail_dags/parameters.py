@@ -11,7 +11,8 @@ __all__ = ["DEFAULT_KAFKA_CONN_ID", "kafka_conn_id", "report_folder", "spark_mas
 DEFAULT_KAFKA_CONN_ID: Final = "acktrail_kafka"
 _CONN_ID: Final = r"^[\w.-]{1,250}$"
 _NO_CREDENTIALS: Final = r"^(?!\w+://[^/]*@)\S(.*\S)?$"
-_MASTER: Final = r"^(local(\[(\d+|\*)(,\d+)?\])?|yarn|(spark|k8s)://\S+)$"
+_CONNECT: Final = r"sc://[\w.-]+(:\d{1,5})?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
+_MASTER: Final = rf"^(local(\[(\d+|\*)(,\d+)?\])?|yarn|(spark|k8s)://\S+|{_CONNECT})$"
 
 
 def kafka_conn_id(default: str | None, description: str) -> Param:
@@ -25,12 +26,13 @@ def tables_uri(description: str) -> Param:
 
 
 def spark_master() -> Param:
-    """Where PySpark runs."""
+    """Where PySpark runs. A token of a Spark Connect server is refused here: the worker's environment has it
+    (SPARK_CONNECT_AUTHENTICATE_TOKEN)."""
     return Param(
         "local[2]",
         type="string",
         title="Spark master",
-        description="local[N], spark://, k8s:// or yarn",
+        description="local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002",
         pattern=_MASTER,
     )
 

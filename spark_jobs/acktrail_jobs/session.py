@@ -10,11 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from acktrail.config import environment, java_home
 from acktrail.embedded.java import find_java
 from acktrail.errors import MissingDependency
+from acktrail_jobs.user_settings import submitted_settings, user_settings
 
 __all__ = ["DEFAULT_MASTER", "parallelism", "spark_session"]
 
@@ -35,6 +37,8 @@ _SETTINGS: Final = MappingProxyType(
 
 _CONNECT: Final = "sc://"
 
+_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
+
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
@@ -52,18 +56,19 @@ it never earns back a second compilation of its own code (with both, a first job
 
 @contextmanager
 def spark_session(master: str | None = None) -> Iterator[SparkSession]:
-    """The active session, or a new one on `master` that ends with the block.
+    """The session that runs in this process, as it is; else a new one on `master` that ends with the block.
 
     `master` is a cluster's, or a Spark Connect server's (``sc://host:15002``), whose Python workers must be able to
     import acktrail. None: what ``spark-submit`` or SPARK_REMOTE says, else two local threads. Python workers run this
-    interpreter unless the environment names another (PYSPARK_PYTHON).
+    interpreter unless the environment names another (PYSPARK_PYTHON). A setting that the user makes (``--conf``,
+    spark-defaults.conf, the server's own) stays as it is.
 
     Raises:
         MissingDependency: no Java that runs Spark.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
+    running = _running_session()
+    if running is not None:
+        yield running
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -83,21 +88,34 @@ def parallelism(session: SparkSession) -> int:
     return int(said or 1)
 
 
+def _running_session() -> SparkSession | None:
+    """The session of this thread, or one on the context that another thread made."""
+    active = SparkSession.getActiveSession()
+    if active is not None or SparkContext._active_spark_context is None:
+        return active
+    return SparkSession.builder.getOrCreate()
+
+
 def _new_session(master: str | None) -> SparkSession:
     surroundings = environment()
     remote = surroundings.get("SPARK_REMOTE") if master is None else master
-    if remote and (master is None or remote.startswith(_CONNECT)):
+    if remote and remote.startswith(_CONNECT):
+        return _configured({}).remote(remote).getOrCreate()
+    if remote and master is None:
         return _configured(_SETTINGS).remote(remote).getOrCreate()
     is_submitted = "PYSPARK_GATEWAY_PORT" in surroundings
     chosen = master or (None if is_submitted else DEFAULT_MASTER)
     if not is_submitted:
         _ensure_java()
-    builder = _configured({**_SETTINGS, **(_LOCAL if chosen and chosen.startswith("local") else {})})
+    defaults = {**_SETTINGS, **(_LOCAL if chosen and chosen.startswith("local") else {})}
+    chosen_by_user = submitted_settings() if is_submitted else user_settings(surroundings)
+    builder = _configured({name: value for name, value in defaults.items() if name not in chosen_by_user})
     if chosen:
         builder = builder.master(chosen)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    if "PYSPARK_PYTHON" not in surroundings:
+    if "spark.log.level" not in chosen_by_user:
+        session.sparkContext.setLogLevel("ERROR")
+    if "PYSPARK_PYTHON" not in surroundings and not chosen_by_user & _PYTHONS:
         session.sparkContext.pythonExec = sys.executable
     return session
 

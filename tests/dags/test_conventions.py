@@ -159,6 +159,9 @@ BAD_RECONCILE = [
     ("spark_master", "local[0x2]"),
     ("spark_master", "local[2] --conf x=y"),
     ("spark_master", "http://host"),
+    ("spark_master", "sc://"),
+    ("spark_master", "sc://host:15002/;token=secret"),
+    ("spark_master", "sc://user:secret@host:15002"),
     ("report_folder", ""),
     ("report_folder", "https://user:secret@host/x"),
     ("report_folder", 1),
@@ -189,6 +192,8 @@ def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) 
         ("spark_master", "local[*]"),
         ("spark_master", "spark://host:7077"),
         ("spark_master", "yarn"),
+        ("spark_master", "sc://host:15002"),
+        ("spark_master", "sc://spark.example.org:443/;use_ssl=true"),
         ("report_folder", "/var/reports"),
     ],
 )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["begin", "cpu_s", "peaks_mb"]
+__all__ = ["Watch", "begin", "cpu_s", "peaks_mb", "resident_mb"]
 
 
 def begin() -> None:
@@ -32,6 +32,17 @@ def peaks_mb() -> dict[str, float]:
     return found
 
 
+def resident_mb(pid: int) -> float:
+    """The memory in MB that the process `pid` and those below it hold now; pages that several share count for each."""
+    pages = 0
+    for process in _tree(pid):
+        try:
+            pages += int((process / "statm").read_text().split()[1])
+        except (OSError, IndexError):
+            continue
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
 def cpu_s() -> float:
     """Seconds of processor time so far, of those that live and of those that they waited for."""
     ticks = 0
@@ -42,6 +53,27 @@ def cpu_s() -> float:
             continue
         ticks += sum(int(field) for field in fields[11:15])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """Processor time of a process and of all that were ever seen below it, also of those whose end nobody awaits."""
+
+    def __init__(self) -> None:
+        self._ticks: dict[str, int] = {}
+
+    def look(self, pid: int) -> None:
+        """See who is there. What a process does after the last look at it does not count."""
+        for process in _tree(pid):
+            try:
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            self._ticks[f"{process.name}/{fields[19]}"] = int(fields[11]) + int(fields[12])
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds so far."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 def _tree(pid: int) -> Iterator[Path]:

@@ -9,6 +9,7 @@ ACKTRAIL_TABLES             root of the tables: a folder or an object-storage UR
 ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage (endpoint, region, credentials)
 ACKTRAIL_REPORTS            folder the DAGs write their report to
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers to tell about resets
+ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
 ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -28,6 +29,7 @@ __all__ = [
     "KafkaConfig",
     "TablesConfig",
     "cache_folder",
+    "driver_rows",
     "environment",
     "java_home",
     "notifiers_factory",
@@ -42,6 +44,10 @@ _TABLES_OPTIONS: Final = "ACKTRAIL_TABLES_OPTIONS"
 _CACHE: Final = "ACKTRAIL_CACHE"
 _REPORTS: Final = "ACKTRAIL_REPORTS"
 _NOTIFIERS: Final = "ACKTRAIL_NOTIFIERS"
+_DRIVER_ROWS: Final = "ACKTRAIL_DRIVER_ROWS"
+
+_FEW_ROWS: Final = 50_000
+"""Their replay costs less than a Spark session that starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +144,18 @@ def reports_folder() -> Path | None:
 def notifiers_factory() -> str | None:
     """The ``module:function`` that the environment names for notifiers."""
     return os.environ.get(_NOTIFIERS) or None
+
+
+def driver_rows() -> int:
+    """Rows (new records, and share partitions to go on from) that a job takes on in its own process, without Spark.
+
+    Raises:
+        ConfigurationError: the variable holds no number of 0 or more.
+    """
+    text = os.environ.get(_DRIVER_ROWS) or str(_FEW_ROWS)
+    if not text.isascii() or not text.isdigit():
+        raise ConfigurationError(f"{_DRIVER_ROWS}={text!r} is no number", hint="0: always start Spark")
+    return int(text)
 
 
 def java_home() -> Path | None:

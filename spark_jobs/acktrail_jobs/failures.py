@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -23,11 +24,14 @@ def translated() -> Iterator[None]:
         ConfigurationError: where a table's files cannot be read, or Spark's workers do not have acktrail.
     """
     from pyarrow import ArrowException
-    from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except ArrowException as error:
+        raise ConfigurationError(f"the tables cannot be read: {_last_line(error)}", hint="check the files") from error
+    except Exception as error:
+        if not _is_of_spark(error):
+            raise
         if missing := _MISSING.search(str(error)):
             raise ConfigurationError(
                 f"Spark's Python workers cannot import {missing[1]}",
@@ -36,8 +40,12 @@ def translated() -> Iterator[None]:
         raise AcktrailError(
             f"the Spark job failed: {_last_line(error)}", hint="Spark's own messages on stderr say more"
         ) from error
-    except ArrowException as error:
-        raise ConfigurationError(f"the tables cannot be read: {_last_line(error)}", hint="check the files") from error
+
+
+def _is_of_spark(error: Exception) -> bool:
+    """Whether PySpark raised it; without an import of PySpark, which jobs that start no Spark do without."""
+    errors = sys.modules.get("pyspark.errors")
+    return errors is not None and isinstance(error, errors.PySparkException)
 
 
 def _last_line(error: Exception) -> str:

@@ -57,7 +57,7 @@ _Rule = Callable[[_Row], tuple[str, int | None] | None]
 
 
 def share_partition_findings(rows: Iterable[_Row], observation: Observation) -> Iterator[dict[str, Any]]:
-    """Rows of ``FINDINGS`` from rows of ``JUDGED``."""
+    """Rows of ``FINDINGS`` from rows of ``JUDGED_ARROW``."""
     for row in rows:
         for rule, severity, broken in _RULES:
             found = broken(row)

@@ -10,7 +10,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from acktrail.columnar.held import HELD_COLUMNS
 from acktrail.config import TablesConfig
@@ -18,13 +17,11 @@ from acktrail.errors import ConfigurationError
 from acktrail.tables.history import HistoryTables, Holding, held_rows, without
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
-from acktrail_jobs import schemas
 from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, exported_spans, grow
 from acktrail_jobs.new_offsets import new_offsets
 from acktrail_jobs.parcels import Collected, packed, unpacked
-from acktrail_jobs.session import parallelism, spark_session
-from acktrail_jobs.sources import shares_frame
 from acktrail_jobs.summary import HistorySummary
+from acktrail_jobs.workers import Workers, workers
 
 __all__ = ["build_history"]
 
@@ -35,8 +32,8 @@ RECORDS_AT_ONCE: Final = 1_000_000
 def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
     """Bring ``delivery_history`` up to the end of ``state_records``, reading only what is new.
 
-    Stopped at any moment it goes on where its tables end. Spark is not started where nothing is new. `master` None:
-    what ``spark-submit`` says, else two local threads.
+    Stopped at any moment it goes on where its tables end. Spark is not started where nothing or little is new
+    (``acktrail_jobs.workers``). `master` None: what ``spark-submit`` says, else two local threads.
 
     Raises:
         ConfigurationError: nothing was exported, or the tables cannot be read or written.
@@ -49,9 +46,9 @@ def build_history(tables: TablesConfig, master: str | None = None) -> HistorySum
         raise _nothing_exported(stored)
     run = _Run(stored, records)
     if not run.is_done:
-        with spark_session(master) as spark:
+        with workers(master, run.rows) as at_work:
             while not run.is_done:
-                run.step(spark)
+                run.step(at_work)
     run.close()
     return HistorySummary(
         records=run.records, changes=run.changes, state_partitions=run.state_partitions, steps=run.steps
@@ -78,13 +75,18 @@ class _Run:
         """Every record is applied."""
         return all(self._bounds[number] >= new.end for number, new in self._new.items())
 
-    def step(self, spark: SparkSession) -> None:
+    @property
+    def rows(self) -> int:
+        """About how many records are new."""
+        return sum(new.end - self._bounds[number] for number, new in self._new.items())
+
+    def step(self, at_work: Workers) -> None:
         """Apply a limited number of records: workers grow them to changes, then two commits follow."""
         stretches = self._stretches()
-        workers = min(len(stretches), parallelism(spark))
-        shares = [tuple(stretches[worker::workers]) for worker in range(workers)]
+        count = min(len(stretches), at_work.count)
+        shares = [tuple(stretches[worker::count]) for worker in range(count)]
         work = _Work(config=self._stored.config, paths=self._paths, goes_on=bool(self._holding.positions))
-        done = unpacked(shares_frame(spark, schemas.PARCELS, shares, work).toArrow().to_batches())
+        done = unpacked(at_work.parcels(shares, work))
         self._bounds |= {stretch.state_partition: stretch.end for stretch in stretches}
         self._commit(done)
         self.records += done.records

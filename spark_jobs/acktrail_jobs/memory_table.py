@@ -59,6 +59,7 @@ class Kept:
     records_version: int = 0
     unfinished: frozenset[str] = frozenset()
     exported: Mapping[int, Mapping[str, Any] | None] = field(default_factory=dict)
+    share_partitions: int = 0
 
     @property
     def ranges(self) -> KnownRanges | None:
@@ -97,6 +98,7 @@ def kept_memory(tables: Tables) -> Kept:
         records_version=first["records_version"],
         unfinished=frozenset(first["unfinished"] or ()),
         exported={place["state_partition"]: place["exported"] for place in places},
+        share_partitions=counts.total(),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from acktrail.columnar.changes import CHANGE_COLUMNS
 from acktrail.columnar.held import HELD_COLUMNS
 from acktrail_jobs.growth import Grown
 
-__all__ = ["PARCELS_ARROW", "Collected", "opened", "packed", "sealed", "unpacked"]
+__all__ = ["PARCELS_ARROW", "Collected", "collected", "opened", "packed", "parcels_of", "sealed", "unpacked"]
 
 PARCELS_ARROW: Final = pa.schema(
     [
@@ -23,7 +23,8 @@ PARCELS_ARROW: Final = pa.schema(
     ]
 )
 """`kind` and what comes with it: ``changes`` or ``held``, rows as an Arrow stream; ``records``, how many were applied;
-``end``, the offset after the last one."""
+``end``, the offset after the last one. ``judged`` and ``memory``, rows of a reconciliation, are of no one state
+partition."""
 
 _SCHEMAS: Final = {"changes": CHANGE_COLUMNS, "held": HELD_COLUMNS}
 _ROWS_AT_ONCE: Final = 65_536
@@ -51,13 +52,27 @@ def opened(payload: bytes) -> pa.Table:
     return pa.ipc.open_stream(payload).read_all()
 
 
+def parcels_of(kind: str, rows: pa.Table, state_partition: int | None = None) -> Iterator[pa.RecordBatch]:
+    """`rows` as parcels of one kind."""
+    for payload in sealed(rows):
+        yield _parcel(state_partition, kind, None, payload)
+
+
+def collected(parcels: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table]:
+    """The rows in all `parcels` by kind, in the order in which they come; `schemas`: what each kind has."""
+    pieces: dict[str, list[pa.Table]] = {kind: [schema.empty_table()] for kind, schema in schemas.items()}
+    for batch in parcels:
+        for kind, payload in zip(batch.column("kind").to_pylist(), batch.column("payload").to_pylist(), strict=True):
+            pieces[kind].append(opened(payload))
+    return {kind: pa.concat_tables(tables) for kind, tables in pieces.items()}
+
+
 def packed(state_partition: int, grown: Grown) -> Iterator[pa.RecordBatch]:
     """The parcels of one stretch."""
     for kind, number in (("records", grown.records), ("end", grown.end)):
         yield _parcel(state_partition, kind, number, None)
     for kind, rows in (("changes", grown.changes), ("held", grown.held)):
-        for payload in sealed(rows):
-            yield _parcel(state_partition, kind, None, payload)
+        yield from parcels_of(kind, rows, state_partition)
 
 
 def unpacked(parcels: Iterable[pa.RecordBatch]) -> Collected:
@@ -78,7 +93,7 @@ def unpacked(parcels: Iterable[pa.RecordBatch]) -> Collected:
     )
 
 
-def _parcel(state_partition: int, kind: str, number: int | None, payload: bytes | None) -> pa.RecordBatch:
+def _parcel(state_partition: int | None, kind: str, number: int | None, payload: bytes | None) -> pa.RecordBatch:
     row = {"state_partition": state_partition, "kind": kind, "number": number, "payload": payload}
     return pa.RecordBatch.from_pylist([row], schema=PARCELS_ARROW)
 

@@ -18,7 +18,7 @@ from acktrail_jobs.extents import Extents
 from acktrail_jobs.memory import Memory
 from acktrail_jobs.memory_table import Kept, Origin, keep_memory, kept_memory, origin_of
 from acktrail_jobs.observation import Observation
-from acktrail_jobs.replay_frames import Recall
+from acktrail_jobs.recall import Recall
 
 __all__ = ["Recollection"]
 

@@ -4,46 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from acktrail.columnar.schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.tables.store import Tables
-from acktrail_jobs import schemas
 from acktrail_jobs.coverage import Coverage
-from acktrail_jobs.evidence import chosen_states, joined_evidence, with_topics
 from acktrail_jobs.findings import share_partition_findings, state_partition_findings
 from acktrail_jobs.history import build_history
+from acktrail_jobs.judged import Judged, JudgedShare, put_together
 from acktrail_jobs.observation import Observation, newest_run, read_observation
+from acktrail_jobs.recall import replay_shares
 from acktrail_jobs.recollection import Recollection
-from acktrail_jobs.replay_frames import remembered, replayed
-from acktrail_jobs.session import spark_session
-from acktrail_jobs.sources import group_samples, offset_samples, topic_statuses
+from acktrail_jobs.samples import read_samples
 from acktrail_jobs.summary import ReconcileSummary
 from acktrail_jobs.verdicts import Judge
+from acktrail_jobs.workers import Workers, workers
 
 __all__ = ["reconcile"]
 
 _ROWS_AT_ONCE: Final = 50_000
-"""Rows that the driver holds at a time; each such piece is one commit."""
+"""Rows of one commit."""
+
+_KEY: Final = ("group_id", "topic_id", "partition")
 
 
 def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
-    """Reconcile observation `run_id` (None: the newest complete one) and write ``share_partition_states``,
-    ``reconciliations`` and ``findings``; `with_history`, bring ``delivery_history`` up to date in the same session.
+    """Reconcile an observation: write ``share_partition_states``, ``reconciliations`` and ``findings``; `with_history`,
+    bring ``delivery_history`` up to date with the same workers.
 
     Replays the records that came since the last reconciliation, from the states that it left (``replay_memory``); or
     all of them, where these cannot be used or are of later records. The same run again changes nothing: a run that was
-    stopped half-way is completed. `master` None: what ``spark-submit`` says, else two local threads.
+    stopped half-way is completed. Small inputs start no Spark session (``acktrail_jobs.workers``).
+
+    Args:
+        run_id: the observation; None: the newest complete one.
+        master: None: what ``spark-submit`` says, else two local threads.
 
     Raises:
         ConfigurationError: no complete observation, or tables that cannot be read or written.
@@ -53,63 +54,42 @@ def reconcile(
     stored = Tables(tables)
     observation = read_observation(stored, run_id or newest_run(stored))
     recollection = Recollection(stored, observation)
-    coverages = recollection.coverages
-    with spark_session(master) as spark:
-        _reconcile(spark, stored, observation, coverages, recollection)
+    with workers(master, recollection.recall().rows(recollection.coverages)) as at_work:
+        _reconcile(at_work, stored, observation, recollection)
         if with_history and stored.exists("state_records"):
             build_history(tables, master)
     found = _summary(stored, observation.run_id)
     return replace(found, went_on_from=recollection.run_id, replayed_all=recollection.doubt)
 
 
-def _reconcile(
-    spark: SparkSession,
-    stored: Tables,
-    observation: Observation,
-    coverages: dict[int, Coverage],
-    recollection: Recollection,
-) -> None:
-    config = stored.config
-    topics = topic_statuses(spark, config)
-    frame = replayed(spark, config, observation, coverages, recollection.recall())
-    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
-    found = chosen_states(frame.where("memory IS NULL").drop("memory"))
-    states = with_topics(found, topics).persist(StorageLevel.MEMORY_AND_DISK)
-    offsets = offset_samples(spark, config, observation.run_id).persist(StorageLevel.MEMORY_AND_DISK)
-    groups = group_samples(spark, config, observation.run_id)
-    judge = Judge(observation=observation, coverages=coverages)
-    judged = joined_evidence(states, offsets, groups, topics).mapInArrow(judge, schemas.JUDGED)
-    judged = judged.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        _write_states(stored, observation, states)
-        _write_findings(
-            stored, observation, "state partitions", state_partition_findings(coverages.values(), observation)
-        )
-        _write_judged(stored, observation, judged)
-        recollection.keep(partial(remembered, frame))
-    finally:
-        for persisted in (judged, offsets, states, frame):
-            persisted.unpersist()
-
-
-def _write_states(stored: Tables, observation: Observation, states: DataFrame) -> None:
-    for number, rows in _pieces(states.select(schemas.SHARE_PARTITION_STATES.names)):
+def _reconcile(at_work: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> None:
+    coverages = recollection.coverages
+    found = _judged(at_work, stored, observation, recollection)
+    for number, rows in _pieces(found.states):
         _append_once(stored, "share_partition_states", rows.cast(SHARE_PARTITION_STATES), observation, number)
-
-
-def _write_judged(stored: Tables, observation: Observation, judged: DataFrame) -> None:
-    for number, rows in _pieces(judged):
+    _write_findings(stored, observation, "state partitions", state_partition_findings(coverages.values(), observation))
+    for number, rows in _pieces(found.judged):
         _write_findings(stored, observation, str(number), share_partition_findings(rows.to_pylist(), observation))
         verdicts = rows.select(RECONCILIATIONS.names).cast(RECONCILIATIONS)
         _append_once(stored, "reconciliations", verdicts, observation, number)
+    recollection.keep(lambda: found.memory)
 
 
-def _pieces(frame: DataFrame) -> Iterator[tuple[int, pa.Table]]:
-    """The rows in numbered pieces that are the same whenever the rows are, in whatever order they come."""
-    count = -(-frame.count() // _ROWS_AT_ONCE)
-    place = f.pmod(f.xxhash64("group_id", "topic_id", "partition"), f.lit(count or 1))
-    for number in range(count):
-        yield number, (frame if count == 1 else frame.where(place == number)).toArrow()
+def _judged(at_work: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> Judged:
+    coverages: dict[int, Coverage] = recollection.coverages
+    recall, samples = recollection.recall(), read_samples(stored, observation.run_id)
+    judge = Judge(observation=observation, coverages=coverages)
+    shares = replay_shares(coverages, recall, at_work.count)
+    work = JudgedShare(config=stored.config, judge=judge, recall=recall, samples=samples if at_work.are_here else None)
+    return put_together(at_work.parcels(shares, work), judge, samples)
+
+
+def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """`rows` in numbered pieces that are the same whenever the rows are, in whatever order they come."""
+    if rows.num_rows > _ROWS_AT_ONCE:
+        rows = rows.sort_by([(name, "ascending") for name in _KEY])
+    for number in range(-(-rows.num_rows // _ROWS_AT_ONCE)):
+        yield number, rows.slice(number * _ROWS_AT_ONCE, _ROWS_AT_ONCE)
 
 
 def _append_once(stored: Tables, table: str, rows: pa.Table, observation: Observation, number: int) -> None:

@@ -17,6 +17,7 @@ from acktrail.config import TablesConfig
 from acktrail.tables.history import CHANGES, HELD, held_rows, without
 from acktrail.tables.store import Tables
 from acktrail_jobs.growth import GROWTH_COLUMNS, Grown, Stretch, exported_spans, grow
+from acktrail_jobs.parcels import parcels_of
 
 __all__ = ["VERIFIED_ARROW", "Retelling", "first_difference", "subject_of"]
 
@@ -46,11 +47,11 @@ class Retelling:
     config: TablesConfig
 
     def __call__(self, told: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
-        """Rows of ``VERIFIED``: counts, and the first difference of each state partition."""
+        """Parcels ``verified`` (``VERIFIED_ARROW``): counts, and the first difference of each state partition."""
         tables = Tables(self.config)
         for number, end, held in told:
             rows = list(_verified(tables, number, end, is_held=held == end))
-            yield pa.RecordBatch.from_pylist(rows, schema=VERIFIED_ARROW)
+            yield from parcels_of("verified", pa.Table.from_pylist(rows, schema=VERIFIED_ARROW))
 
 
 def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) -> dict[str, Any] | None:

@@ -21,16 +21,10 @@ from pyspark.sql.types import (
 
 __all__ = [
     "BATCHES",
-    "GROUP_SAMPLES",
-    "JUDGED",
-    "OFFSET_SAMPLES",
     "PARCELS",
     "RATES",
-    "RECONCILIATIONS",
     "REPLAYED",
     "SHARE_PARTITION_STATES",
-    "TOPIC_STATUSES",
-    "VERIFIED",
 ]
 
 _TEXT: Final = StringType()
@@ -93,72 +87,11 @@ REPLAYED: Final = _plus(
     archived_at=_INT64,
     unreadable_at=_INT64,
     broken_rules=ArrayType(_TEXT),
-    memory=_BYTES,
 )
-"""A share partition as it comes out of the replay, with the offsets of the records that show things about it. A row
-with `memory` is no share partition: bytes for the next replay."""
-
-OFFSET_SAMPLES: Final = _struct(
-    phase=_TEXT,
-    group_id=_TEXT,
-    topic=_TEXT,
-    topic_id=_TEXT,
-    partition=_INT32,
-    log_start_offset=_INT64,
-    log_end_offset=_INT64,
-    start_offset=_INT64,
-    lag=_INT64,
-    error_code=_INT16,
-    error=_TEXT,
-)
-
-GROUP_SAMPLES: Final = _struct(phase=_TEXT, group_id=_TEXT, group_type=_TEXT, group_state=_TEXT, error_code=_INT16)
-
-TOPIC_STATUSES: Final = _struct(topic_id=_TEXT, topic=_TEXT, status=_TEXT, last_seen_at=_INSTANT)
-
-RECONCILIATIONS: Final = _struct(
-    cluster_id=_TEXT,
-    run_id=_TEXT,
-    observed_at=_INSTANT,
-    group_id=_TEXT,
-    topic_id=_TEXT,
-    topic=_TEXT,
-    partition=_INT32,
-    verdict=_TEXT,
-    reason=_TEXT,
-    moved=_FLAG,
-    group_state=_TEXT,
-    state_epoch=_INT32,
-    durable_start_offset=_INT64,
-    durable_lag=_INT64,
-    described_start_offset_before=_INT64,
-    described_start_offset_after=_INT64,
-    described_lag_before=_INT64,
-    described_lag_after=_INT64,
-    log_start_offset=_INT64,
-    log_end_offset_before=_INT64,
-    log_end_offset_after=_INT64,
-    effective_backlog=_INT64,
-    archived_seen=_INT64,
-    completeness=_TEXT,
-)
-
-JUDGED: Final = _plus(
-    RECONCILIATIONS,
-    state_partition=_INT32,
-    found_on=ArrayType(_INT32),
-    is_misplaced=_FLAG,
-    last_record_offset=_INT64,
-    last_record_timestamp_ms=_INT64,
-    archiving_records=_INT64,
-    archived_at=_INT64,
-    unreadable_at=_INT64,
-    broken_rules=ArrayType(_TEXT),
-)
-"""A reconciliation with what its findings need."""
+"""A share partition as it comes out of the replay, with the offsets of the records that show things about it."""
 
 PARCELS: Final = _struct(state_partition=_INT32, kind=_TEXT, number=_INT64, payload=_BYTES)
-"""What a worker of the history job hands back, as bytes that Spark does not look into."""
+"""What a worker hands back, as bytes that Spark does not look into."""
 
 RATES: Final = _struct(
     group_id=_TEXT,
@@ -174,8 +107,3 @@ RATES: Final = _struct(
     passed_unrecorded=_INT64,
     undated=_INT64,
 )
-
-VERIFIED: Final = _struct(
-    records=_INT64, changes=_INT64, table=_TEXT, state_partition=_INT32, subject=_TEXT, detail=_TEXT
-)
-"""What a worker verified of the history: how many records and changes, or a difference."""

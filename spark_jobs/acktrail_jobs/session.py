@@ -18,7 +18,7 @@ from acktrail.embedded.java import find_java
 from acktrail.errors import MissingDependency
 from acktrail_jobs.user_settings import submitted_settings, user_settings
 
-__all__ = ["DEFAULT_MASTER", "parallelism", "spark_session"]
+__all__ = ["DEFAULT_MASTER", "parallelism", "running_session", "spark_session"]
 
 DEFAULT_MASTER: Final = "local[2]"
 
@@ -66,7 +66,7 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
     Raises:
         MissingDependency: no Java that runs Spark.
     """
-    running = _running_session()
+    running = running_session()
     if running is not None:
         yield running
         return
@@ -88,10 +88,10 @@ def parallelism(session: SparkSession) -> int:
     return int(said or 1)
 
 
-def _running_session() -> SparkSession | None:
+def running_session() -> SparkSession | None:
     """The session of this thread, or one on the context that another thread made."""
     active = SparkSession.getActiveSession()
-    if active is not None or SparkContext._active_spark_context is None:
+    if active is not None or SparkContext._active_spark_context is None:  # noqa: SLF001
         return active
     return SparkSession.builder.getOrCreate()
 

@@ -31,7 +31,7 @@ def submitted_settings() -> frozenset[str]:
     """Settings that ``spark-submit`` was given, by options, ``--conf`` or its files: in the Java it has started."""
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()  # a SparkConf knows these only once Java is connected
+    SparkContext._ensure_initialized()  # noqa: SLF001  # a SparkConf has these once Java is connected
     return frozenset(name for name, _ in SparkConf().getAll())
 
 

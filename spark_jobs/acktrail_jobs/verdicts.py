@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from acktrail.model.reconciliation import reconcile
 from acktrail.model.share_partition import state_partition_of
 from acktrail_jobs.coverage import Coverage
 from acktrail_jobs.observation import Observation
-from acktrail_jobs.sources import row_batches
 from acktrail_jobs.state_columns import int64, state_of
 
 __all__ = ["JUDGED_ARROW", "Judge"]
@@ -61,18 +60,13 @@ _CARRIED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Judges rows of ``joined_evidence``; call it on record batches (``DataFrame.mapInArrow``)."""
+    """Judges rows of ``acktrail_jobs.samples``: a replayed state, or none, with what was said of it."""
 
     observation: Observation
     coverages: Mapping[int, Coverage]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of ``JUDGED``, one for each row of `batches`."""
-        rows = (row for batch in batches for row in batch.to_pylist())
-        yield from row_batches(map(self.judged, rows), JUDGED_ARROW)
-
     def judged(self, row: _Row) -> dict[str, Any]:
-        """One row of ``JUDGED``."""
+        """One row of ``JUDGED_ARROW``."""
         state_partition = self._state_partition(row)
         before, after = (_sample(row, phase) for phase in ("before", "after"))
         evidence = Evidence(

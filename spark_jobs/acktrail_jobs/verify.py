@@ -8,13 +8,11 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.tables.history import CHANGES, held_positions, told_positions
 from acktrail.tables.store import Tables
-from acktrail_jobs import schemas
 from acktrail_jobs.coverage import read_coverage
 from acktrail_jobs.export_memory import quarantined_of
 from acktrail_jobs.extents import Extents
@@ -22,11 +20,11 @@ from acktrail_jobs.memory import MEMORY_COLUMNS
 from acktrail_jobs.memory_table import MEMORY_TABLE, Kept, kept_memory, read_memory
 from acktrail_jobs.moment import TopicAsOf, read_moment
 from acktrail_jobs.observation import read_observation
-from acktrail_jobs.replay_frames import Recall, remembered, replayed
+from acktrail_jobs.parcels import collected
+from acktrail_jobs.recall import Recall, RememberedShare, replay_shares
 from acktrail_jobs.retelling import VERIFIED_ARROW, Retelling, first_difference, subject_of
-from acktrail_jobs.session import parallelism, spark_session
-from acktrail_jobs.sources import shares_frame
 from acktrail_jobs.summary import Difference, VerifySummary
+from acktrail_jobs.workers import Workers, workers
 
 __all__ = ["verify"]
 
@@ -48,9 +46,10 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
             f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
         )
     moment = read_moment(stored)
-    with spark_session(master) as spark:
-        again = _replayed_again(spark, stored, kept, moment)
-        told = _told_again(spark, stored, moment) if has_history else _NOTHING_TOLD
+    records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
+    with workers(master, records) as at_work:
+        again = _replayed_again(at_work, stored, kept, moment)
+        told = _told_again(at_work, stored, moment) if has_history else _NOTHING_TOLD
     own = read_memory(stored, kept, kept.positions).rows
     return VerifySummary(
         share_partitions=own.num_rows,
@@ -79,7 +78,7 @@ def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
             )
 
 
-def _replayed_again(spark: SparkSession, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
+def _replayed_again(at_work: Workers, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
     """What a replay from the beginning remembers where the kept memory ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
@@ -88,17 +87,20 @@ def _replayed_again(spark: SparkSession, stored: Tables, kept: Kept, moment: Top
     }
     if not coverages:
         return MEMORY_COLUMNS.empty_table()
-    return remembered(replayed(spark, stored.config, moment.observation, coverages, Recall()))
+    shares = replay_shares(coverages, Recall(), at_work.count)
+    work = RememberedShare(config=stored.config, observation=moment.observation)
+    return collected(at_work.parcels(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
 
 
-def _told_again(spark: SparkSession, stored: Tables, moment: TopicAsOf) -> pa.Table:
-    """Rows of ``VERIFIED``."""
+def _told_again(at_work: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
+    """Rows of ``VERIFIED_ARROW``."""
     held = held_positions(stored)
     told = ((number, end, held.get(number, 0)) for number, end in told_positions(stored, moment.coverages).items())
     longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
-    workers = min(len(longest), parallelism(spark))
-    shares = [tuple(longest[worker::workers]) for worker in range(workers)]
-    return shares_frame(spark, schemas.VERIFIED, shares, Retelling(config=stored.config)).toArrow()
+    count = min(len(longest), at_work.count)
+    shares = [tuple(longest[worker::count]) for worker in range(count)]
+    parcels = at_work.parcels(shares, Retelling(config=stored.config))
+    return collected(parcels, {"verified": VERIFIED_ARROW})["verified"]
 
 
 def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:

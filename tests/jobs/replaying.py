@@ -14,8 +14,10 @@ from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_jobs.coverage import Coverage, read_coverage
 from acktrail_jobs.observation import Observation, read_observation
+from acktrail_jobs.recall import Recall, replay_of
 from acktrail_jobs.recollection import Recollection
-from acktrail_jobs.replay_frames import Recall, replay_share, unsealed
+from acktrail_jobs.replay_frames import _batches
+from acktrail_jobs.replayed import Replay
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 
@@ -43,9 +45,9 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
         recollection = Recollection(tables, observation)
         coverages = recollection.coverages
         assert coverages == expected
-        found = _share(tables, observation, recollection.recall(), coverages)
+        found = _replay(tables, observation, recollection.recall(), coverages)
         if keeps:
-            recollection.keep(lambda: unsealed(row["memory"] for row in found if row["memory"] is not None))
+            recollection.keep(found.remembered)
     files, ranges = (frozenset(seen.files[name]) for name in _WATCHED)
     return Replayed(rows=_rows(found), doubt=recollection.doubt, files=files, ranges=ranges, rows_read=seen.rows)
 
@@ -53,18 +55,16 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
 def replayed_again(tables: Tables, run_id: str) -> list[dict[str, Any]]:
     """The rows of a replay that remembers nothing."""
     observation = read_observation(tables, run_id)
-    return _rows(_share(tables, observation, Recall(remembers=False), read_coverage(tables, observation)))
+    return _rows(_replay(tables, observation, Recall(remembers=False), read_coverage(tables, observation)))
 
 
-def _share(
-    tables: Tables, observation: Observation, recall: Recall, coverages: dict[int, Coverage]
-) -> list[dict[str, Any]]:
+def _replay(tables: Tables, observation: Observation, recall: Recall, coverages: dict[int, Coverage]) -> Replay:
     exported = [coverage for coverage in coverages.values() if coverage.end_offset]
-    return [row for b in replay_share(tables.config, observation, recall, exported) for row in b.to_pylist()]
+    return replay_of(tables, observation, recall, exported)
 
 
-def _rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    rows = [row for row in found if row["memory"] is None]
+def _rows(found: Replay) -> list[dict[str, Any]]:
+    rows = [row for batch in _batches(found.rows()) for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: tuple(row[name] for name in _ORDER))
 
 

@@ -12,16 +12,13 @@ from acktrail.columnar.schemas import TABLES
 from acktrail_jobs import schemas
 from acktrail_jobs.parcels import PARCELS_ARROW
 from acktrail_jobs.replay_frames import REPLAYED_ARROW
-from acktrail_jobs.verdicts import JUDGED_ARROW
 
 
 @pytest.mark.parametrize(
     ("spark_schema", "arrow_schema"),
     [
         (schemas.SHARE_PARTITION_STATES, TABLES["share_partition_states"]),
-        (schemas.RECONCILIATIONS, TABLES["reconciliations"]),
         (schemas.REPLAYED, REPLAYED_ARROW),
-        (schemas.JUDGED, JUDGED_ARROW),
         (schemas.PARCELS, PARCELS_ARROW),
         (schemas.RATES, RATES),
     ],
@@ -29,17 +26,3 @@ from acktrail_jobs.verdicts import JUDGED_ARROW
 def test_spark_and_arrow_name_the_same_columns(spark_schema: StructType, arrow_schema: pa.Schema) -> None:
     """Same names, order and types: what workers write, Spark carries and the tables keep is one thing."""
     assert spark_schema == from_arrow_schema(arrow_schema)
-
-
-@pytest.mark.parametrize(
-    ("spark_schema", "table"),
-    [
-        (schemas.OFFSET_SAMPLES, "offset_observations"),
-        (schemas.GROUP_SAMPLES, "group_observations"),
-        (schemas.TOPIC_STATUSES, "topics"),
-    ],
-)
-def test_samples_are_columns_of_their_table(spark_schema: StructType, table: str) -> None:
-    """What is read of a table has the table's names and types."""
-    chosen = pa.schema([TABLES[table].field(name) for name in spark_schema.names])
-    assert spark_schema == from_arrow_schema(chosen)

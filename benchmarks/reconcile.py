@@ -1,0 +1,230 @@
+"""Reconciliations by size: CPU seconds of the whole process tree, peak memory, Spark jobs; beside a bare Spark session.
+
+`python reconcile.py TABLES [MASTER]` is the process that is measured: it reconciles the newest observation there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import process_tree
+import pyarrow as pa
+from raw_log import LogShape, raw_log
+from table import Row
+
+from acktrail.columnar.decode import decode_records
+from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.sweep import Sweep
+from acktrail.config import TablesConfig
+from acktrail.model.share_partition import topic_id_text
+from acktrail.tables.store import Tables
+
+_CLUSTER = "benchmark"
+_ROWS_OF_A_COMMIT = 250_000
+_BEGAN_AT = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+_SECOND = dt.timedelta(seconds=1)
+_POLL_S = 0.1
+_BARE = "bare session, three trivial jobs"
+
+SHAPES = {
+    "24 share partitions, 240 records": LogShape(records=240, share_partitions=24),
+    "2,000 share partitions, 6,000 records": LogShape(records=6_000, share_partitions=2_000),
+    "2,000 share partitions, 4,500,000 records": LogShape(records=4_500_000, share_partitions=2_000),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """CPU seconds and the greatest resident memory in MB of a process and those below it; `jobs`: those of Spark."""
+
+    cpu_s: float
+    peak_mb: float
+    jobs: int
+
+
+def compare(shapes: dict[str, LogShape] | None = None) -> list[Row]:
+    """The table's rows."""
+    bare = measured("--bare")
+    rows = [Row(what=_BARE, ours=_text(bare))]
+    for name, shape in (shapes or SHAPES).items():
+        with tempfile.TemporaryDirectory() as folder:
+            write_tables(TablesConfig(uri=folder), shape)
+            found = measured(folder)
+        rows.append(Row(what=name, ours=_text(found), beside=_BARE, ratio=f"{found.cpu_s - bare.cpu_s:+.1f} s CPU"))
+    return rows
+
+
+def measured(*arguments: str) -> Measured:
+    """This file run with `arguments` in a process of its own."""
+    peak_mb, watch = 0.0, process_tree.Watch()
+    with subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while process.poll() is None:
+            peak_mb = max(peak_mb, process_tree.resident_mb(process.pid))
+            watch.look(process.pid)
+            time.sleep(_POLL_S)
+        said = process.stdout.read()
+    if process.returncode:
+        raise RuntimeError(f"{arguments} failed")
+    return Measured(cpu_s=watch.cpu_s, peak_mb=peak_mb, jobs=int(said.splitlines()[-1]))
+
+
+def write_tables(config: TablesConfig, shape: LogShape) -> None:
+    """Tables as an observation of a cluster leaves them whose answers agree with its state topic."""
+    tables, raw = Tables(config), raw_log(shape)
+    for name, rows in _observation(raw, "before", _BEGAN_AT):
+        _put(tables, name, rows)
+    for begin in range(0, raw.num_rows, _ROWS_OF_A_COMMIT):
+        _export(tables, raw.slice(begin, _ROWS_OF_A_COMMIT))
+    for name, rows in _observation(raw, "after", _BEGAN_AT + 2 * _SECOND):
+        _put(tables, name, rows)
+
+
+def _export(tables: Tables, piece: pa.Table) -> None:
+    ordered = piece.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    rows = decode_records(ordered)
+    for name in ("cluster_id", "run_id"):
+        rows = rows.append_column(name, pa.repeat(_CLUSTER, rows.num_rows))
+    tables.append("state_records", rows.combine_chunks())
+    ends = piece.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+    ranges = [
+        {
+            "state_partition": row["partition"],
+            "first_offset": row["offset_min"],
+            "last_offset": row["offset_max"],
+            "exported_at": _BEGAN_AT + _SECOND,
+        }
+        for row in ends
+    ]
+    _put(tables, "export_ranges", ranges)
+
+
+def _observation(raw: pa.Table, phase: str, at: dt.datetime) -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """What a cluster answers whose state topic has the records `raw`."""
+    sweep = Sweep()
+    sweep.add(raw)
+    states = sweep.finish().to_pylist()
+    own = {"phase": phase, "observed_at": at}
+    ends = raw.group_by("partition").aggregate([("offset", "max")]).to_pylist()
+    state_topic = {"topic": "__share_group_state", "topic_id": topic_id_text(bytes(15) + b"\x01"), "error_code": 0}
+    logs = [
+        {
+            **own,
+            **state_topic,
+            "partition": e["partition"],
+            "log_start_offset": 0,
+            "log_end_offset": e["offset_max"] + 1,
+        }
+        for e in ends
+    ]
+    topics: dict[tuple[str, int], int] = {}
+    for state in states:
+        place = (state["topic_id"], state["partition"])
+        reached = max([state["start_offset"] or 0, *(b["last_offset"] + 1 for b in state["batches"])])
+        topics[place] = max(reached + 100, topics.get(place, 0))
+    for (topic_id, partition), end in topics.items():
+        place = {"topic": f"topic-{topic_id}", "topic_id": topic_id, "partition": partition, "error_code": 0}
+        logs.append({**own, **place, "log_start_offset": 0, "log_end_offset": end})
+    yield "offset_observations", logs + [{**own, **_described(state, topics)} for state in states]
+    groups = sorted({state["group_id"] for state in states})
+    answered = {"group_type": "share", "group_state": "Stable", "error_code": 0}
+    yield "group_observations", [{**own, "group_id": group, **answered} for group in groups]
+    counts: dict[str, int] = {}
+    for topic_id, _ in topics:
+        counts[topic_id] = counts.get(topic_id, 0) + 1
+    yield (
+        "topics",
+        [
+            {
+                "topic_id": topic_id,
+                "topic": f"topic-{topic_id}",
+                "partition_count": count,
+                "is_internal": False,
+                "first_seen_at": at,
+                "last_seen_at": at,
+                "status": "present",
+            }
+            for topic_id, count in counts.items()
+        ],
+    )
+
+
+def _described(state: dict[str, object], ends: dict[tuple[str, int], int]) -> dict[str, object]:
+    place = (str(state["topic_id"]), int(str(state["partition"])))
+    start, done = state["start_offset"], state["delivery_complete_count"]
+    lag = None if start is None or done is None else ends[place] - int(str(start)) - int(str(done))
+    names = {"group_id": state["group_id"], "topic": f"topic-{place[0]}", "topic_id": place[0], "partition": place[1]}
+    return {**names, "start_offset": start, "lag": lag, "error_code": 0}
+
+
+def _put(tables: Tables, name: str, rows: Sequence[dict[str, object]]) -> None:
+    stamped = [{"cluster_id": _CLUSTER, "run_id": _CLUSTER, **row} for row in rows]
+    write = tables.upsert if name == "topics" else tables.append
+    write(name, pa.Table.from_pylist(stamped, schema=TABLES[name]))
+
+
+def _text(found: Measured) -> str:
+    return f"{found.cpu_s:.1f} s CPU, {found.peak_mb:,.0f} MB, {found.jobs} Spark jobs"
+
+
+def _bare() -> None:
+    from acktrail_jobs.session import spark_session
+
+    with spark_session() as spark:
+        for _ in range(3):
+            spark.range(10).count()
+        print(_jobs())
+
+
+def _reconciled(uri: str, master: str | None) -> None:
+    from acktrail_jobs.command import reconcile
+
+    jobs: list[int] = []
+    _count_jobs(jobs)
+    reconcile(TablesConfig(uri=uri), master=master, with_history=True)
+    print(sum(jobs))
+
+
+def _jobs() -> int:
+    """Jobs that the running session has started; none where there is no session."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is None:
+        return 0
+    return len(context.statusTracker().getJobIdsForGroup(None))
+
+
+def _count_jobs(into: list[int]) -> None:
+    """Let each session, when it stops, put down how many jobs it ran."""
+    from pyspark import SparkContext
+
+    stop = SparkContext.stop
+
+    def counted(context: SparkContext) -> None:
+        into.append(_jobs())
+        stop(context)
+
+    SparkContext.stop = counted  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--measure":
+        print(measured(*sys.argv[2:]))
+    elif sys.argv[1] == "--bare":
+        _bare()
+    elif sys.argv[1] == "--write":
+        write_tables(
+            TablesConfig(uri=sys.argv[2]),
+            LogShape(records=int(sys.argv[3]), share_partitions=int(sys.argv[4])),
+        )
+    else:
+        Path(sys.argv[1]).resolve(strict=True)
+        _reconciled(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)

@@ -9,6 +9,7 @@ ACKTRAIL_TABLES             root of the tables: a folder or an object-storage UR
 ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage (endpoint, region, credentials)
 ACKTRAIL_REPORTS            folder the DAGs write their report to
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers to tell about resets
+ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
 ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
 ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
@@ -17,7 +18,9 @@ JAVA_HOME                   Java 17 or later
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +37,7 @@ __all__ = [
     "java_home",
     "notifiers_factory",
     "read_properties",
+    "reconcile_every",
     "reports_folder",
 ]
 
@@ -45,6 +49,12 @@ _CACHE: Final = "ACKTRAIL_CACHE"
 _REPORTS: Final = "ACKTRAIL_REPORTS"
 _NOTIFIERS: Final = "ACKTRAIL_NOTIFIERS"
 _DRIVER_ROWS: Final = "ACKTRAIL_DRIVER_ROWS"
+
+_RECONCILE_EVERY: Final = "ACKTRAIL_RECONCILE_EVERY"
+_EVERY_DEFAULT: Final = "5m"
+_DURATION: Final = re.compile(r"([0-9]{1,5})([smh])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
+_LONGEST: Final = dt.timedelta(hours=1)
 
 _FEW_ROWS: Final = 50_000
 """Their replay costs less than a Spark session that starts."""
@@ -156,6 +166,22 @@ def driver_rows() -> int:
     if not text.isascii() or not text.isdigit():
         raise ConfigurationError(f"{_DRIVER_ROWS}={text!r} is no number", hint="0: always start Spark")
     return int(text)
+
+
+def reconcile_every() -> dt.timedelta:
+    """The least time between the beginnings of two scheduled reconciliations.
+
+    Raises:
+        ConfigurationError: the variable holds no duration, or more than an hour.
+    """
+    text = os.environ.get(_RECONCILE_EVERY) or _EVERY_DEFAULT
+    found = _DURATION.fullmatch(text)
+    every = None if found is None else dt.timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    if every is None or every > _LONGEST:
+        raise ConfigurationError(
+            f"{_RECONCILE_EVERY}={text!r} is no duration up to an hour", hint="a number and s, m or h: 5m"
+        )
+    return every
 
 
 def java_home() -> Path | None:

@@ -10,7 +10,14 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail_dags.advice import advised
 from acktrail_dags.connection import kafka_config
-from acktrail_dags.target import ReconcileTarget, Target, export_target, reconcile_target, tables_of
+from acktrail_dags.target import (
+    ReconcileTarget,
+    Target,
+    export_target,
+    followed_export,
+    reconcile_target,
+    tables_of,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,16 +38,29 @@ def export(context: Context) -> dict[str, Any]:
 def observe(context: Context) -> ReconcileTarget:
     """One observation: admin answers before, the export, admin answers after.
 
-    Skips the run where there is nothing to observe yet: neither a share group nor their state topic.
+    Skips the run where none is due (``acktrail_jobs.due``), and where there is nothing to observe yet: neither a share
+    group nor their state topic.
     """
     from acktrail.cli.operations import observe as run_observation
 
     with advised():
         target = reconcile_target(context)
+        exported = followed_export(context)
+        if exported is not None:
+            _skip_unless_due(target, exported)
         seen = run_observation(kafka_config(target["kafka_conn_id"]), tables_of(target), run_id=target["run_id"])
     if not any(seen.rows.get(table) for table in ("group_observations", "offset_observations")):
         raise AirflowSkipException(f"cluster {seen.cluster_id} has no share group and never had one")
     return target
+
+
+def _skip_unless_due(target: ReconcileTarget, exported_run_id: str) -> None:
+    from acktrail_jobs.checks import check
+    from acktrail_jobs.due import Decision
+
+    decided = check(tables_of(target), exported_run_id, target["run_id"])
+    if decided.decision is not Decision.RUN:
+        raise AirflowSkipException(f"no reconciliation: {decided.reason}")
 
 
 def reconcile(target: ReconcileTarget) -> None:

@@ -13,10 +13,11 @@ from acktrail.errors import ConfigurationError
 from acktrail_dags.identity import table_run_id
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
 
-__all__ = ["Target", "export_target", "reconcile_target", "tables_of"]
+__all__ = ["Target", "export_target", "followed_export", "reconcile_target", "tables_of"]
 
 _log: Final = logging.getLogger("acktrail.dags")
 _FROM_EXPORT: Final = ("kafka_conn_id", "tables_uri")
+_BY_ASSET: Final = "asset_triggered"
 
 
 class Target(TypedDict):
@@ -52,6 +53,19 @@ def reconcile_target(context: Context) -> ReconcileTarget:
         raise ConfigurationError("no folder for the report", hint="set the parameter report_folder or ACKTRAIL_REPORTS")
     target = _target(context, chosen)
     return ReconcileTarget(**target, report_folder=str(folder), spark_master=params["spark_master"])
+
+
+def followed_export(context: Context) -> str | None:
+    """The run id of the newest export that an automatic run follows.
+
+    None where a person wants the run whatever has changed: triggered by hand, or cleared; and in a later try of a run
+    that was found due before.
+    """
+    if context["dag_run"].run_type != _BY_ASSET or context["ti"].try_number > 1:
+        return None
+    events = sorted(_flat(context["triggering_asset_events"].values()), key=lambda event: event.timestamp)
+    found: str | None = events[-1].extra.get("run_id") if events else None
+    return found
 
 
 def tables_of(target: Target) -> TablesConfig:

@@ -15,6 +15,7 @@ from acktrail.tables.store import Tables
 from acktrail_jobs.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, covered, with_quarantined
 from acktrail_jobs.export_memory import exported_column, quarantined_of
 from acktrail_jobs.extents import Extents
+from acktrail_jobs.fingerprints import records_version
 from acktrail_jobs.memory import Memory
 from acktrail_jobs.memory_table import Kept, Origin, keep_memory, kept_memory, origin_of
 from acktrail_jobs.observation import Observation
@@ -68,6 +69,16 @@ class Recollection:
     def run_id(self) -> str | None:
         """The run that left what is gone on from."""
         return None if self.doubt else self._kept.run_id
+
+    @property
+    def covered_version(self) -> str | None:
+        """The version of ``state_records`` all of whose records are replayed; None where some lie beyond the
+        observation."""
+        if self._records is None or self._files is None or self._is_older:
+            return None
+        files = self._files.paths if self._doubt else self._new
+        is_ahead = bool(self._files.beyond(files, self._ends))
+        return None if is_ahead else records_version(self._records)
 
     def recall(self) -> Recall:
         """What the replay goes on from."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.tables.store import Tables
+from acktrail_jobs.checks import begin, covered
 from acktrail_jobs.coverage import Coverage
 from acktrail_jobs.findings import share_partition_findings, state_partition_findings
 from acktrail_jobs.history import build_history
@@ -54,10 +55,12 @@ def reconcile(
     stored = Tables(tables)
     observation = read_observation(stored, run_id or newest_run(stored))
     recollection = Recollection(stored, observation)
+    begin(stored, observation.cluster_id, observation.run_id)
     with workers(master, recollection.recall().rows(recollection.coverages)) as at_work:
         _reconcile(at_work, stored, observation, recollection)
         if with_history and stored.exists("state_records"):
             build_history(tables, master)
+    covered(stored, observation.cluster_id, observation.run_id, recollection.covered_version)
     found = _summary(stored, observation.run_id)
     return replace(found, went_on_from=recollection.run_id, replayed_all=recollection.doubt)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -115,6 +117,37 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     page = Path(told["report"]).read_text(encoding="utf-8")
     assert told["run_id"] in page
     assert "<b>eilig</b>" not in page
+
+
+def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
+    dag_bag: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an export that brought nothing, `observe` asks no broker, writes no observation and says why it skips."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from acktrail_dags import steps
+
+    export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": str(exported)})
+    told = _events(export)["acktrail_exported"]
+    before = _run_ids(exported, "offset_observations")
+    monkeypatch.setattr("acktrail.cli.operations.observe", lambda *_, **__: pytest.fail("a broker was asked"))
+    with pytest.raises(AirflowSkipException, match="nothing changed since run"):
+        steps.observe(_automatic(told, tmp_path))
+    assert _run_ids(exported, "offset_observations") == before
+    (row,) = Tables(TablesConfig(uri=str(exported))).read("reconcile_checks").to_pylist()
+    assert (row["decision"], row["checks"], row["checked_run_id"]) == ("unchanged", 1, told["run_id"])
+
+
+def _automatic(extra: dict[str, Any], folder: Path) -> Any:
+    """What of Airflow's context `observe` reads in a run that follows an export."""
+    params = {"kafka_conn_id": None, "tables_uri": None, "report_folder": str(folder), "spark_master": "local[2]"}
+    event = SimpleNamespace(extra=extra, timestamp=dt.datetime.now(dt.UTC))
+    return {
+        "params": params,
+        "ti": SimpleNamespace(dag_id="acktrail_reconcile", run_id="asset_triggered__x", try_number=1),
+        "dag_run": SimpleNamespace(run_type="asset_triggered"),
+        "triggering_asset_events": {"acktrail_exported": [event]},
+    }
 
 
 def test_the_gate_stops_the_dag_before_it_publishes(dag_bag: Any, exported: Path, tmp_path: Path) -> None:

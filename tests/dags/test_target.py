@@ -66,6 +66,18 @@ def test_parameters_win_over_the_export_and_the_environment() -> None:
     assert {name: found[name] for name in asked} == asked  # type: ignore[literal-required]
 
 
+@pytest.mark.parametrize(
+    ("run_type", "try_number", "followed"),
+    [("asset_triggered", 1, "r2"), ("asset_triggered", 2, None), ("manual", 1, None), ("backfill", 1, None)],
+)
+def test_only_automatic_runs_ask_whether_they_are_due(run_type: str, try_number: int, followed: str | None) -> None:
+    """By the newest export that they follow. A run by hand, a cleared task and a later try go on in any case."""
+    from acktrail_dags.target import followed_export
+
+    found = context({}, event(2, run_id="r2"), event(1, run_id="r1"), try_number=try_number)
+    assert followed_export({**found, "dag_run": SimpleNamespace(run_type=run_type)}) == followed
+
+
 def test_the_environment_is_the_last_resort() -> None:
     """A manual run without parameters works on the worker's own tables over the default connection."""
     from acktrail_dags.target import reconcile_target

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from acktrail.columnar.fields import INSTANT, STATE_COLUMNS, fields
 
-__all__ = ["DELIVERY_HISTORY", "HELD_STATES", "REPLAY_MEMORY"]
+__all__ = ["DELIVERY_HISTORY", "HELD_STATES", "RECONCILE_CHECKS", "REPLAY_MEMORY"]
 
 DELIVERY_HISTORY: Final = pa.schema(
     fields(
@@ -100,3 +100,22 @@ REPLAY_MEMORY: Final = pa.schema(
 )
 """What a reconciliation's replay goes on from: every share partition ever heard of, and one row for each state
 partition. Replaced by every reconciliation that goes further."""
+
+RECONCILE_CHECKS: Final = pa.schema(
+    fields(
+        ("cluster_id", pa.string()),
+        ("run_id", pa.string()),  # the newest reconciliation; null: none yet
+        ("reconciled_at", INSTANT),
+        ("records_version", pa.string()),  # what it covered; null: not all of it
+        ("offsets_digest", pa.string()),
+        ("groups_digest", pa.string()),
+        ("attempt_run_id", pa.string()),  # the newest one that was begun
+        ("attempted_at", INSTANT),
+        ("checked_run_id", pa.string()),  # the export that was looked at last
+        ("checked_at", INSTANT),
+        ("checks", pa.int64()),  # looks since the reconciliation that began none
+        ("decision", pa.string()),  # run | unchanged | waiting
+        ("reason", pa.string()),
+    )
+)
+"""One row: what the newest reconciliation covered, and the newest look whether another one is due."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from acktrail.columnar.change_schemas import RESET_AUDIT, RESET_EXECUTIONS, RESET_PLAN_PARTITIONS, RESET_PLANS
 from acktrail.columnar.fields import BATCHES, INSTANT, STATE_COLUMNS, fields
-from acktrail.columnar.incremental_schemas import DELIVERY_HISTORY, HELD_STATES, REPLAY_MEMORY
+from acktrail.columnar.incremental_schemas import DELIVERY_HISTORY, HELD_STATES, RECONCILE_CHECKS, REPLAY_MEMORY
 
 __all__ = [
     "BATCHES",
@@ -264,6 +264,7 @@ TABLES: Final = MappingProxyType(
         "delivery_history": DELIVERY_HISTORY,
         "held_states": HELD_STATES,
         "replay_memory": REPLAY_MEMORY,
+        "reconcile_checks": RECONCILE_CHECKS,
         "reconciliations": RECONCILIATIONS,
         "findings": FINDINGS,
         "quality_results": QUALITY_RESULTS,

@@ -1,0 +1,242 @@
+"""Whether a scheduled reconciliation is due, from the tables alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs.world import World, batch, key_of, snapshot, update
+
+from acktrail.config import reconcile_every
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError
+from acktrail.tables.store import Tables
+from acktrail_jobs import workers as rooms
+from acktrail_jobs.checks import check, covered, last_reconciliation
+from acktrail_jobs.due import LONGEST, Decision, Last, due
+from acktrail_jobs.fingerprints import Fingerprint
+from acktrail_jobs.reconcile import reconcile
+
+NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+MINUTE = dt.timedelta(minutes=1)
+EVERY = 5 * MINUTE
+KEY = key_of("a")
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Spark for these small worlds."""
+    monkeypatch.setattr(rooms, "_runs_spark", lambda: False)
+    monkeypatch.delenv("ACKTRAIL_RECONCILE_EVERY", raising=False)
+
+
+class Schedule:
+    """Exports and reconciliations of one world, by the minute after noon."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.runs = 0
+
+    def export(self) -> str:
+        """What the export DAG leaves."""
+        self.runs += 1
+        run = f"export-{self.runs}"
+        self.world.sample(run, "before")
+        self.world.export(run)
+        return run
+
+    def look(self, minute: float, exported: str | None = None) -> Decision:
+        """An export, and the look that follows it."""
+        run = exported or self.export()
+        return check(self.world.config, run, f"run-{run}", NOON + minute * MINUTE).decision
+
+    def reconcile(self, minute: float) -> None:
+        """A run that succeeds; what it notes is dated."""
+        run = f"reconcile-{minute}"
+        self.world.observe(run)
+        reconcile(self.world.config, run)
+        self._date(reconciled_at=NOON + minute * MINUTE, attempted_at=NOON + minute * MINUTE)
+
+    def _date(self, **instants: dt.datetime) -> None:
+        rows = self.world.tables.read("reconcile_checks")
+        (row,) = rows.to_pylist()
+        self.world.tables.replace("reconcile_checks", rows.from_pylist([{**row, **instants}], schema=rows.schema))
+
+    @property
+    def row(self) -> dict[str, Any]:
+        (row,) = self.world.rows("reconcile_checks")
+        return row
+
+
+@pytest.fixture
+def schedule(world: World) -> Schedule:
+    """A world with one share partition, reconciled at noon."""
+    world.write(snapshot(KEY))
+    made = Schedule(world)
+    made.reconcile(0)
+    return made
+
+
+def test_the_first_export_is_reconciled(world: World) -> None:
+    """Nothing was reconciled yet: due, and not begun twice within the interval where the first try fails."""
+    world.write(snapshot(KEY))
+    schedule = Schedule(world)
+    assert [schedule.look(minute) for minute in (0, 1, 4.9, 5)] == ["run", "waiting", "waiting", "run"]
+
+
+def test_nothing_new_is_looked_at_only(schedule: Schedule) -> None:
+    """Every look is noted with its time and count; no reconciliation, until the last one is an hour old."""
+    minutes = (1, 2, 10, 59)
+    assert [schedule.look(minute) for minute in minutes] == ["unchanged"] * len(minutes)
+    row = schedule.row
+    assert (row["checks"], row["checked_at"], row["decision"]) == (4, NOON + 59 * MINUTE, "unchanged")
+    assert (row["run_id"], row["checked_run_id"]) == ("reconcile-0", "export-4")
+    assert "nothing changed since run reconcile-0" in row["reason"]
+    assert schedule.look(60) == "run"
+
+
+def _record(world: World) -> None:
+    world.write(update(KEY, 0, 5, (batch(0, 4),)))
+
+
+def _log_end(world: World) -> None:
+    world.topics[KEY.topic_id].partitions[0] = (0, 101)
+
+
+def _log_start(world: World) -> None:
+    world.topics[KEY.topic_id].partitions[0] = (1, 100)
+
+
+def _start_offset(world: World) -> None:
+    world.described[KEY] = {"start_offset": 7, "lag": 93}
+
+
+def _group_state(world: World) -> None:
+    world.groups["a"] = "Empty"
+
+
+def _new_group(world: World) -> None:
+    world.groups["b"] = "Stable"
+
+
+def _group_gone(world: World) -> None:
+    world.delete_group("a")
+
+
+def _refused(world: World) -> None:
+    world.refused["a"] = "GROUP_AUTHORIZATION_FAILED"
+
+
+CHANGES = (_record, _log_end, _log_start, _start_offset, _group_state, _new_group, _group_gone, _refused)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_each_change_is_due_and_none_is_lost(schedule: Schedule, change: Any) -> None:
+    """Too soon it waits, and no later look forgets it; when it was reconciled, nothing is due."""
+    change(schedule.world)
+    assert [schedule.look(minute) for minute in (1, 3, 4.9, 5)] == ["waiting", "waiting", "waiting", "run"]
+    schedule.reconcile(6)
+    assert [schedule.look(minute) for minute in (7, 30)] == ["unchanged"] * 2
+
+
+def test_a_run_that_fails_covers_nothing(schedule: Schedule) -> None:
+    """The change is due again after the interval; the failure is not tried again with every export."""
+    _record(schedule.world)
+    assert schedule.look(6) == "run"
+    schedule.world.observe("fails")
+    refusing = pytest.MonkeyPatch()
+
+    def refuse(*_arguments: Any, **_options: Any) -> int:
+        raise ConcurrentCommit("refused")
+
+    refusing.setattr(Tables, "append", refuse)
+    with pytest.raises(AcktrailError):
+        reconcile(schedule.world.config, "fails")
+    refusing.undo()
+    assert schedule.row["run_id"] == "reconcile-0"
+
+
+def test_what_was_exported_meanwhile_is_not_covered(schedule: Schedule) -> None:
+    """Records that another export brought after the second sample are no part of the reconciliation: due later."""
+    world = schedule.world
+    world.sample("r1", "before")
+    world.export("r1")
+    world.sample("r1", "after")
+    _record(world)
+    exported = schedule.export()
+    reconcile(world.config, "r1")
+    assert last_reconciliation(world.tables).covered.records is None
+    assert check(world.config, exported, "r2", dt.datetime.now(dt.UTC) + EVERY).decision == "run"
+
+
+def test_a_reconciliation_by_hand_counts(schedule: Schedule) -> None:
+    """It covers what it saw, and the next scheduled one waits from its beginning."""
+    _record(schedule.world)
+    schedule.world.observe("by-hand")
+    reconcile(schedule.world.config, "by-hand")
+    now = dt.datetime.now(dt.UTC)
+    exported = schedule.export()
+    assert check(schedule.world.config, exported, "r2", now).decision == "unchanged"
+    _log_end(schedule.world)
+    assert check(schedule.world.config, schedule.export(), "r2", now).decision == "waiting"
+
+
+def test_an_export_that_cannot_be_found_is_due(schedule: Schedule) -> None:
+    """What is not known equals nothing."""
+    assert schedule.look(6, "never") == "run"
+
+
+def test_writers_that_meet_lose_nothing(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that cannot be noted is a look all the same."""
+
+    def refuse(*_arguments: Any, **_options: Any) -> int:
+        raise ConcurrentCommit("refused")
+
+    before = schedule.row
+    monkeypatch.setattr(Tables, "replace", refuse)
+    assert schedule.look(1) == "unchanged"
+    covered(schedule.world.tables, "c1", "r9", None)
+    assert schedule.row == before
+
+
+marks = st.sampled_from([None, "1", "2"])
+fingerprints = st.builds(Fingerprint, records=marks, offsets=marks, groups=marks)
+instants = st.one_of(st.none(), st.integers(-120, 120).map(lambda minutes: NOON + minutes * MINUTE))
+
+
+@given(
+    st.builds(Last, run_id=st.sampled_from([None, "r"]), reconciled_at=instants, covered=fingerprints,
+              attempted_at=instants),
+    fingerprints,
+)  # fmt: skip
+def test_the_law(last: Last, found: Fingerprint) -> None:
+    """Unchanged only with everything known and equal, less than an hour ago and not in the future; waiting only within
+    the interval after a beginning; a reason always."""
+    decided = due(NOON, last, found, EVERY)
+    assert decided.reason
+    age = None if last.reconciled_at is None else NOON - last.reconciled_at
+    is_same = None not in (found.records, found.offsets, found.groups) and found == last.covered
+    is_fresh = last.run_id is not None and age is not None and dt.timedelta(0) <= age < LONGEST
+    assert (decided.decision is Decision.UNCHANGED) == (is_same and is_fresh)
+    if decided.decision is Decision.WAITING:
+        assert last.attempted_at is not None
+        assert dt.timedelta(0) <= NOON - last.attempted_at < EVERY
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 300), ("90s", 90), ("0s", 0), ("5m", 300), ("1h", 3_600)])
+def test_the_interval_is_a_setting(text: str, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five minutes unless told otherwise."""
+    monkeypatch.setenv("ACKTRAIL_RECONCILE_EVERY", text)
+    assert reconcile_every() == dt.timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["5", "m", "2h", "61m", "-5m", "1d", "5 m", "nan", "9" * 5_000 + "s"])
+def test_what_is_no_interval_is_refused(text: str, schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is more than an hour; nothing is decided or noted."""
+    monkeypatch.setenv("ACKTRAIL_RECONCILE_EVERY", text)
+    before = schedule.row
+    with pytest.raises(ConfigurationError, match="ACKTRAIL_RECONCILE_EVERY"):
+        schedule.look(1)
+    assert schedule.row == before

@@ -1,13 +1,9 @@
 """### Reconcile what is durable with what the cluster says
 
-Follows every export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
-compares, and brings the history of every record up to date (`reconcile`); checks the tables with Great Expectations and
-stops here when a critical expectation fails (`validate`); writes the HTML report (`publish`). All of it under one run
-id.
-
-**Skips** while there is no share group; where the export brought nothing new since the last reconciliation; and where
-that one began less than `ACKTRAIL_RECONCILE_EVERY` (on the worker, default `5m`) ago. Once an hour it runs in any case,
-and so does a run that you trigger. The table `reconcile_checks` has the newest look.
+Follows an export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
+compares, and keeps the history (`reconcile`); checks the tables and stops here when a critical expectation fails
+(`validate`); writes the HTML report (`publish`). Skips while there is no share group, where nothing changed, and within
+`ACKTRAIL_RECONCILE_EVERY` (`5m`) of the last beginning; runs once an hour and by hand in any case.
 
 **Needs** what `acktrail_export` needs, Java 17 or later for PySpark, and a folder for the report (parameter
 `report_folder` or `ACKTRAIL_REPORTS`). Empty parameters mean: what the export worked on.

@@ -14,18 +14,18 @@ from acktrail.embedded.workload import run_workload
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
 
-def compare(rounds: int = 7) -> list[Row]:
-    """The table's rows for one group of the demo."""
-    acktrail = Path(sys.executable).with_name("acktrail")
-    with EmbeddedBroker() as broker:
+def compare(broker: EmbeddedBroker, group: str | None = None, rounds: int = 7) -> list[Row]:
+    """The table's rows for a group of a broker; None: for one of the demo, which is put there."""
+    if group is None:
         group = min({item.group_id for item in run_workload(broker.bootstrap_servers).share_partitions})
-        ours, theirs = in_turn(
-            [str(acktrail), "groups", "describe", group, "--bootstrap-server", broker.bootstrap_servers],
-            KafkaTool(broker.version).command(
-                SHARE_GROUPS, "--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", group
-            ),
-            rounds=rounds,
-        )
+    acktrail = Path(sys.executable).with_name("acktrail")
+    ours, theirs = in_turn(
+        [str(acktrail), "groups", "describe", group, "--bootstrap-server", broker.bootstrap_servers],
+        KafkaTool(broker.version).command(
+            SHARE_GROUPS, "--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", group
+        ),
+        rounds=rounds,
+    )
     return [
         Row(
             what="groups describe GROUP",

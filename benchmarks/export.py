@@ -16,20 +16,22 @@ from acktrail.embedded import EmbeddedBroker, KafkaTool
 
 TOPIC = "__share_group_state"
 PARTITIONS = 4
-ROUNDS = 5
-"""Both in turn, after one round that does not count."""
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 FORMATTER = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
 
 
-def fill(broker: EmbeddedBroker, count: int) -> int:
-    """Put `count` state-like records into a broker's empty state topic; the mean record size in bytes.
-
-    A broker takes records for this topic only from a client named like its own admin client.
-    """
+def make_topic(broker: EmbeddedBroker) -> None:
+    """The state topic, empty, before the broker makes it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
         future.result()
+
+
+def fill(broker: EmbeddedBroker, count: int) -> int:
+    """Put `count` state-like records into a broker's state topic; the mean record size in bytes.
+
+    A broker takes records for this topic only from a client named like its own admin client.
+    """
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "client.id": "__admin_client", "linger.ms": 20,
          "queue.buffering.max.messages": 200_000, "batch.size": 1_000_000}
@@ -67,12 +69,16 @@ def console_consumer(broker: EmbeddedBroker, count: int) -> Run:
     return run(command)
 
 
-def compare(count: int) -> list[Row]:
-    """The table's rows."""
-    with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
-        size = fill(broker, count)
-        pairs = [(export(broker, Path(folder) / str(n)), console_consumer(broker, count)) for n in range(1 + ROUNDS)]
-        small = export_small(Path(folder))
+def compare(broker: EmbeddedBroker, count: int = 1_000_000, rounds: int = 5) -> list[Row]:
+    """The table's rows: both in turn, after one round that does not count. First comes a quarter of the records:
+    memory must not follow their number."""
+    quarter = count // 4
+    make_topic(broker)
+    fill(broker, quarter)
+    with tempfile.TemporaryDirectory() as folder:
+        small = export(broker, Path(folder) / "small")
+        size = fill(broker, count - quarter)
+        pairs = [(export(broker, Path(folder) / str(n)), console_consumer(broker, count)) for n in range(1 + rounds)]
     ours, theirs = median([one for one, _ in pairs[1:]]), median([other for _, other in pairs[1:]])
     return [
         Row(
@@ -87,10 +93,3 @@ def compare(count: int) -> list[Row]:
 
 def _pace(measured: Run, count: int) -> str:
     return f"{count / measured.wall_s:,.0f} records/s, {measured.cpu_s:.1f} s CPU"
-
-
-def export_small(folder: Path) -> Run:
-    """The same export with a quarter of the records: memory must not follow the number of records."""
-    with EmbeddedBroker() as broker:
-        fill(broker, 250_000)
-        return export(broker, folder / "small")

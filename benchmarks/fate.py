@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from measure import median, run
+from table import Row
 
 from acktrail.columnar.changes import CHANGE_COLUMNS
 from acktrail.columnar.held import HELD_COLUMNS
@@ -18,56 +19,67 @@ from acktrail.config import TablesConfig
 from acktrail.tables.history import HistoryTables, Holding
 from acktrail.tables.store import Tables
 
-SHARE_PARTITIONS = 5_000
-CHANGES_OF_A_STEP = 250_000
-
 Array = npt.NDArray[Any]
 
 
-def compare(changes: int = 10_000_000, rounds: int = 5) -> list[tuple[str, str]]:
-    """Rows of (what, figure)."""
+def compare(
+    changes: int = 10_000_000, share_partitions: int = 5_000, changes_of_a_step: int = 250_000, rounds: int = 5
+) -> list[Row]:
+    """The table's rows: medians of `rounds` after one that does not count."""
     acktrail = str(Path(sys.executable).with_name("acktrail"))
     with tempfile.TemporaryDirectory() as folder:
-        asked = _build(Tables(TablesConfig(uri=folder)), changes)
+        asked = _build(Tables(TablesConfig(uri=folder)), changes, share_partitions, changes_of_a_step)
         runs = [run([acktrail, "record", *asked, "--tables", folder]) for _ in range(1 + rounds)][1:]
         files = len(list(Path(folder, "delivery_history").rglob("*.parquet")))
     found = median(runs)
     return [
-        ("changes in the history", f"{changes:,} of {SHARE_PARTITIONS:,} share partitions"),
-        ("files ever written", f"{files:,}"),
-        ("acktrail record", f"{found.wall_s:.2f} s wall, {found.cpu_s:.2f} s CPU"),
+        Row(
+            what=f"record, of {changes:,} changes",
+            ours=str(found),
+            beside=f"{share_partitions:,} share partitions, {files:,} files ever written",
+        )
     ]
 
 
-def _build(tables: Tables, changes: int) -> tuple[str, ...]:
+def _build(tables: Tables, changes: int, share_partitions: int, step: int) -> tuple[str, ...]:
     """A history as so many steps of the job leave it; a record in the middle of it."""
     history, source = HistoryTables(tables, "benchmark"), np.random.default_rng(7)
-    names = _names(source)
-    ends = np.zeros(SHARE_PARTITIONS, np.int64)
-    for begin in range(0, changes, CHANGES_OF_A_STEP):
-        rows = _changes(source, names, ends, begin)
+    names = _names(source, share_partitions)
+    ends = np.zeros(share_partitions, np.int64)
+    for begin in range(0, changes, step):
+        rows = _changes(source, names, ends, begin, min(step, changes - begin))
         history.add(rows, {0: begin}, {0: begin + rows.num_rows})
-    step = history.holding().step
-    history.hold(Holding(rows=HELD_COLUMNS.empty_table(), positions={0: changes}, step=step))
-    middle = names.slice(SHARE_PARTITIONS // 2, 1).to_pylist()[0]
-    return (middle["group_id"], middle["topic_id"], str(middle["partition"]), str(ends[SHARE_PARTITIONS // 2] // 2))
+    history.hold(Holding(rows=_held(names), positions={0: changes}, step=history.holding().step))
+    owner = int(np.argmax(ends))
+    named = names.slice(owner, 1).to_pylist()[0]
+    return (named["group_id"], named["topic_id"], str(named["partition"]), str(ends[owner] // 2))
 
 
-def _names(source: np.random.Generator) -> pa.Table:
-    groups, topics = source.integers(0, 97, SHARE_PARTITIONS), source.integers(0, 200, SHARE_PARTITIONS)
+def _names(source: np.random.Generator, count: int) -> pa.Table:
+    groups, topics = source.integers(0, 97, count), source.integers(0, 200, count)
     return pa.table(
         {
             "group_id": [f"group-{number:02d}" for number in groups],
             "topic_id": [f"{number:022d}" for number in topics],
-            "partition": pa.array(np.arange(SHARE_PARTITIONS) // 100, pa.int32()),
+            "partition": pa.array(np.arange(count) // 100, pa.int32()),
         }
     )
 
 
-def _changes(source: np.random.Generator, names: pa.Table, ends: Array, begin: int) -> pa.Table:
+def _held(names: pa.Table) -> pa.Table:
+    """Every share partition, as deleted meanwhile."""
+    known = {
+        "held": pa.repeat("absent", names.num_rows),
+        "state_partition": pa.array(np.zeros(names.num_rows, np.int32)),
+    }
+    columns = {**{name: names[name] for name in names.column_names}, **known}
+    missing = {field.name: pa.nulls(names.num_rows, field.type) for field in HELD_COLUMNS}
+    return pa.table([{**missing, **columns}[name] for name in HELD_COLUMNS.names], names=HELD_COLUMNS.names)
+
+
+def _changes(source: np.random.Generator, names: pa.Table, ends: Array, begin: int, count: int) -> pa.Table:
     """Changes of ranges one after the other in each share partition, which move `ends` on."""
-    count = CHANGES_OF_A_STEP
-    owners, lengths = np.sort(source.integers(0, SHARE_PARTITIONS, count)), source.integers(1, 30, count)
+    owners, lengths = np.sort(source.integers(0, names.num_rows, count)), source.integers(1, 30, count)
     reached = np.cumsum(lengths)
     heads = np.flatnonzero(np.diff(owners, prepend=-1))
     before = np.repeat((reached - lengths)[heads], np.diff(np.append(heads, count)))

@@ -22,9 +22,9 @@ _FOLDED_STATE_PARTITIONS = 3
 """The plain fold gets the records of these alone: it takes too long for all."""
 
 
-def compare(records: int = 2_000_000, count: int = 5) -> list[Row]:
+def compare(records: int = 2_000_000, share_partitions: int = 5_000, count: int = 5, warm_up: int = 2) -> list[Row]:
     """The table's rows."""
-    shape = LogShape(records=records)
+    shape = LogShape(records=records, share_partitions=share_partitions)
     raw = raw_log(shape).combine_chunks()
     few = raw.filter(pc.less(raw["partition"], _FOLDED_STATE_PARTITIONS))
     decoded = [record for _, record in records_of(decode_records(few))]
@@ -36,6 +36,7 @@ def compare(records: int = 2_000_000, count: int = 5) -> list[Row]:
                 "kafka": lambda: kafka.round("replay"),
             },
             count=count,
+            warm_up=warm_up,
         )
     ours, fold = times["ours"] / records, times["fold"] / len(decoded)
     own = pace(ours)

@@ -17,20 +17,19 @@ SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 TOPIC = "big"
 
 
-def compare(groups: int = 100, partitions: int = 100, rounds: int = 5) -> list[Row]:
+def compare(broker: EmbeddedBroker, groups: int = 100, partitions: int = 100, rounds: int = 5) -> list[Row]:
     """The table's rows for one group, and for `groups` of `partitions` share partitions each."""
     acktrail = str(Path(sys.executable).with_name("acktrail"))
-    with EmbeddedBroker() as broker:
-        _make(broker, groups, partitions)
-        where = ("--bootstrap-server", broker.bootstrap_servers)
-        one = ("--group", "g-000", "--topic", TOPIC, "--to-earliest")
-        ours, theirs = in_turn(
-            [acktrail, "reset", "plan", *one, *where],
-            KafkaTool(broker.version).command(SHARE_GROUPS, *where, "--reset-offsets", "--dry-run", *one),
-            rounds=rounds,
-        )
-        every = [acktrail, "reset", "plan", "--group-glob", "g-*", "--topic", TOPIC, "--to-earliest", *where]
-        many, _ = in_turn(every, every, rounds=2)
+    _make(broker, groups, partitions)
+    where = ("--bootstrap-server", broker.bootstrap_servers)
+    one = ("--group", "g-000", "--topic", TOPIC, "--to-earliest")
+    ours, theirs = in_turn(
+        [acktrail, "reset", "plan", *one, *where],
+        KafkaTool(broker.version).command(SHARE_GROUPS, *where, "--reset-offsets", "--dry-run", *one),
+        rounds=rounds,
+    )
+    every = [acktrail, "reset", "plan", "--group-glob", "g-*", "--topic", TOPIC, "--to-earliest", *where]
+    many, _ = in_turn(every, every, rounds=1)
     return [
         Row(
             what=f"reset plan, one group of {partitions} share partitions",

@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 1 << 17
 _SECONDS_BETWEEN = 0.001
 
 
-def memory_beyond_input(records: int = 2_000_000) -> float:
+def memory_beyond_input(records: int) -> float:
     """MB at the most, seen a thousand times a second."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "records.arrow"

@@ -1,0 +1,63 @@
+"""Every benchmark runs to its end, with sizes so small that its figures mean nothing."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from acktrail.embedded.broker import EmbeddedBroker
+
+ROOT: Final = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+
+import run  # noqa: E402  # a program of the folder `benchmarks`
+from raw_log import LogShape  # noqa: E402
+from table import lines  # noqa: E402
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+SMALL_LOG: Final = LogShape(records=2_000, share_partitions=20)
+SMALL: Final[dict[str, dict[str, Any]]] = {
+    "decode": {"records": 2_000, "count": 1, "warm_up": 0, "streamed": 2_000},
+    "replay": {"records": 2_000, "share_partitions": 20, "count": 1, "warm_up": 0},
+    "scale": {"logs": ((SMALL_LOG, 1),)},
+    "export": {"count": 2_000, "rounds": 1},
+    "fate": {"changes": 2_500, "share_partitions": 50, "changes_of_a_step": 1_000, "rounds": 1},
+    "reset": {"groups": 2, "partitions": 2, "rounds": 1},
+    "describe": {"group": "g-000", "rounds": 1},
+    "spark": {"count": 1, "shapes": {"2 M": SMALL_LOG}},
+}
+"""In this order: `reset` makes the group that `describe` asks for."""
+
+BESIDE_KAFKAS_CLASSES: Final = ("decode", "replay")
+
+
+@pytest.fixture(scope="module")
+def fresh_broker() -> Iterator[EmbeddedBroker]:
+    """A broker without a state topic: one of the benchmarks makes it."""
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+def test_none_is_left_out() -> None:
+    """What `make bench` runs is what is run here."""
+    assert SMALL.keys() == run.BENCHMARKS.keys()
+    assert SMALL.keys() >= run.ON_A_BROKER
+
+
+@pytest.mark.parametrize("name", [*list(SMALL)[:-1], pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_benchmark_fills_its_part_of_the_table(name: str, request: pytest.FixtureRequest) -> None:
+    """It ends, its answers are right where it compares them, and every row is a line with figures."""
+    if name in BESIDE_KAFKAS_CLASSES and shutil.which("javac") is None:
+        pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own classes")
+    broker = [request.getfixturevalue("fresh_broker")] if name in run.ON_A_BROKER else []
+    first, *rest = lines(name, run.BENCHMARKS[name](*broker, **SMALL[name]))
+    assert first.startswith(f"| {name} ")
+    for line in (first, *rest):
+        _, _, what, ours, *_ = line.split("|")
+        assert any(letter.isdigit() for letter in ours), (what, ours)

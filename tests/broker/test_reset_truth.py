@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,12 @@ from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.cli.operations import export
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.errors import PlanStale
+from acktrail.errors import ChangeRefused, PlanStale
 from acktrail.reset import execute, reports, steps
 from acktrail.reset.audit import Event
 from acktrail.reset.journal import Journal
+from acktrail.reset.plain import from_plain, to_plain
+from acktrail.reset.plan import ResetPlan, sealed
 from acktrail.tables.store import Tables
 
 pytestmark = pytest.mark.broker
@@ -223,3 +226,26 @@ def test_poison_below_the_start_offset_is_counted_from_the_history(world: World,
     tell_history(here)
     told = totals(here.tables)
     assert (told["archived_forgotten"], told["acknowledgements_forgotten"]) == (10, 4)
+
+
+def test_a_plan_of_another_cluster_does_not_bind_fresh_tables(world: World, group: str, tmp_path: Path) -> None:
+    """It is refused before anything is stored: the tables stay free for the cluster that they are meant for."""
+    fresh = replace(world, tables=TablesConfig(uri=str(tmp_path / "fresh")))
+    plan = from_plain(ResetPlan, plan_to(world, group, 0))
+    other = to_plain(sealed(replace(plan, cluster=replace(plan.cluster, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))))
+    with pytest.raises(PlanStale) as caught:
+        fresh.execute(other)
+    assert caught.value.rule == "other_cluster"
+    assert not list(tmp_path.rglob("*.json")), "no table was made"
+    assert starts(world, group) == [START, START]
+
+
+def test_a_file_of_a_million_unknown_partitions_is_refused_at_once(world: World, group: str, tmp_path: Path) -> None:
+    """In CPU time and memory that do not follow the file; a plan of each would take minutes and gigabytes."""
+    file = tmp_path / "offsets.csv"
+    file.write_text("".join(f"{TOPICS[0]},{number},0\n" for number in range(1_000_000)))
+    begun = time.process_time()
+    with pytest.raises(ChangeRefused) as caught:
+        world.plan(groups=[group], strategies={"from-file": str(file)})
+    assert caught.value.rule == "unknown_partition"
+    assert time.process_time() - begun < 2

@@ -15,12 +15,14 @@ from acktrail.cli.reset_options import (
     Execute,
     Globs,
     Groups,
+    MaxAge,
     Out,
     Partial,
     Reason,
     RequestedBy,
     Topics,
     Wait,
+    WaitEmpty,
     Watch,
 )
 from acktrail.cli.reset_plans import loaded_plan
@@ -87,9 +89,7 @@ def plan_(
     ] = False,
     reason: Reason = "",
     requested_by: RequestedBy = "",
-    wait_empty: Annotated[
-        float, typer.Option("--wait-empty", min=0, help="Seconds to wait for the groups to have no members.")
-    ] = 0.0,
+    wait_empty: WaitEmpty = 0.0,
     out: Out = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
     bootstrap_server: BootstrapServer = None,
@@ -148,7 +148,7 @@ def apply(
     plan: Annotated[str, typer.Argument(help="A plan file, or the id of a stored plan.")],
     execute: Execute = False,
     partial: Partial = False,
-    max_age: Annotated[float, typer.Option("--max-age", min=0, help="Hours that a plan may be old.")] = 24.0,
+    max_age: MaxAge = 24.0,
     wait: Wait = 30.0,
     watch: Watch = 5.0,
     bootstrap_server: BootstrapServer = None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,14 +14,25 @@ __all__ = [
     "Execute",
     "Globs",
     "Groups",
+    "MaxAge",
     "Out",
     "Partial",
     "Reason",
     "RequestedBy",
     "Topics",
     "Wait",
+    "WaitEmpty",
     "Watch",
 ]
+
+_LONGEST: Final = 1_000_000.0
+
+
+def _finite(number: float | None) -> float | None:
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"{number} is no number of seconds or hours")
+    return number
+
 
 Groups = Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")]
 Globs = Annotated[
@@ -32,9 +44,35 @@ Topics = Annotated[
 ]
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail reset apply`.")]
-Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the records of the reset to show.")]
+MaxAge = Annotated[
+    float,
+    typer.Option("--max-age", min=0, max=_LONGEST, callback=_finite, help="Hours that a plan may be old."),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait", min=0, max=_LONGEST, callback=_finite, help="Seconds to wait for the records of the reset to show."
+    ),
+]
+WaitEmpty = Annotated[
+    float,
+    typer.Option(
+        "--wait-empty",
+        min=0,
+        max=_LONGEST,
+        callback=_finite,
+        help="Seconds to wait for the groups to have no members.",
+    ),
+]
 Watch = Annotated[
-    float, typer.Option("--watch", min=0, help="Seconds to watch afterwards that nothing overwrites the start offsets.")
+    float,
+    typer.Option(
+        "--watch",
+        min=0,
+        max=_LONGEST,
+        callback=_finite,
+        help="Seconds to watch afterwards that nothing overwrites the start offsets.",
+    ),
 ]
 Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
 Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]

@@ -8,13 +8,16 @@ from typing import Final
 
 from acktrail.errors import ChangeRefused
 
-__all__ = ["compact_instant", "instant_text", "parse_duration", "parse_moment"]
+__all__ = ["compact_instant", "excerpt", "instant_text", "parse_duration", "parse_moment"]
 
 _MOMENT: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(Z|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
 )
-_DURATION: Final = re.compile(r"P(?:(\d+)D)?(T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{1,9}))?S)?)?", re.ASCII)
+_DURATION: Final = re.compile(
+    r"P(?:(\d{1,15})D)?(T(?:(\d{1,15})H)?(?:(\d{1,15})M)?(?:(\d{1,15})(?:[.,](\d{1,9}))?S)?)?", re.ASCII
+)
 _LONGEST_MS: Final = 10**14
+_SHOWN: Final = 60
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -32,7 +35,9 @@ def parse_moment(text: str) -> int:
     *numbers, fraction, zone = found.groups()
     if zone is None:
         raise ChangeRefused(
-            "timezone_missing", f"{text!r} has no time zone", hint="append Z for UTC, or an offset such as +02:00"
+            "timezone_missing",
+            f"{excerpt(text)} has no time zone",
+            hint="append Z for UTC, or an offset such as +02:00",
         )
     try:
         year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
@@ -42,7 +47,7 @@ def parse_moment(text: str) -> int:
         raise _bad_moment(text) from None
     milliseconds = whole_seconds * 1000 + int(((fraction or "") + "000")[:3])
     if milliseconds < 0:
-        raise ChangeRefused("bad_datetime", f"{text!r} is before 1970", hint="records have no such time")
+        raise ChangeRefused("bad_datetime", f"{excerpt(text)} is before 1970", hint="records have no such time")
     return milliseconds
 
 
@@ -54,13 +59,20 @@ def parse_duration(text: str) -> int:
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()[i] for i in (0, 2, 3, 4)):
-        raise ChangeRefused("bad_duration", f"{text!r} is no duration", hint="for example PT30M, PT6H or P1DT12H")
+        raise ChangeRefused(
+            "bad_duration", f"{excerpt(text)} is no duration", hint="for example PT30M, PT6H or P1DT12H"
+        )
     days, _, hours, minutes, seconds, fraction = (part or "" for part in found.groups())
     whole = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
     milliseconds = whole * 1000 + int((fraction + "000")[:3])
     if milliseconds > _LONGEST_MS:
-        raise ChangeRefused("bad_duration", f"{text!r} is longer than Kafka exists", hint="for example P7D")
+        raise ChangeRefused("bad_duration", f"{excerpt(text)} is longer than Kafka exists", hint="for example P7D")
     return milliseconds
+
+
+def excerpt(text: str) -> str:
+    """`text` in quotes for a message, cut where it is long."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}... ({len(text)} characters)"
 
 
 def instant_text(milliseconds: int) -> str:
@@ -91,6 +103,6 @@ def _zone(text: str) -> dt.timezone:
 def _bad_moment(text: str) -> ChangeRefused:
     return ChangeRefused(
         "bad_datetime",
-        f"{text!r} is no date and time",
+        f"{excerpt(text)} is no date and time",
         hint="for example 2026-01-31T13:30:00Z or ...T13:30:00.000+02:00",
     )

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from acktrail.errors import ChangeRefused, MalformedFile
+from acktrail.reset.moments import excerpt
 from acktrail.reset.request import parse_offset
 
-__all__ = ["OffsetRow", "check_rows", "read_offsets", "write_offsets"]
+__all__ = ["OffsetRow", "check_rows", "offset_rows", "read_offsets", "write_offsets"]
 
 _THREE: Final = 3
 _FOUR: Final = 4
 _DIGITS: Final = 9
+_MANY: Final = 5_000
+_MOST_UNKNOWN: Final = 1_000
 _HINT: Final = "lines are topic,partition,offset or group,topic,partition,offset, without a header"
 
 
@@ -34,15 +37,23 @@ class OffsetRow(NamedTuple):
 
 
 def read_offsets(file: Path) -> tuple[OffsetRow, ...]:
-    """Every row of `file`. Some microseconds a row: a million take seconds.
+    """Every row of `file`. Some microseconds a row: a million take seconds. Raises as `offset_rows`."""
+    return tuple(offset_rows(file))
+
+
+def offset_rows(file: Path) -> Iterator[OffsetRow]:
+    """The rows of `file`, one by one.
 
     Raises:
         MalformedFile: it cannot be read, or a line has other columns; with the line.
         ChangeRefused: an offset that is none (`bad_offset`, `negative_target`), no row at all (`empty_file`).
     """
+    is_empty = True
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
-            rows = tuple(_rows(lines, str(file)))
+            for row in _rows(lines, str(file)):
+                is_empty = False
+                yield row
     except OSError as error:
         raise MalformedFile(
             f"cannot be read ({type(error).__name__})", file=str(file), hint="check the path"
@@ -51,40 +62,63 @@ def read_offsets(file: Path) -> tuple[OffsetRow, ...]:
         raise MalformedFile("is no UTF-8 text", file=str(file), hint=_HINT) from error
     except csv.Error as error:
         raise MalformedFile(f"is no CSV ({error})", file=str(file), hint=_HINT) from error
-    if not rows:
+    if is_empty:
         raise ChangeRefused("empty_file", f"{file} holds no offsets", hint=_HINT)
-    return rows
 
 
-def check_rows(rows: Sequence[OffsetRow], groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+def check_rows(
+    rows: Iterable[OffsetRow], groups: Sequence[str], partition_counts: Callable[[], Mapping[str, int]] | None = None
+) -> dict[str, dict[tuple[str, int], int]]:
     """Offsets by group, topic and partition.
+
+    `partition_counts` gives the number of partitions of every topic; it is asked once, when there are many rows. A file
+    that names more than a thousand partitions that are not there is refused without holding them all.
 
     Raises:
         ChangeRefused: `two_groups_one_column` (several groups and a file that names none), `wrong_group` (a group that
-            was not asked for), `duplicate_row` (a share partition twice, whatever the offsets).
+            was not asked for), `duplicate_row` (a share partition twice, whatever the offsets), `unknown_partition`.
     """
-    if rows[0].group_id is None and len(groups) != 1:
+    found: dict[str, dict[tuple[str, int], int]] = {group: {} for group in groups}
+    existing: Mapping[str, int] | None = None
+    unknown = 0
+    for count, row in enumerate(rows, start=1):
+        group = _group_of(row, groups)
+        if group not in found:
+            raise ChangeRefused(
+                "wrong_group",
+                f"line {row.line} is about group {excerpt(group)}",
+                hint="name it with --group, or take the line out",
+            )
+        where = (row.topic, row.partition)
+        if where in found[group]:
+            text = f"line {row.line} names {excerpt(row.topic)}:{row.partition} again"
+            raise ChangeRefused("duplicate_row", text, hint="one line a partition")
+        found[group][where] = row.offset
+        if count == _MANY and partition_counts is not None:
+            existing = partition_counts()
+            unknown = sum(part[1] >= existing.get(part[0], 0) for parts in found.values() for part in parts)
+        elif existing is not None:
+            unknown += row.partition >= existing.get(row.topic, 0)
+        if unknown > _MOST_UNKNOWN:
+            text = f"more than {_MOST_UNKNOWN} lines up to line {row.line} name partitions that are not there"
+            raise ChangeRefused(
+                "unknown_partition",
+                f"{text}, the last one {excerpt(row.topic)}:{row.partition}",
+                hint="is it a file of this cluster?",
+            )
+    return found
+
+
+def _group_of(row: OffsetRow, groups: Sequence[str]) -> str:
+    if row.group_id is not None:
+        return row.group_id
+    if len(groups) != 1:
         raise ChangeRefused(
             "two_groups_one_column",
             "the file names no groups, and several are to be reset",
             hint="one --group at a time",
         )
-    found: dict[str, dict[tuple[str, int], int]] = {group: {} for group in groups}
-    for row in rows:
-        group = groups[0] if row.group_id is None else row.group_id
-        if group not in found:
-            raise ChangeRefused(
-                "wrong_group",
-                f"line {row.line} is about group {group!r}",
-                hint="name it with --group, or take the line out",
-            )
-        where = (row.topic, row.partition)
-        if where in found[group]:
-            raise ChangeRefused(
-                "duplicate_row", f"line {row.line} names {row.topic}:{row.partition} again", hint="one line a partition"
-            )
-        found[group][where] = row.offset
-    return found
+    return groups[0]
 
 
 def write_offsets(rows: Iterable[tuple[str | None, str, int, int]]) -> str:
@@ -112,7 +146,7 @@ def _row(columns: Sequence[str], file: str, line: int) -> OffsetRow:
     group = columns[0] if len(columns) == _FOUR else None
     topic, partition, offset = columns[-_THREE:]
     if not _is_small(partition) or not topic:
-        raise MalformedFile(f"{partition!r} is no partition", file=file, line=line, hint=_HINT)
+        raise MalformedFile(f"{excerpt(partition)} is no partition", file=file, line=line, hint=_HINT)
     number = int(offset) if _is_small(offset) else parse_offset(offset, f"line {line}")
     return OffsetRow(group, topic, int(partition), number, line)
 

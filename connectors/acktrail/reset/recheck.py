@@ -11,7 +11,7 @@ from acktrail.reset.facts import GroupFacts, PartitionFacts, PartitionState, Sna
 from acktrail.reset.notices import Notice, Severity
 from acktrail.reset.plan import PartitionPlan, ResetPlan
 
-__all__ = ["what_moved"]
+__all__ = ["other_cluster", "what_moved"]
 
 _READ_IS_MISSING: Final = "READ is missing: grant it to this principal"
 
@@ -23,9 +23,9 @@ def what_moved(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) ->
     group's epoch. Everything else makes the plan's numbers wrong. Rights are those of who asks now: READ on every group
     and topic of `rows`.
     """
-    if now.cluster.cluster_id != plan.cluster.cluster_id:
-        text = f"the plan is of cluster {plan.cluster.cluster_id}, this is cluster {now.cluster.cluster_id}"
-        return (_refusal("other_cluster", text),)
+    other = other_cluster(plan, now.cluster.cluster_id)
+    if other is not None:
+        return (other,)
     if now.cluster.state_topic_id != plan.cluster.state_topic_id and plan.cluster.state_topic_id is not None:
         return (_refusal("state_topic_changed", now.cluster.state_reason or "the state topic was made anew"),)
     if plan.cluster.resets_share_groups and not now.cluster.resets_share_groups:
@@ -39,6 +39,13 @@ def what_moved(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) ->
     current = {(facts.group_id, facts.topic, facts.partition): facts for facts in now.partitions}
     found += [notice for row in rows for notice in _partition(row, current[row.key])]
     return tuple(found)
+
+
+def other_cluster(plan: ResetPlan, cluster_id: str) -> Notice | None:
+    """The refusal of a plan that is not of the cluster `cluster_id`."""
+    if cluster_id == plan.cluster.cluster_id:
+        return None
+    return _refusal("other_cluster", f"the plan is of cluster {plan.cluster.cluster_id}, this is cluster {cluster_id}")
 
 
 def _refusal(rule: str, text: str, **about: object) -> Notice:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from acktrail.errors import ChangeRefused
-from acktrail.reset.moments import instant_text, parse_duration, parse_moment
+from acktrail.reset.moments import excerpt, instant_text, parse_duration, parse_moment
 
 __all__ = [
     "LARGEST_OFFSET",
@@ -21,6 +21,7 @@ __all__ = [
     "check_request",
     "choose_strategy",
     "parse_offset",
+    "parse_out_of_range",
     "parse_topic",
 ]
 
@@ -122,14 +123,29 @@ def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -
     return _strategy(kind, value or "", now_ms)
 
 
+def parse_out_of_range(text: str) -> OutOfRange:
+    """What becomes of a target outside of the log.
+
+    Raises:
+        ChangeRefused: `bad_out_of_range`.
+    """
+    try:
+        return OutOfRange(text)
+    except ValueError:
+        known = " or ".join(each.value for each in OutOfRange)
+        raise ChangeRefused("bad_out_of_range", f"--out-of-range {excerpt(text)}", hint=f"give {known}") from None
+
+
 def _strategy(kind: StrategyKind, value: str, now_ms: int) -> Strategy:
     match kind:
         case StrategyKind.TO_OFFSET:
             return Strategy(kind=kind, number=parse_offset(value, f"--{kind.value}"))
         case StrategyKind.SHIFT_BY:
             return Strategy(kind=kind, number=_parse_shift(value))
-        case StrategyKind.TO_DATETIME | StrategyKind.TO_HISTORY:
+        case StrategyKind.TO_DATETIME:
             return Strategy(kind=kind, moment_ms=parse_moment(value))
+        case StrategyKind.TO_HISTORY:
+            return Strategy(kind=kind, moment_ms=_past(parse_moment(value), now_ms))
         case StrategyKind.BY_DURATION:
             return Strategy(kind=kind, moment_ms=max(0, now_ms - parse_duration(value)))
         case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT:
@@ -138,6 +154,13 @@ def _strategy(kind: StrategyKind, value: str, now_ms: int) -> Strategy:
             return Strategy(kind=kind, source=value)
         case _:
             return Strategy(kind=kind)
+
+
+def _past(moment_ms: int, now_ms: int) -> int:
+    if moment_ms > now_ms:
+        text = f"--to-history {instant_text(moment_ms)} is in the future: it is {instant_text(now_ms)} now"
+        raise ChangeRefused("future_time", text, hint="give a time that the exported records reach")
+    return moment_ms
 
 
 def parse_offset(text: str, where: str) -> int:
@@ -149,12 +172,12 @@ def parse_offset(text: str, where: str) -> int:
     if re.fullmatch(r"-\d+", text.strip(), re.ASCII):
         raise ChangeRefused(
             "negative_target",
-            f"{where}: {text.strip()} is below 0",
+            f"{where}: {excerpt(text.strip())} is below 0",
             hint="Kafka would store it, -1 as 'not initialized': use --to-earliest for the start of the log",
         )
     if not re.fullmatch(r"\d{1,19}", text.strip(), re.ASCII) or int(text) > LARGEST_OFFSET:
         raise ChangeRefused(
-            "bad_offset", f"{where}: {text!r} is no offset", hint=f"a number from 0 to {LARGEST_OFFSET}"
+            "bad_offset", f"{where}: {excerpt(text)} is no offset", hint=f"a number from 0 to {LARGEST_OFFSET}"
         )
     return int(text)
 
@@ -162,7 +185,9 @@ def parse_offset(text: str, where: str) -> int:
 def _parse_shift(text: str) -> int:
     if not re.fullmatch(r"[+-]?\d{1,19}", text.strip(), re.ASCII) or abs(int(text)) > LARGEST_OFFSET:
         raise ChangeRefused(
-            "bad_offset", f"--shift-by: {text!r} is no number of records", hint="for example 100, or -100 to go back"
+            "bad_offset",
+            f"--shift-by: {excerpt(text)} is no number of records",
+            hint="for example 100, or -100 to go back",
         )
     return int(text)
 
@@ -175,13 +200,13 @@ def parse_topic(text: str) -> TopicScope:
     """
     topic, colon, listed = text.partition(":")
     if not topic or len(topic) > _LONGEST_TOPIC:
-        raise ChangeRefused("bad_scope", f"--topic {text!r} names no topic", hint="topic, or topic:0,1,2")
+        raise ChangeRefused("bad_scope", f"--topic {excerpt(text)} names no topic", hint="topic, or topic:0,1,2")
     if not colon:
         return TopicScope(topic=topic)
     parts = listed.split(",")
     if not all(re.fullmatch(r"\d{1,10}", part, re.ASCII) and int(part) <= _LARGEST_PARTITION for part in parts):
         odd = next(p for p in parts if not (re.fullmatch(r"\d{1,10}", p, re.ASCII) and int(p) <= _LARGEST_PARTITION))
-        raise ChangeRefused("bad_scope", f"--topic {text!r}: {odd!r} is no partition", hint="topic:0,1,2")
+        raise ChangeRefused("bad_scope", f"--topic {excerpt(text)}: {excerpt(odd)} is no partition", hint="topic:0,1,2")
     partitions = tuple(int(part) for part in parts)
     _refuse_twice((f"{topic}:{index}" for index in partitions), text)
     return TopicScope(topic=topic, partitions=partitions)

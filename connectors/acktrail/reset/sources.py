@@ -14,7 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail.reset.given import Given, GivenOffsets
 from acktrail.reset.history import HistoryRecord, StateAt, state_at
 from acktrail.reset.moments import instant_text
-from acktrail.reset.offsets_file import check_rows, read_offsets
+from acktrail.reset.offsets_file import check_rows, offset_rows
 from acktrail.reset.plan import ResetPlan
 
 __all__ = ["from_file", "from_history", "from_plan"]
@@ -24,13 +24,17 @@ _NEVER_STARTED: Final = (
 )
 
 
-def from_file(file: Path, groups: Sequence[str]) -> GivenOffsets:
-    """The offsets in a CSV file.
+def from_file(admin: ShareGroupAdmin, file: Path, groups: Sequence[str]) -> GivenOffsets:
+    """The offsets in a CSV file. Of a large one the topics are compared with those that are there while it is read.
 
     Raises:
         MalformedFile, ChangeRefused: it cannot be read, or contradicts itself or `groups`.
     """
-    rows = check_rows(read_offsets(file), groups)
+
+    def partition_counts() -> dict[str, int]:
+        return {topic.name: topic.partition_count for topic in admin.topics()}
+
+    rows = check_rows(offset_rows(file), groups, partition_counts)
     return {group: {part: Given(offset=offset) for part, offset in offsets.items()} for group, offsets in rows.items()}
 
 

@@ -27,7 +27,15 @@ from acktrail.reset.moments import compact_instant
 from acktrail.reset.plain import from_plain, to_plain
 from acktrail.reset.plan import ResetPlan, build_plan, plan_hash
 from acktrail.reset.plan_file import DAY_MS, check_age, parse_plan, read_plan
-from acktrail.reset.request import OutOfRange, ResetRequest, StrategyKind, check_request, choose_strategy, parse_topic
+from acktrail.reset.request import (
+    OutOfRange,
+    ResetRequest,
+    StrategyKind,
+    check_request,
+    choose_strategy,
+    parse_out_of_range,
+    parse_topic,
+)
 from acktrail.reset.rules import notices_before
 
 __all__ = [
@@ -70,7 +78,7 @@ def validate(params: Mapping[str, Any], *, now_ms: int | None = None) -> Json:
         all_groups=bool(params.get("all_groups", False)),
         topics=tuple(parse_topic(text) for text in params.get("topics", ())),
         all_topics=bool(params.get("all_topics", False)),
-        out_of_range=OutOfRange(params.get("out_of_range", OutOfRange.CLAMP)),
+        out_of_range=parse_out_of_range(params.get("out_of_range", OutOfRange.CLAMP)),
         allow_skip=bool(params.get("allow_skip", False)),
         allow_create=bool(params.get("allow_create", False)),
         without_state=bool(params.get("without_state", False)),
@@ -229,6 +237,7 @@ def execute(
 
     value = _plan(plan)
     check_age(value, now_ms=_now_ms(), longest_ms=max_age_ms)
+    _check_cluster(kafka, value)
     store_value(tables, value)
     journal = _journal(tables, value, actor)
     done = done_before(kafka, journal, value)
@@ -298,6 +307,17 @@ def raise_unless_ok(plan: Json, verified: list[Json], execution: Json | None) ->
     check(plan["plan_id"], verified, execution)
 
 
+def _check_cluster(kafka: KafkaConfig, value: ResetPlan) -> None:
+    """Refuse a plan of another cluster before anything of it is stored: tables belong to the first cluster they see."""
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.reset.recheck import other_cluster
+
+    with ShareGroupAdmin(kafka) as admin:
+        found = other_cluster(value, admin.cluster_id)
+    if found is not None:
+        raise PlanStale(found.rule, found.text, hint="name the brokers that the plan was made for")
+
+
 def _snapshot(kafka: KafkaConfig, tables: TablesConfig | None, request: ResetRequest) -> Snapshot:
     from acktrail.reset.gather import take_snapshot
     from acktrail.reset.passed import with_passed
@@ -344,7 +364,7 @@ def _given(kafka: KafkaConfig, tables: TablesConfig | None, request: ResetReques
     with ShareGroupAdmin(kafka) as admin:
         groups, _ = select_groups(admin, request)
         if strategy.kind is StrategyKind.FROM_FILE:
-            return from_file(Path(strategy.source or ""), groups)
+            return from_file(admin, Path(strategy.source or ""), groups)
         return from_history(admin, _needed(tables), groups, strategy.moment_ms or 0)
 
 

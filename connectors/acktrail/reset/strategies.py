@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from acktrail.reset.facts import PartitionFacts
-from acktrail.reset.request import OutOfRange, Strategy, StrategyKind
+from acktrail.reset.request import LARGEST_OFFSET, OutOfRange, Strategy, StrategyKind
 
 __all__ = ["Clamp", "Resolution", "resolve"]
 
@@ -60,7 +60,7 @@ def _wanted(
         case StrategyKind.TO_OFFSET:
             return strategy.number, None
         case StrategyKind.SHIFT_BY:
-            return None if facts.start_offset is None else facts.start_offset + (strategy.number or 0), None
+            return None if facts.start_offset is None else _shifted(facts.start_offset, strategy.number or 0), None
         case StrategyKind.TO_CURRENT:
             if facts.start_offset is None:
                 return log_end, ("fallback_latest", "it has no start offset: the end of the log is taken")
@@ -69,6 +69,11 @@ def _wanted(
             if facts.offset_at is None:
                 return log_end, ("fallback_latest", "no record is that late: the end of the log is taken")
             return facts.offset_at, None
+
+
+def _shifted(start: int, by: int) -> int:
+    """`start` moved by so many records; no further than Kafka's numbers reach."""
+    return min(max(start + by, -LARGEST_OFFSET), LARGEST_OFFSET)
 
 
 def _given(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange) -> Resolution:

@@ -17,6 +17,8 @@ __all__ = ["app"]
 
 app = typer.Typer(
     help="A real Kafka broker on this machine, to try things on: one node, on loopback, fetched when first needed.",
+    rich_markup_mode=None,
+    add_completion=False,
     no_args_is_help=True,
 )
 

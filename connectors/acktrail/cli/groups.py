@@ -23,6 +23,7 @@ app = typer.Typer(
     help="What the brokers say of share groups; their deletion and configuration.",
     rich_markup_mode=None,
     add_completion=False,
+    no_args_is_help=True,
 )
 app.add_typer(config_app, name="config")
 

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from acktrail import __version__
 from acktrail.cli.error_json import error_json, wants_json
+from acktrail.cli.extras import missing_extra
 from acktrail.errors import AcktrailError
 
 __all__ = ["app", "main"]
@@ -58,6 +59,8 @@ _USAGE_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
     for base in _Usage.__mro__[1:]
     if base.__name__ in {"BadParameter", "UsageError"} and issubclass(base, Exception)
 )
+_NOTHING_ASKED: Final = "NoArgsIsHelpError"
+"""What a group of commands raises where none of them is named: its help is the answer."""
 _INTERRUPTED: Final = 130
 
 
@@ -93,7 +96,6 @@ app = typer.Typer(
     help=HELP,
     invoke_without_command=True,
     rich_markup_mode=None,
-    add_completion=False,
 )
 
 
@@ -124,14 +126,9 @@ def _run(arguments: list[str]) -> int:
     try:
         result = typer.main.get_command(app)(args=arguments, prog_name="acktrail", standalone_mode=False)
     except AcktrailError as error:
-        if wants_json(arguments):
-            typer.echo(json.dumps({"error": error_json(error)}), err=True)
-            return error.exit_code
-        return _say(error.message, error.hint, error.exit_code)
+        return _failed(error, arguments)
     except _USAGE_ERRORS as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context else "acktrail"
-        return _say(getattr(error, "format_message", error.__str__)().rstrip("."), f"see {path} --help", 2)
+        return _misused(error)
     except (KeyboardInterrupt, typer.Abort):
         return _say("interrupted", "", _INTERRUPTED)
     except typer.Exit as leave:
@@ -140,8 +137,32 @@ def _run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except Exception as error:  # noqa: BLE001  # the last resort: one line, and the traceback in a file
-        return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details in {_details()}", 1)
+        return _unexpected(error, arguments)
     return result if isinstance(result, int) else 0
+
+
+def _failed(error: AcktrailError, arguments: list[str]) -> int:
+    if wants_json(arguments):
+        typer.echo(json.dumps({"error": error_json(error)}), err=True)
+        return error.exit_code
+    return _say(error.message, error.hint, error.exit_code)
+
+
+def _misused(error: Any) -> int:
+    """A usage error; a group of commands of which none was named shows its help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == _NOTHING_ASKED and context is not None:
+        typer.echo(context.get_help())
+        return 0
+    path = context.command_path if context else "acktrail"
+    return _say(getattr(error, "format_message", error.__str__)().rstrip("."), f"see {path} --help", 2)
+
+
+def _unexpected(error: Exception, arguments: list[str]) -> int:
+    missing = missing_extra(error, arguments) if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None:
+        return _failed(missing, arguments)
+    return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details in {_details()}", 1)
 
 
 def _details() -> str:

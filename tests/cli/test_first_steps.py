@@ -1,0 +1,106 @@
+"""What a person meets in the first minutes: help, completion, and packages that are not installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acktrail.cli.extras import EXTRAS
+from acktrail.cli.main import _targets
+
+BIN = Path(sys.executable).parent
+OF_EXTRAS = {
+    "kafka": ("kafka", "confluent_kafka"),
+    "tables": ("deltalake", "pyarrow"),
+}
+"""Packages that only the extra brings, by extra."""
+
+BLOCK = """
+import sys
+class Blocked:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition('.')[0] in {names!r}:
+            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+sys.meta_path.insert(0, Blocked)
+"""
+
+
+def acktrail(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(BIN / "acktrail"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("names", [["reset"], ["broker"], ["groups"], ["groups", "config"], ["offsets"]])
+def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
+    """As `--help` has it, with its lines, on stdout; nothing on stderr."""
+    alone, helped = acktrail(*names), acktrail(*names, "--help")
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, helped.stdout, "")
+    assert "\n  " in alone.stdout
+
+
+def test_completion_of_commands(tmp_path: Path) -> None:
+    """The script that `acktrail --show-completion` prints completes commands and what stands below them."""
+    script = f"""
+    export PATH={BIN}:$PATH
+    acktrail --show-completion > {tmp_path}/script || exit 1
+    source {tmp_path}/script || exit 2
+    complete -p acktrail || exit 3
+    for words in "acktrail arch" "acktrail groups des"; do
+        COMP_WORDS=($words); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()
+        _acktrail_completion acktrail
+        echo "${{COMPREPLY[@]}}"
+    done
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == ["archived", "describe"]
+
+
+def test_no_completion_script_but_the_roots() -> None:
+    """No command prints one of its own: it would complete nothing."""
+    for name in _targets():
+        assert "completion" not in acktrail(name, "--help").stdout, name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (("groups", "list", "--bootstrap-server", "127.0.0.1:1"), "kafka"),
+        (("export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
+        (("export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "tables"),
+        (("doctor", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
+        (("reset", "list", "--tables", "TABLES"), "tables"),
+        (("record", "g", "t", "0", "1", "--tables", "TABLES"), "tables"),
+        (("report", "--out", "TABLES", "--tables", "TABLES"), "tables"),
+        (("history", "--tables", "TABLES"), "tables"),
+        (("reconcile", "--tables", "TABLES"), "tables"),
+        (("validate", "--tables", "TABLES"), "tables"),
+        (("demo", "--out", "TABLES"), "kafka"),
+    ],
+)
+def test_a_missing_extra_is_named(tmp_path: Path, arguments: tuple[str, ...], missing: str) -> None:
+    """One line that says what to install, exit code 3."""
+    (tmp_path / "sitecustomize.py").write_text(BLOCK.format(names=OF_EXTRAS[missing]))
+    filled = [str(tmp_path / "tables") if argument == "TABLES" else argument for argument in arguments]
+    done = acktrail(*filled, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, ""), done
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(f"(pip install 'acktrail[{EXTRAS[arguments[0]]}]')"), line
+
+
+def test_a_missing_module_of_acktrail_is_a_defect(tmp_path: Path) -> None:
+    """No extra would bring it."""
+    (tmp_path / "sitecustomize.py").write_text(BLOCK.format(names=("acktrail_dashboard",)))
+    done = acktrail("report", "--tables", str(tmp_path), PYTHONPATH=str(tmp_path), TMPDIR=str(tmp_path))
+    assert (done.returncode, "defect" in done.stderr) == (1, True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
 from acktrail.cli.tabular import printable, table
 from acktrail.config import TablesConfig
 
@@ -53,7 +54,8 @@ def _validate(
     from acktrail_expectations.runs import named_run
 
     store = Tables(TablesConfig.from_environment(tables, tables_options))
-    summary = examine(store, named_run(store, run_id), every_record=every_record)
+    with showing_activity():
+        summary = examine(store, named_run(store, run_id), every_record=every_record)
     typer.echo(_json(summary) if as_json else _text(summary))
     sys.stdout.flush()
     pass_gate(summary)

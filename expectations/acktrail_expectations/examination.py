@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from acktrail.connect.activity import doing
 from acktrail_expectations.evaluation import Subject, evaluate
 from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
@@ -26,23 +27,27 @@ def run_suites(run: RunData) -> tuple[QualityResult, ...]:
 
 
 def _ranges(run: RunData) -> Iterator[QualityResult]:
+    doing("validating export_ranges")
     frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, addresses=run.addresses)
     yield from evaluate("export_ranges", export_ranges(), frame, range_subject)
 
 
 def _records(run: RunData) -> Iterator[QualityResult]:
     gaps, checks = run.gaps, state_records(run.facts)
-    for window, records in run.records:
+    for number, (window, records) in enumerate(run.records, start=1):
+        doing(f"validating state_records, part {number}")
         frame = state_records_frame(records, since=window.first, gaps=gaps, facts=run.facts)
         yield from evaluate("state_records", checks, frame, record_subject)
 
 
 def _states(run: RunData) -> Iterator[QualityResult]:
+    doing("validating share_partition_states")
     frame = share_partition_states_frame(run.states, facts=run.facts)
     yield from evaluate("share_partition_states", share_partition_states(run.facts), frame, share_partition_subject)
 
 
 def _reconciliations(run: RunData) -> Iterator[QualityResult]:
+    doing("validating reconciliations")
     frame = reconciliations_frame(run.reconciliations)
     yield from evaluate("reconciliations", reconciliations(), frame, share_partition_subject)
 

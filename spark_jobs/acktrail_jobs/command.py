@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail_jobs.options import Master
 from acktrail_jobs.summary import ReconcileSummary
@@ -36,7 +37,8 @@ def _command(
 
     Example: acktrail reconcile --tables /data/acktrail
     """
-    summary = reconcile(TablesConfig.from_environment(tables, tables_options), run_id, master, with_history=True)
+    with showing_activity():
+        summary = reconcile(TablesConfig.from_environment(tables, tables_options), run_id, master, with_history=True)
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.held import HELD_COLUMNS
 from acktrail.config import TablesConfig
+from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.tables.history import HistoryTables, Holding, held_rows, without
 from acktrail.tables.snapshot import TableSnapshot
@@ -48,6 +49,7 @@ def build_history(tables: TablesConfig, master: str | None = None) -> HistorySum
     if not run.is_done:
         with workers(master, run.rows) as at_work:
             while not run.is_done:
+                doing(f"history: about {run.rows:,} records to go")
                 run.step(at_work)
     run.close()
     return HistorySummary(

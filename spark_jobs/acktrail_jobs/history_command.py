@@ -8,6 +8,7 @@ from dataclasses import asdict
 import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail_jobs.options import Master
 from acktrail_jobs.summary import HistorySummary
@@ -31,7 +32,8 @@ def _command(
 
     Example: acktrail history --tables /data/acktrail
     """
-    summary = build_history(TablesConfig.from_environment(tables, tables_options), master)
+    with showing_activity():
+        summary = build_history(TablesConfig.from_environment(tables, tables_options), master)
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 
 

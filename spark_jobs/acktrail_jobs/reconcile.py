@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
+from acktrail.connect.activity import doing
 from acktrail.tables.store import Tables
 from acktrail_jobs.checks import begin, covered
 from acktrail_jobs.coverage import Coverage
@@ -56,7 +57,9 @@ def reconcile(
     observation = read_observation(stored, run_id or newest_run(stored))
     recollection = Recollection(stored, observation)
     begin(stored, observation.cluster_id, observation.run_id)
-    with workers(master, recollection.recall().rows(recollection.coverages)) as at_work:
+    rows = recollection.recall().rows(recollection.coverages)
+    doing(f"replaying about {rows:,} records and states")
+    with workers(master, rows) as at_work:
         _reconcile(at_work, stored, observation, recollection)
         if with_history and stored.exists("state_records"):
             build_history(tables, master)
@@ -68,6 +71,7 @@ def reconcile(
 def _reconcile(at_work: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> None:
     coverages = recollection.coverages
     found = _judged(at_work, stored, observation, recollection)
+    doing(f"writing the states of {found.states.num_rows:,} share partitions")
     for number, rows in _pieces(found.states):
         _append_once(stored, "share_partition_states", rows.cast(SHARE_PARTITION_STATES), observation, number)
     _write_findings(stored, observation, "state partitions", state_partition_findings(coverages.values(), observation))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
+from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.tables.history import CHANGES, held_positions, told_positions
 from acktrail.tables.store import Tables
@@ -48,7 +49,9 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
     moment = read_moment(stored)
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
     with workers(master, records) as at_work:
+        doing(f"replaying about {records:,} records again")
         again = _replayed_again(at_work, stored, kept, moment)
+        doing(f"telling the history of about {records:,} records again")
         told = _told_again(at_work, stored, moment) if has_history else _NOTHING_TOLD
     own = read_memory(stored, kept, kept.positions).rows
     return VerifySummary(

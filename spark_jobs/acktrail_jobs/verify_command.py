@@ -9,6 +9,7 @@ from typing import Final
 import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail_jobs.options import Master
 from acktrail_jobs.summary import VerifySummary
@@ -36,7 +37,8 @@ def _command(
 
     Example: acktrail verify --tables /data/acktrail
     """
-    summary = verify(TablesConfig.from_environment(tables, tables_options), master)
+    with showing_activity():
+        summary = verify(TablesConfig.from_environment(tables, tables_options), master)
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
     if summary.differences:
         raise typer.Exit(_DIFFERENT)

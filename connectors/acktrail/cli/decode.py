@@ -54,7 +54,7 @@ def decode(
     from acktrail.offline.json_forms import damage_json
 
     others = 0
-    with file_counter("decoded") as count:
+    with file_counter("decoded", prints_meanwhile=True) as count:
 
         def show_damage(damage: Damage) -> None:
             count(readable=False)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +11,7 @@ import typer
 
 from acktrail.cli.operations import CONNECTORS, ExportSummary
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.progress import LiveLine
 from acktrail.config import KafkaConfig, TablesConfig
 
 if TYPE_CHECKING:
@@ -64,9 +63,9 @@ def export(
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
-    with stop_on_signals() as stop:
+    with LiveLine() as line, stop_on_signals() as stop:
         if observation and not connector and not continuous:
-            summary = operations.observe(kafka, target, run_id=run_id, stop=stop, progress=_shown())
+            summary = operations.observe(kafka, target, run_id=run_id, stop=stop, progress=_shown_on(line))
         else:
             summary = operations.export(
                 kafka,
@@ -76,27 +75,18 @@ def export(
                 bounded=not continuous,
                 stop=stop,
                 policy=FlushPolicy(rows=flush_records) if flush_records else None,
-                progress=_shown(),
+                progress=_shown_on(line),
             )
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 
 
-def _shown() -> Callable[[Progress], None]:
-    """Progress on stderr: one live line on a terminal; elsewhere a plain line every ten seconds."""
-    live = sys.stderr.isatty()
-    told_at = time.monotonic()
+def _shown_on(line: LiveLine) -> Callable[[Progress], None]:
 
     def show(progress: Progress) -> None:
-        nonlocal told_at
-        now = time.monotonic()
-        if now - told_at < (0.2 if live else 10.0):
-            return
-        told_at = now
-        line = (
+        line.show(
             f"{progress.records_read:,} records read, {progress.records_committed:,} committed, "
             f"{progress.tasks_finished}/{progress.tasks} partitions at their end"
         )
-        typer.echo(f"\r{line}\033[K" if live else line, nl=not live, err=True)
 
     return show
 

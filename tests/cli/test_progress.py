@@ -1,0 +1,147 @@
+"""Progress on a terminal: seen while it lasts, gone before results are printed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from command_line import run
+from jobs.world import World, batch, key_of, snapshot, update
+
+from acktrail.cli import progress
+from acktrail.cli.export import _shown_on
+from acktrail.cli.main import _run
+from acktrail.connect.activity import doing, listening
+from acktrail.connect.worker import Progress
+
+
+class Terminal(io.StringIO):
+    """What stdout and stderr write to where both are one terminal: `screen` is what a person sees of it."""
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def screen(self) -> list[str]:
+        lines, column = [""], 0
+        text = self.getvalue()
+        while text:
+            if text.startswith("\033[K"):
+                lines[-1], text = lines[-1][:column], text[3:]
+                continue
+            char, text = text[0], text[1:]
+            if char == "\n":
+                lines, column = [*lines, ""], 0
+            elif char == "\r":
+                column = 0
+            else:
+                lines[-1] = lines[-1][:column].ljust(column) + char + lines[-1][column + 1 :]
+                column += 1
+        return lines
+
+
+@contextmanager
+def at(terminal: Terminal) -> Iterator[None]:
+    """Both streams of this process; pytest sets its own between a fixture and its test."""
+    with redirect_stdout(terminal), redirect_stderr(terminal):
+        yield
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
+    return Terminal()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    found = World(tmp_path / "tables", state_partitions=1)
+    found.write(snapshot(key_of("g"), 0, snapshot_epoch=0), update(key_of("g"), 0, 1, (batch(0, 0),)))
+    found.observe("r1")
+    return found
+
+
+def test_results_do_not_run_into_it(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long line of an export, then a shorter result: the result alone is seen."""
+    monkeypatch.setattr(progress, "_LIVE_S", 0.0)
+    with at(terminal), progress.LiveLine() as line:
+        _shown_on(line)(Progress(records_read=1_234, records_committed=1_000, tasks=50, tasks_finished=7))
+        assert terminal.screen[-1].startswith("1,234 records read")
+    terminal.write("run r1" + "\n")
+    assert terminal.screen == ["run r1", ""]
+
+
+def test_an_error_does_not_run_into_it(terminal: Terminal) -> None:
+    """The block may fail."""
+
+    def fail() -> None:
+        with at(terminal), progress.LiveLine() as line:
+            line.show("replaying", is_urgent=True)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
+    terminal.write("acktrail: broken" + "\n")
+    assert terminal.screen == ["acktrail: broken", ""]
+
+
+def test_what_something_else_prints_meanwhile_begins_its_line(terminal: Terminal) -> None:
+    """Spark's Java warns on the same terminal, whenever it likes."""
+    with at(terminal), progress.LiveLine() as line:
+        line.show("replaying", is_urgent=True)
+        terminal.write("WARNING: Using incubator modules\n")
+    terminal.write("done" + "\n")
+    assert terminal.screen == ["WARNING: Using incubator modules", "done", ""]
+
+
+@pytest.mark.parametrize("verb", ["decoded", "replayed"])
+def test_a_count_of_records(terminal: Terminal, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results between the counts have no live line beside them on the same terminal; the sum stands alone."""
+    monkeypatch.setattr(progress, "_SHOWN_EVERY", 1)
+    with at(terminal), progress.file_counter(verb, prints_meanwhile=verb == "decoded") as count:
+        count(readable=True)
+        assert (terminal.screen != [""]) is (verb == "replayed")
+        if verb == "decoded":
+            terminal.write("{}\n")
+    expected = f"1 read, 1 {verb}, 0 not readable"
+    assert terminal.screen == (["{}", expected, ""] if verb == "decoded" else [expected, ""])
+
+
+def test_nothing_is_rewritten_where_no_terminal_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain line now and then, without anything that steers."""
+    monkeypatch.setattr(progress, "_PLAIN_S", 0.0)
+    with progress.LiveLine() as line:
+        line.show("10 records read")
+    assert capsys.readouterr().err == "10 records read\n"
+
+
+def test_reconcile_validate_and_verify_say_what_they_do(world: World, terminal: Terminal) -> None:
+    """Each shows its steps, and its result begins on a clear line."""
+    for command, step, result in (
+        ("reconcile", "replaying about 2 records", "run r1: 1 share partitions"),
+        ("validate", "validating reconciliations", "SUITE"),
+        ("verify", "replaying about 2 records again", "1 share partitions"),
+    ):
+        terminal.truncate(0)
+        terminal.seek(0)
+        with at(terminal):
+            assert _run([command, "--tables", world.config.uri]) == 0, terminal.getvalue()
+        assert step in terminal.getvalue()
+        assert terminal.screen[0].startswith(result), terminal.screen
+
+
+def test_activity_reaches_its_listener_alone(capsys: pytest.CaptureFixture[str], world: World) -> None:
+    """Without a terminal and within ten seconds nothing but the result is printed."""
+    done = run(capsys, "reconcile", "--tables", world.config.uri)
+    assert (done.code, done.stderr) == (0, "")
+    heard: list[str] = []
+    listener: Callable[[str], None] = heard.append
+    with listening(listener):
+        doing("one")
+    doing("two")
+    assert heard == ["one"]

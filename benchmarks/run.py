@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import day
 import decode
 import describe
 import export
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "describe": describe.compare,
     "reset": reset_plan.compare,
     "spark": spark.compare,
+    "day": day.compare,
 }
 """What runs, in this order. Keyword arguments make each smaller: the tests run all of them so."""
 

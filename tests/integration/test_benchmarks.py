@@ -16,6 +16,7 @@ ROOT: Final = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 
 import run  # noqa: E402  # a program of the folder `benchmarks`
+from day import Load  # noqa: E402
 from raw_log import LogShape  # noqa: E402
 from table import lines  # noqa: E402
 
@@ -30,6 +31,12 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "fate": {"changes": 2_500, "share_partitions": 50, "changes_of_a_step": 1_000, "rounds": 1},
     "reset": {"groups": 2, "partitions": 2, "rounds": 1},
     "describe": {"group": "g-000", "rounds": 1},
+    "day": {
+        "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),
+        "minutes": 1,
+        "reconciliations": 1,
+        "airflow_s": None,
+    },
     "spark": {"count": 1, "shapes": {"2 M": SMALL_LOG}},
 }
 """In this order: `reset` makes the group that `describe` asks for."""

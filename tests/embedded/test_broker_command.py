@@ -37,6 +37,7 @@ def test_start_status_stop(tmp_path: Path) -> None:
         again = json.loads(_acktrail("start", *folder, "--json").stdout)
         shown = json.loads(_acktrail("status", *folder, "--json").stdout)
         assert shown == [again]
+        assert again in json.loads(_acktrail("status", "--json").stdout)
         assert again["bootstrap_servers"] == address
         assert lives(again["pid"])
         other = _acktrail("start", *folder, "--version", "4.4.0")
@@ -47,6 +48,7 @@ def test_start_status_stop(tmp_path: Path) -> None:
     assert stopped.returncode == 0, stopped.stderr
     assert not lives(again["pid"])
     assert not (tmp_path / "node").exists()
+    assert started.stdout.strip() not in _acktrail("status").stdout
     assert _acktrail("status", *folder).returncode == 1
 
 

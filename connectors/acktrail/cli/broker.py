@@ -69,8 +69,8 @@ def stop(
 
 @app.command()
 def status(folder: Folder = None, as_json: Json = False) -> None:
-    """Say which brokers run, one a line. Exit code 0 when one does, 1 when none does."""
-    running = _running(folder)
+    """Say which brokers run, one a line; without --folder, all that were started. Exit code 1 when none runs."""
+    running = _running(folder) if folder else _all_running()
     if as_json:
         typer.echo(json.dumps([broker.to_json() for broker in running]))
     for broker in () if as_json else running:
@@ -97,6 +97,15 @@ def _running(folder: Path | None) -> Sequence[DetachedBroker]:
     from acktrail.embedded.detached import find_detached
 
     folders = [folder.absolute()] if folder else sorted(_brokers().glob("*"))
+    return [broker for broker in map(find_detached, folders) if broker]
+
+
+def _all_running() -> Sequence[DetachedBroker]:
+    """Those of the cache, and those that were started in a folder of their own."""
+    from acktrail.embedded.detached import find_detached
+    from acktrail.embedded.started_folders import noted_folders
+
+    folders = dict.fromkeys([*sorted(_brokers().glob("*")), *noted_folders()])
     return [broker for broker in map(find_detached, folders) if broker]
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from acktrail.embedded.broker import EmbeddedBroker
 from acktrail.embedded.identity import ProcessIdentity
+from acktrail.embedded.started_folders import forget_folder, note_folder
 from acktrail.errors import AcktrailError, ConfigurationError
 
 __all__ = ["DetachedBroker", "find_detached", "start_detached", "stop_detached"]
@@ -57,6 +58,7 @@ def start_detached(version: str, *, folder: Path, port: int = 0) -> DetachedBrok
         broker = EmbeddedBroker(version, folder=folder, port=port)
         try:
             started = _note(broker.start())
+            note_folder(folder)
             broker.release()
         except BaseException:
             broker.stop()
@@ -89,6 +91,7 @@ def stop_detached(broker: DetachedBroker) -> None:
         if not broker.guardian.wait(_STOP_S):
             raise AcktrailError(f"the broker in {broker.folder} (pid {broker.pid}) does not stop")
     (broker.folder / _STATE).unlink(missing_ok=True)
+    forget_folder(broker.folder)
 
 
 def _same(running: DetachedBroker, version: str, port: int) -> DetachedBroker:

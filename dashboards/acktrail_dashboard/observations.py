@@ -68,22 +68,8 @@ def finding_rows(findings: pa.Table) -> tuple[FindingRow, ...]:
 
 
 def expectation_rows(results: pa.Table) -> tuple[ExpectationRow, ...]:
-    """What failed first, then what could not be evaluated, worst severity first."""
-    built = (
-        ExpectationRow(
-            suite=row["suite"] or "",
-            expectation=row["expectation"] or "",
-            severity=canonical(row["severity"]),
-            result=_result(row["success"], row["error"]),
-            element_count=row["element_count"],
-            unexpected_count=None
-            if _result(row["success"], row["error"]) == "not evaluated"
-            else row["unexpected_count"],
-            observed_value=row["observed_value"],
-            error=row["error"] or "",
-        )
-        for row in rows(results)
-    )
+    """What failed first, then what was not evaluated, worst severity first; of several validations the newest."""
+    built = (_expectation_row(row) for row in _newest_validation(rows(results)))
     order = ("failed", "not evaluated", "passed")
     return tuple(
         sorted(built, key=lambda row: (order.index(row.result), _rank(row.severity), row.suite, row.expectation))
@@ -94,10 +80,31 @@ def _rank(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
-def _result(success: bool | None, error: str | None) -> str:  # noqa: FBT001  # a column's value
-    if error or success is None:
+def _newest_validation(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the validation that was made last."""
+    newest = max((row["evaluated_at"] for row in found if row["evaluated_at"] is not None), default=None)
+    return [row for row in found if row["evaluated_at"] == newest]
+
+
+def _expectation_row(row: Row) -> ExpectationRow:
+    result = _result(row)
+    return ExpectationRow(
+        suite=row["suite"] or "",
+        expectation=row["expectation"] or "",
+        severity=canonical(row["severity"]),
+        result=result,
+        element_count=row["element_count"],
+        unexpected_count=None if result == "not evaluated" else row["unexpected_count"],
+        observed_value=row["observed_value"],
+        error=row["error"] or row["reason"] or "",
+    )
+
+
+def _result(row: Row) -> str:
+    """Rows written before there were states call a rule a success that compared nothing."""
+    if row["error"] or row["success"] is None or (row["element_count"] == 0 and row["success"]):
         return "not evaluated"
-    return "passed" if success else "failed"
+    return "passed" if row["success"] else "failed"
 
 
 def _group(name: str, row: Row | None, share_partitions: int) -> GroupRow:

@@ -73,7 +73,7 @@ def _export(summary: Summary) -> tuple[str, ...]:
 
 def _quality(summary: Summary) -> tuple[str, ...]:
     count = summary.totals.expectations_not_evaluated
-    return (f"Whether {number(count)} of the expectations hold: they could not be evaluated.",) if count else ()
+    return (f"Whether {number(count)} of the expectations hold: they were not evaluated.",) if count else ()
 
 
 def _findings(summary: Summary) -> tuple[str, ...]:

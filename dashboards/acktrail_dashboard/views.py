@@ -140,7 +140,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectationRow:
-    """One expectation. `result` is ``passed``, ``failed`` or ``not evaluated`` (then `error` says why)."""
+    """One expectation. `result` is ``passed``, ``failed`` or ``not evaluated`` (`error` says why)."""
 
     suite: str
     expectation: str

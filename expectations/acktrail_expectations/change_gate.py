@@ -18,6 +18,7 @@ from acktrail_expectations.evaluation import evaluate
 from acktrail_expectations.examination import share_partition_subject
 from acktrail_expectations.frames.reset_plan import reset_plan_frame
 from acktrail_expectations.frames.reset_result import reset_result_frame
+from acktrail_expectations.gate import log_summary
 from acktrail_expectations.recording import record_apart, recorded
 from acktrail_expectations.results import ValidationSummary
 from acktrail_expectations.suites.reset_plan import reset_plan
@@ -88,6 +89,7 @@ def _validated(
             record_apart(store, summary)
         except ConcurrentCommit:
             summary = recorded(store, run_id) or summary
+    log_summary(summary)
     failures = [(r.suite, r.expectation, r.unexpected_count or 0) for r in summary.critical_failures]
     if failures:
         raise QualityGateFailed(failures, hint=_HINT.format(run_id=run_id))

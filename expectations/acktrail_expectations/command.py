@@ -25,6 +25,7 @@ def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
     """The gate for one run: see ``gate.validate``.
 
     Raises:
+        InputError: the run was not reconciled.
         QualityGateFailed: a critical expectation failed; the results are recorded by then.
     """
     from acktrail_expectations.gate import validate as gate
@@ -44,10 +45,11 @@ def _validate(
 ) -> None:
     """Check the tables of one run with Great Expectations and record the results in quality_results.
 
-    State records and export ranges are validated once, by the first run after them; --all does it again. A run that has
-    results keeps them and shows them. Exit code 6: a critical expectation failed.
+    The run must have been reconciled. State records and export ranges are validated once, by the first run after them;
+    --all does it again. A run that has results keeps and shows them until it grows. A rule that finds nothing to
+    compare is not evaluated: it neither holds nor fails. Exit code 6: a critical expectation failed.
 
-    Example: acktrail validate --json | jq '.results[] | select(.success | not)'
+    Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
     from acktrail.tables.store import Tables
     from acktrail_expectations.gate import examine, pass_gate
@@ -68,16 +70,20 @@ def _json(summary: ValidationSummary) -> str:
             "run_id": summary.run_id,
             "recorded": summary.recorded,
             "passed": not summary.critical_failures,
+            "not_evaluated": len(summary.not_evaluated),
+            "critical_not_evaluated": len(summary.critical_not_evaluated),
             "results": [
                 {
                     "suite": result.suite,
                     "expectation": result.expectation,
                     "severity": result.severity.value,
+                    "state": result.state.value,
                     "success": result.success,
                     "element_count": result.element_count,
                     "unexpected_count": result.unexpected_count,
                     "observed_value": result.observed_value,
                     "error": result.error,
+                    "reason": result.reason,
                 }
                 for result in summary.results
             ],
@@ -87,21 +93,21 @@ def _json(summary: ValidationSummary) -> str:
 
 
 def _text(summary: ValidationSummary) -> str:
+    from acktrail_expectations.results import headline, unevaluated_lines
+
     headers = ("SUITE", "EXPECTATION", "SEVERITY", "RESULT", "COMPARED", "UNEXPECTED", "OBSERVED")
-    held = len(summary.results) - len(summary.failed)
-    total = f"run {printable(summary.run_id)}: {held} of {len(summary.results)} expectations hold"
-    return "\n".join([table(headers, [_row(result) for result in summary.results]), "", total])
+    rows = table(headers, [_row(result) for result in summary.results])
+    total = f"run {printable(summary.run_id)}: {headline(summary)}"
+    return "\n".join([rows, "", *map(printable, unevaluated_lines(summary)), total])
 
 
 def _row(result: QualityResult) -> tuple[object, ...]:
-    verdict = "holds" if result.success else "not evaluated" if result.error else "fails"
-    observed = result.error or result.observed_value
     return (
         result.suite,
         result.expectation,
         result.severity.value,
-        verdict,
+        result.state.value.replace("_", " "),
         result.element_count,
         result.unexpected_count,
-        observed,
+        result.error or result.reason or result.observed_value,
     )

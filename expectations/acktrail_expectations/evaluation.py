@@ -8,11 +8,14 @@ from typing import Any, Final
 
 import pandas as pd
 
-from acktrail_expectations.check import Check
+from acktrail_expectations.check import Check, compared_columns
 from acktrail_expectations.engine import Expectation, validated
-from acktrail_expectations.results import EXAMPLES, QualityResult
+from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
 
-__all__ = ["Subject", "evaluate"]
+__all__ = ["NO_ROW", "Subject", "evaluate"]
+
+NO_ROW: Final = "no row to compare"
+"""The reason of every rule on a frame without rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,42 +34,64 @@ _RESULT_FORMAT: Final = {
 }
 """The counts and a few rows: a list of everything that is unexpected costs minutes when a million rows are."""
 
-_COLUMN_ARGUMENTS: Final = ("column", "column_A", "column_B")
 _LONGEST_ERROR: Final = 500
 
 
 def evaluate(suite: str, checks: Sequence[Check], frame: pd.DataFrame, subject: Subject) -> tuple[QualityResult, ...]:
     """One result for each of `checks`, in their order.
 
-    An expectation that raised, or of which the engine says nothing, has an `error` and is no success.
+    An expectation that raised, or of which the engine says nothing, has an `error` and is no success. One that found no
+    row to compare has neither: its `success` is None, and `reason` says why.
     """
+    if frame.empty:
+        return tuple(_nothing_compared(_blank(suite, check), check, frame) for check in checks)
     frames = {check.rule: _narrowed(frame, check.expectation, subject) for check in checks}
     outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
-    return tuple(_result(suite, check, outcomes.get(check.rule), subject) for check in checks)
+    return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
 
 
 def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: Subject) -> pd.DataFrame:
     """The columns that `expectation` compares and `subject` names: the engine copies all that it is given, several
     times. A column that is not there is left to the engine's own error."""
-    found = (getattr(expectation, argument, None) for argument in _COLUMN_ARGUMENTS)
-    compared = {*(name for name in found if name is not None), *getattr(expectation, "column_list", ())}
-    wanted = compared | set(subject.columns)
+    wanted = {*compared_columns(expectation), *subject.columns}
     return frame[[name for name in frame.columns if name in wanted]]
 
 
-def _result(suite: str, check: Check, outcome: Any, subject: Subject) -> QualityResult:
-    blank = QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False)
+def _blank(suite: str, check: Check) -> QualityResult:
+    return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False)
+
+
+def _result(suite: str, check: Check, outcome: Any, frame: pd.DataFrame, subject: Subject) -> QualityResult:
+    blank = _blank(suite, check)
     error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
     if error is not None:
         return replace(blank, error=error)
     details = outcome.result
+    compared = _compared(details)
+    if compared == 0:
+        return _nothing_compared(blank, check, frame)
     return replace(
         blank,
         success=bool(outcome.success),
-        element_count=_compared(details),
+        element_count=compared,
         unexpected_count=details.get("unexpected_count"),
         observed_value=_observed(details, subject),
     )
+
+
+def _nothing_compared(blank: QualityResult, check: Check, frame: pd.DataFrame) -> QualityResult:
+    return replace(blank, success=None, element_count=0, unexpected_count=0, reason=_why_nothing(check, frame))
+
+
+def _why_nothing(check: Check, frame: pd.DataFrame) -> str:
+    if frame.empty:
+        return NO_ROW
+    if check.only_where:
+        return f"no {check.only_where} among {len(frame)} rows"
+    columns = compared_columns(check.expectation)
+    unknown = [name for name in columns if frame[name].isna().all()]
+    what = ", ".join(unknown) if unknown else f"{' beside '.join(columns)}"
+    return f"{NOT_KNOWN}{what}, in any of {len(frame)} rows"
 
 
 def _raised(exception_info: Mapping[str, Any]) -> str | None:

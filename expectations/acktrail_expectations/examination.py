@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.connect.activity import doing
-from acktrail_expectations.evaluation import Subject, evaluate
+from acktrail_expectations.evaluation import NO_ROW, Subject, evaluate
 from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
@@ -23,7 +24,19 @@ __all__ = ["range_subject", "record_subject", "run_suites", "share_partition_sub
 
 def run_suites(run: RunData) -> tuple[QualityResult, ...]:
     """The results of all four suites, in the order of the data's way."""
-    return merged((*_ranges(run), *_records(run), *_states(run), *_reconciliations(run)))
+    return tuple(
+        replace(result, reason=_NO_ROWS[result.suite]) if result.reason == NO_ROW else result
+        for result in merged((*_ranges(run), *_records(run), *_states(run), *_reconciliations(run)))
+    )
+
+
+_NO_ROWS: Final = {
+    "export_ranges": "nothing was exported since the last validation",
+    "state_records": "no state record came since the last validation",
+    "share_partition_states": "the run replayed no share partition",
+    "reconciliations": "the run reconciled no share partition",
+}
+"""Why a suite has nothing to look at."""
 
 
 def _ranges(run: RunData) -> Iterator[QualityResult]:

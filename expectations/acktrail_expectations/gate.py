@@ -2,53 +2,79 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from dataclasses import replace
+from typing import Final
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.tables.store import Tables
 from acktrail_expectations.examination import run_suites
 from acktrail_expectations.recording import record, recorded
-from acktrail_expectations.results import ValidationSummary
+from acktrail_expectations.results import ValidationSummary, headline, unevaluated_lines
 from acktrail_expectations.run_data import RunData
+from acktrail_expectations.run_rows import count_rows, is_current, require_reconciled
 
-__all__ = ["examine", "pass_gate", "validate"]
+__all__ = ["examine", "log_summary", "pass_gate", "validate"]
+
+_log: Final = logging.getLogger("acktrail.quality")
 
 
 def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
-    """Examine a run, then let it pass or stop it.
+    """Examine a run, then let it pass or stop it. What was not evaluated is logged with its reasons.
 
     Raises:
-        QualityGateFailed: a critical expectation failed or could not be evaluated. The results are recorded by then.
+        InputError: the run was not reconciled.
+        QualityGateFailed: a critical expectation failed or raised. The results are recorded by then.
         RetryableError, ConfigurationError, OutcomeUnknown: the tables could not be read or written.
     """
     summary = examine(Tables(tables), run_id)
+    log_summary(summary)
     pass_gate(summary)
     return summary
 
 
 def examine(store: Tables, run_id: str, *, every_record: bool = False) -> ValidationSummary:
-    """The results of all suites for one run, recorded once.
+    """The results of all suites for one run, recorded once, and again when the run has grown since.
 
-    State records and export ranges are those that no run validated before, and the run's own ranges; the other tables
-    are the run's. A run that has results keeps them: they are given back as they stand. `every_record` validates all
-    records and ranges once more and records that only for a run without results.
+    State records and export ranges are the run's own and those that no run validated before; the other tables are the
+    run's. A run that has results keeps them as long as the tables have the same rows of it. `every_record` validates
+    all records and ranges once more and records that only for a run without results of its present rows.
+
+    Raises:
+        InputError: the run was not reconciled: most rules would have nothing to compare.
     """
+    rows = count_rows(store, run_id)
+    require_reconciled(store, run_id, rows)
     known = recorded(store, run_id)
-    if known is not None and not every_record:
+    is_known = known is not None and is_current(known, rows)
+    if known is not None and is_known and not every_record:
         return known
     data = RunData.read(store, run_id, every_record=every_record)
-    summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=run_suites(data))
-    if known is not None:
+    summary = ValidationSummary(
+        cluster_id=data.cluster_id, run_id=run_id, results=run_suites(data), run_rows=json.dumps(rows)
+    )
+    if is_known:
         return replace(summary, recorded=False)
     return _recorded_once(store, summary, data)
 
 
+def log_summary(summary: ValidationSummary) -> None:
+    """One line for the log, and one for each reason why something was not evaluated: warnings where a critical rule
+    lacked what to compare rows with."""
+    _log.info("%s", headline(summary))
+    level = logging.WARNING if summary.blind else logging.INFO
+    for line in unevaluated_lines(summary):
+        _log.log(level, "%s", line)
+
+
 def pass_gate(summary: ValidationSummary) -> None:
-    """Let a run pass unless a critical expectation failed.
+    """Let a run pass unless a critical expectation failed. One that found nothing to compare stops nothing, since an
+    idle cluster brings nothing new: `unevaluated_lines` says which, and callers show it.
 
     Raises:
-        QualityGateFailed: one did, or could not be evaluated.
+        QualityGateFailed: one did, or raised.
     """
     failures = [(r.suite, r.expectation, r.unexpected_count or 0) for r in summary.critical_failures]
     if failures:
@@ -60,7 +86,7 @@ def _recorded_once(store: Tables, summary: ValidationSummary, data: RunData) -> 
         record(store, summary, data.since, data.validated)
     except ConcurrentCommit:
         others = recorded(store, summary.run_id)
-        if others is None:
+        if others is None or others.run_rows != summary.run_rows:
             raise
         return others
     return summary

@@ -1,8 +1,10 @@
-"""Results in ``quality_results``: once a run."""
+"""Results in ``quality_results``: once a run, and again when the run has grown."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,24 +19,34 @@ __all__ = ["record", "record_apart", "recorded"]
 
 
 def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
-    """What ``quality_results`` says of a run; None when it says nothing."""
+    """What ``quality_results`` says of a run: its newest validation; None when there is none."""
     rows = store.read("quality_results", where=pc.field("run_id") == run_id).to_pylist()
     if not rows:
         return None
-    results = tuple(
-        QualityResult(
-            suite=row["suite"],
-            expectation=row["expectation"],
-            severity=Severity(row["severity"]),
-            success=row["success"],
-            element_count=row["element_count"],
-            unexpected_count=row["unexpected_count"],
-            observed_value=row["observed_value"],
-            error=row["error"],
-        )
-        for row in rows
+    newest = max(row["evaluated_at"] for row in rows)
+    newest_rows = [row for row in rows if row["evaluated_at"] == newest]
+    return ValidationSummary(
+        cluster_id=newest_rows[0]["cluster_id"],
+        run_id=run_id,
+        results=tuple(map(_result, newest_rows)),
+        run_rows=newest_rows[0]["run_rows"],
     )
-    return ValidationSummary(cluster_id=rows[0]["cluster_id"], run_id=run_id, results=results)
+
+
+def _result(row: Mapping[str, Any]) -> QualityResult:
+    """A row written before there were states calls a rule a success that compared nothing."""
+    nothing = row["state"] is None and row["error"] is None and row["element_count"] == 0
+    return QualityResult(
+        suite=row["suite"],
+        expectation=row["expectation"],
+        severity=Severity(row["severity"]),
+        success=None if nothing else row["success"],
+        element_count=row["element_count"],
+        unexpected_count=row["unexpected_count"],
+        observed_value=row["observed_value"],
+        error=row["error"],
+        reason="no row was compared" if nothing else row["reason"],
+    )
 
 
 def record(store: Tables, summary: ValidationSummary, since: Positions, validated: Positions) -> None:

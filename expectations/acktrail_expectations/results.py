@@ -5,55 +5,133 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
 
 from acktrail_expectations.severity import Severity
 
-__all__ = ["QualityResult", "ValidationSummary", "merged", "result_rows"]
+__all__ = [
+    "QualityResult",
+    "State",
+    "ValidationSummary",
+    "headline",
+    "merged",
+    "result_rows",
+    "unevaluated_lines",
+]
 
 EXAMPLES: Final = 3
 """How many rows that break a rule are named."""
 
+NOT_KNOWN: Final = "not known: "
+"""Begins the reason of a rule that there are rows for, but not the values to compare them with."""
+
 _BETWEEN: Final = "; "
+
+
+class State(StrEnum):
+    """What is known of a rule in a run."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    NOT_EVALUATED = "not_evaluated"
+    """Nothing was compared, or the expectation raised: the rule is neither kept nor broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityResult:
     """One expectation in one run.
 
-    `element_count`: rows that were compared; a rule on a second column leaves out rows where it is not known.
-    `unexpected_count`: rows that break the rule. `observed_value`: the first few of them, or the value itself.
-    `error`: why it could not be evaluated, then neither count is known and `success` is False.
+    `success` is None when no row was compared; then `reason` says why. `element_count`: rows that were compared; a rule
+    on a second column leaves out rows where it is not known. `unexpected_count`: rows that break the rule.
+    `observed_value`: the first few of them, or the value itself. `error`: why it could not be evaluated, then neither
+    count is known and `success` is False.
     """
 
     suite: str
     expectation: str
     severity: Severity
-    success: bool
+    success: bool | None
     element_count: int | None = None
     unexpected_count: int | None = None
     observed_value: str | None = None
     error: str | None = None
+    reason: str | None = None
+
+    @property
+    def state(self) -> State:
+        if self.success is None or self.error is not None:
+            return State.NOT_EVALUATED
+        return State.HOLDS if self.success else State.FAILS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationSummary:
-    """Everything evaluated for one run. `recorded`: these results are what ``quality_results`` says of the run."""
+    """Everything evaluated for one run. `recorded`: these results are what ``quality_results`` says of the run.
+
+    `run_rows`: how many rows the tables had of the run then (JSON, count by table); None where nobody counted.
+    """
 
     cluster_id: str | None
     run_id: str
     results: tuple[QualityResult, ...]
     recorded: bool = True
+    run_rows: str | None = None
 
     @property
     def failed(self) -> tuple[QualityResult, ...]:
-        """Results that are not a success, also those that could not be evaluated."""
-        return tuple(result for result in self.results if not result.success)
+        """Rules that are broken, and expectations that raised."""
+        return tuple(result for result in self.results if result.success is False)
+
+    @property
+    def holding(self) -> tuple[QualityResult, ...]:
+        """Rules that compared something and found nothing against them."""
+        return tuple(result for result in self.results if result.state is State.HOLDS)
+
+    @property
+    def not_evaluated(self) -> tuple[QualityResult, ...]:
+        """Rules of which nothing is known: no row was compared, or the expectation raised."""
+        return tuple(result for result in self.results if result.state is State.NOT_EVALUATED)
+
+    @property
+    def critical_not_evaluated(self) -> tuple[QualityResult, ...]:
+        """Critical rules of which nothing is known."""
+        return tuple(result for result in self.not_evaluated if result.severity is Severity.CRITICAL)
+
+    @property
+    def blind(self) -> tuple[QualityResult, ...]:
+        """Critical rules that should have been evaluated: there were rows, and what bounds them was not known."""
+        return tuple(r for r in self.critical_not_evaluated if r.reason and r.reason.startswith(NOT_KNOWN))
 
     @property
     def critical_failures(self) -> tuple[QualityResult, ...]:
-        """What stops a run. A critical expectation that could not be evaluated vouches for nothing: it counts."""
+        """What stops a run. A critical expectation that raised counts; one that found nothing to compare does not."""
         return tuple(result for result in self.failed if result.severity is Severity.CRITICAL)
+
+
+def headline(summary: ValidationSummary) -> str:
+    """How many rules hold, fail and were not evaluated."""
+    broken = sum(result.state is State.FAILS for result in summary.results)
+    found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {broken} fail"
+    open_ = len(summary.not_evaluated)
+    critical = _critical(summary.not_evaluated)
+    return f"{found}, {open_} not evaluated" + (f" ({critical} of them critical)" if critical else "")
+
+
+def unevaluated_lines(summary: ValidationSummary) -> tuple[str, ...]:
+    """What was not evaluated and why, a line for each suite and reason, those with critical rules first."""
+    alike: dict[tuple[str, str], list[QualityResult]] = {}
+    for result in summary.not_evaluated:
+        alike.setdefault((result.suite, result.error or result.reason or ""), []).append(result)
+    worst = sorted(alike.items(), key=lambda item: -_critical(item[1]))
+    return tuple(
+        f"{suite}: {len(results)} not evaluated, {_critical(results)} of them critical: {reason}"
+        for (suite, reason), results in worst
+    )
+
+
+def _critical(results: Iterable[QualityResult]) -> int:
+    return sum(result.severity is Severity.CRITICAL for result in results)
 
 
 def merged(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:
@@ -68,13 +146,15 @@ def merged(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:
 def _both(one: QualityResult, other: QualityResult) -> QualityResult:
     error = one.error or other.error
     examples = [text for value in (one.observed_value, other.observed_value) if value for text in value.split(_BETWEEN)]
+    known = [success for success in (one.success, other.success) if success is not None]
     return replace(
         one,
-        success=one.success and other.success,
+        success=all(known) if known else None,
         element_count=None if error else (one.element_count or 0) + (other.element_count or 0),
         unexpected_count=None if error else (one.unexpected_count or 0) + (other.unexpected_count or 0),
         observed_value=_BETWEEN.join(examples[:EXAMPLES]) or None,
         error=error,
+        reason=None if known else one.reason,
     )
 
 
@@ -92,6 +172,9 @@ def result_rows(summary: ValidationSummary, evaluated_at: datetime) -> list[dict
             "unexpected_count": result.unexpected_count,
             "observed_value": result.observed_value,
             "error": result.error,
+            "state": result.state.value,
+            "reason": result.reason,
+            "run_rows": summary.run_rows,
             "evaluated_at": evaluated_at,
         }
         for result in summary.results

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
+from acktrail.tables.commit_ids import reconciliation_commit
 from acktrail.tables.store import Tables
 from acktrail_jobs.checks import begin, covered
 from acktrail_jobs.coverage import Coverage
@@ -92,10 +93,11 @@ def _judged(at_work: Workers, stored: Tables, observation: Observation, recollec
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """`rows` in numbered pieces that are the same whenever the rows are, in whatever order they come."""
+    """`rows` in numbered pieces that are the same whenever the rows are, in whatever order they come; at least one, so
+    that a reconciliation without a share partition leaves its commit too."""
     if rows.num_rows > _ROWS_AT_ONCE:
         rows = rows.sort_by([(name, "ascending") for name in _KEY])
-    for number in range(-(-rows.num_rows // _ROWS_AT_ONCE)):
+    for number in range(max(1, -(-rows.num_rows // _ROWS_AT_ONCE))):
         yield number, rows.slice(number * _ROWS_AT_ONCE, _ROWS_AT_ONCE)
 
 
@@ -119,7 +121,7 @@ def _write_findings(stored: Tables, observation: Observation, piece: str, rows: 
 
 
 def _app_id(observation: Observation, piece: str) -> str:
-    return f"acktrail.reconcile/{observation.cluster_id}/{observation.run_id}/{piece}"
+    return reconciliation_commit(observation.cluster_id, observation.run_id, piece)
 
 
 def _once(stored: Tables, table: str, app_id: str, commit: Callable[[str], object]) -> None:

@@ -51,8 +51,8 @@ def failing(suite: str, checks: Iterable[Check], frame: pd.DataFrame) -> set[str
     subjects = {"state_records": record_subject, "export_ranges": range_subject}
     results = evaluate(suite, tuple(checks), frame, subjects.get(suite, share_partition_subject))
     assert [result.error for result in results if result.error] == []
-    assert all(result.observed_value for result in results if not result.success)
-    return {result.expectation for result in results if not result.success}
+    assert all(result.observed_value for result in results if result.success is False)
+    return {result.expectation for result in results if result.success is False}
 
 
 def batches(*quads: tuple[int, int, int, int]) -> list[dict[str, int]]:
@@ -386,7 +386,7 @@ def test_a_damaged_record_is_named() -> None:
 
     results = evaluate("state_records", record_suite.state_records(FACTS), frame, record_subject)
 
-    assert [r.observed_value for r in results if not r.success] == ["0/9"]
+    assert [r.observed_value for r in results if r.success is False] == ["0/9"]
 
 
 def test_archiving_passes_where_the_release_has_it() -> None:

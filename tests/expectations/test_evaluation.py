@@ -7,9 +7,10 @@ import pytest
 
 from acktrail_expectations import evaluation
 from acktrail_expectations.check import Check, at_least, equal
+from acktrail_expectations.engine import core
 from acktrail_expectations.evaluation import Subject, evaluate
 from acktrail_expectations.facts import ClusterFacts
-from acktrail_expectations.results import QualityResult, ValidationSummary, merged
+from acktrail_expectations.results import QualityResult, State, ValidationSummary, headline, merged, unevaluated_lines
 from acktrail_expectations.severity import Severity
 from acktrail_expectations.suites.export_ranges import export_ranges
 from acktrail_expectations.suites.reconciliations import reconciliations
@@ -38,11 +39,30 @@ def test_counts_are_of_what_was_compared() -> None:
     assert result.observed_value == "a=2"
 
 
-def test_nothing_to_compare_is_said() -> None:
-    """A rule that compared no row holds, and its count says that it says nothing."""
-    result = only((check("a_is_b", equal("a", "b")),), FRAME.iloc[2:])
+def test_nothing_to_compare_is_not_evaluated() -> None:
+    """A rule that compared no row neither holds nor fails, and says why."""
+    rule = (check("a_is_b", equal("a", "b")),)
+    apart, unknown, empty = (only(rule, frame) for frame in (FRAME.iloc[2:], FRAME.iloc[2:3], FRAME.iloc[:0]))
 
-    assert (result.success, result.element_count, result.unexpected_count) == (True, 0, 0)
+    for result in (apart, unknown, empty):
+        assert (result.state, result.success) == (State.NOT_EVALUATED, None)
+        assert (result.element_count, result.unexpected_count) == (0, 0)
+    assert apart.reason == "not known: a beside b, in any of 2 rows"
+    assert unknown.reason == "not known: a, in any of 1 rows"
+    assert empty.reason == "no row to compare"
+    special = Check(rule="r", expectation=equal("a", "b"), severity=Severity.CRITICAL, only_where="recorded gap")
+    assert only((special,), FRAME.iloc[2:]).reason == "no recorded gap among 2 rows"
+
+
+def test_a_missing_value_that_must_be_there_is_compared() -> None:
+    """A column of nothing but missing values breaks the rule that it has values, and keeps the one that it has none."""
+    frame = FRAME.assign(a=pd.array([None] * 4, "Int64"))
+
+    there = only((check("there", core.ExpectColumnValuesToNotBeNull(column="a")),), frame)
+    absent = only((check("absent", core.ExpectColumnValuesToBeNull(column="a")),), frame)
+
+    assert (there.state, there.element_count, there.unexpected_count) == (State.FAILS, 4, 4)
+    assert (absent.state, absent.element_count) == (State.HOLDS, 4)
 
 
 def test_an_expectation_that_raised_is_an_error() -> None:
@@ -123,6 +143,34 @@ def test_an_error_in_one_part_is_one_of_the_whole() -> None:
     error = result(success=False, error="no column")
 
     assert merged((result(element_count=3, unexpected_count=0), error)) == (error,)
+
+
+def test_a_part_without_rows_takes_nothing_from_the_whole() -> None:
+    """What one part compared counts; a rule is not evaluated only where no part compared anything."""
+    nothing = result(success=None, element_count=0, unexpected_count=0, reason="none")
+    held = result(element_count=3, unexpected_count=0)
+
+    assert merged((nothing, held)) == merged((held, nothing)) == (held,)
+    assert merged((nothing, nothing)) == (nothing,)
+
+
+def test_what_was_not_evaluated_is_counted_and_explained() -> None:
+    """It is in no count of what holds; each reason has one line, that with critical rules first."""
+    results = (
+        result(expectation="a", severity=Severity.ERROR, success=None, reason="no end"),
+        result(expectation="b", success=None, reason="no row"),
+        result(expectation="c", severity=Severity.WARNING, success=None, reason="no row"),
+        result(expectation="d", element_count=3),
+        result(expectation="e", severity=Severity.ERROR, success=False, unexpected_count=1),
+    )
+    summary = ValidationSummary(cluster_id=None, run_id="r", results=results)
+
+    assert headline(summary) == "1 of 5 expectations hold, 1 fail, 3 not evaluated (1 of them critical)"
+    assert unevaluated_lines(summary) == (
+        "s: 2 not evaluated, 1 of them critical: no row",
+        "s: 1 not evaluated, 0 of them critical: no end",
+    )
+    assert summary.critical_failures == ()
 
 
 def test_a_critical_expectation_that_could_not_be_evaluated_stops_a_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from coordinator_log import OTHER_TOPIC, TOPIC, Coordinator, batch, everyday, share_partition
 from quality_scenes import (
+    NOW,
     RUN,
     changed,
     fill,
@@ -21,15 +23,16 @@ from quality_scenes import (
     without,
 )
 
-from acktrail.columnar.schemas import EXPORT_RANGES
+from acktrail.columnar.schemas import EXPORT_RANGES, TABLES
 from acktrail.config import TablesConfig
-from acktrail.errors import ConcurrentCommit, QualityGateFailed
+from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
+from acktrail.tables.commit_ids import reconciliation_commit
 from acktrail.tables.store import Tables
 from acktrail_expectations import increment
 from acktrail_expectations.command import validate
 from acktrail_expectations.gate import examine, pass_gate
 from acktrail_expectations.increment import read_positions
-from acktrail_expectations.recording import record
+from acktrail_expectations.recording import record, recorded
 from acktrail_expectations.results import QualityResult, ValidationSummary
 from acktrail_expectations.run_data import RunData
 
@@ -237,13 +240,136 @@ def test_positions_are_those_of_the_commit(tmp_path: Path) -> None:
     assert (positions.records, positions.ranges, positions.sequence) == (expected, expected, 1)
 
 
-def test_tables_without_rows_pass_and_say_that_nothing_was_compared(tmp_path: Path) -> None:
-    """A cluster without share groups is no failure; the counts are 0."""
-    summary = validate(TablesConfig(uri=str(tmp_path)), "run-0")
+def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
+    """What a run leaves that found no new record."""
+    tables = Tables(config)
+    tables.append("offset_observations", logs(run_id))
+    tables.append("share_partition_states", states(life, run_id))
+    tables.append("reconciliations", reconciliations(life, run_id))
 
-    assert failed(summary) == set()
-    assert {result.element_count for result in summary.results} <= {0, None}
-    assert len(summary.results) == ALL_CHECKS
+
+def test_nothing_compared_is_not_evaluated_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A run without a new record: rules on records and ranges neither hold nor fail, in the summary, in the table and
+    in the log, with the reason; it passes."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    validate(config, RUN)
+    idle_run(config, "run-2", life)
+    caplog.set_level("INFO", "acktrail.quality")
+
+    summary = validate(config, "run-2")
+
+    open_ = {result.suite for result in summary.not_evaluated}
+    assert open_ == {"state_records", "export_ranges"}
+    assert (len(summary.not_evaluated), len(summary.holding), failed(summary)) == (32, 34, set())
+    rows = stored(config, "run-2").to_pylist()
+    assert [row["success"] for row in rows if row["state"] == "not_evaluated"] == [None] * 32
+    assert {row["reason"] for row in rows if row["state"] == "not_evaluated"} == {
+        "no state record came since the last validation",
+        "nothing was exported since the last validation",
+    }
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged[0] == "34 of 66 expectations hold, 0 fail, 32 not evaluated (15 of them critical)"
+    assert logged[1].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")
+
+
+def test_what_the_observation_lacks_is_not_evaluated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where no log could be seen, nothing is known of windows: the rules on them say which column is unknown."""
+    config = fill(tmp_path, offset_observations=logs(ends={}))
+
+    summary = validate(config, RUN)
+
+    result = named(summary, "share_partition_states", "end_offset_le_log_end")
+    assert (result.success, result.reason) == (None, "not known: log_end_offset, in any of 4 rows")
+    assert result in summary.blind
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"share_partition_states: 3 not evaluated, 3 of them critical: {result.reason}" in warned
+
+
+def test_a_run_that_was_not_reconciled_is_refused(tmp_path: Path) -> None:
+    """Nothing passes on nothing, and no result stays behind; the hint names the command."""
+    nothing = {name: TABLES[name].empty_table() for name in ("share_partition_states", "reconciliations")}
+    config = fill(tmp_path, **nothing)
+
+    with pytest.raises(InputError) as caught:
+        validate(config, RUN)
+
+    assert f"acktrail reconcile --run-id {RUN}" in caught.value.hint
+    assert stored(config).num_rows == 0
+
+
+def test_a_reconciliation_that_stopped_half_way_is_refused(tmp_path: Path) -> None:
+    """States without a verdict are no reconciliation."""
+    life = everyday()
+    config = fill(tmp_path, life, reconciliations=reconciliations(life).slice(1))
+
+    with pytest.raises(InputError, match="3 of 4 share partitions"):
+        validate(config, RUN)
+
+
+def test_a_run_that_observed_nothing_is_told_apart(tmp_path: Path) -> None:
+    """It can never be reconciled: the hint says what makes one that can."""
+    config = TablesConfig(uri=str(tmp_path))
+    Tables(config).append("export_ranges", ranges(everyday().table()))
+
+    with pytest.raises(InputError) as caught:
+        validate(config, RUN)
+
+    assert "acktrail export" in caught.value.hint
+
+
+def test_a_reconciliation_without_share_partitions_counts(tmp_path: Path) -> None:
+    """A cluster without share partitions was reconciled when the reconciliation left its commit."""
+    config = TablesConfig(uri=str(tmp_path))
+    tables = Tables(config)
+    tables.append("offset_observations", logs())
+    commit = {reconciliation_commit("cluster-1", RUN, "0"): 1}
+    tables.append("reconciliations", TABLES["reconciliations"].empty_table(), transactions=commit)
+
+    summary = validate(config, RUN)
+
+    assert (len(summary.not_evaluated), len(summary.results)) == (ALL_CHECKS, ALL_CHECKS)
+
+
+def test_results_of_a_run_that_grew_are_renewed(tmp_path: Path) -> None:
+    """More records, or a new reconciliation, under the same run id: the newest validation counts, the older one stays
+    readable; unchanged, nothing is validated again."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    first = validate(config, RUN)
+    life.patience(100)
+    life.write(share_partition("orders"), 2, batch(7, 8))
+    export_more(config, life, life.table(), RUN)
+
+    with pytest.raises(QualityGateFailed, match="share_partition_once"):  # two reconciliations under one id
+        validate(config, RUN)
+
+    assert recorded(Tables(config), RUN) != first
+    assert stored(config).num_rows == 2 * ALL_CHECKS
+    assert examine(Tables(config), RUN) == recorded(Tables(config), RUN)
+    assert stored(config).num_rows == 2 * ALL_CHECKS
+
+
+def test_results_of_older_releases_stay_readable(tmp_path: Path) -> None:
+    """Rows without a state: what compared nothing is not evaluated, and results made before the reconciliation are
+    renewed."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    row = {"run_id": RUN, "suite": "reconciliations", "severity": "critical", "success": True, "unexpected_count": 0}
+    old = [
+        {**row, "expectation": "share_partition_once", "element_count": 0, "evaluated_at": NOW},
+        {**row, "expectation": "no_past_log_end", "element_count": 4, "evaluated_at": NOW},
+    ]
+    Tables(config).append("quality_results", pa.Table.from_pylist(old, schema=TABLES["quality_results"]))
+
+    known = recorded(Tables(config), RUN)
+
+    assert known is not None
+    assert [result.success for result in known.results] == [None, True]
+    assert len(validate(config, RUN).results) == ALL_CHECKS
+    current = [{**each, "element_count": 4, "evaluated_at": NOW + dt.timedelta(days=20_000)} for each in old]
+    Tables(config).append("quality_results", pa.Table.from_pylist(current, schema=TABLES["quality_results"]))
+    assert len(validate(config, RUN).results) == 2
 
 
 def test_a_state_beyond_the_log_is_critical_and_one_below_it_a_warning(tmp_path: Path) -> None:

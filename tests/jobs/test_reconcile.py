@@ -16,6 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.tables.commit_ids import reconciliation_commit
 from acktrail.tables.store import Tables
 from acktrail_jobs import reconcile as job
 from acktrail_jobs.command import reconcile
@@ -295,6 +296,15 @@ def test_the_newest_complete_observation_is_taken(world: World) -> None:
     with pytest.raises(UnknownName) as unknown:
         reconcile(world.config, "a-never")
     assert "a-newer" in unknown.value.nearest
+
+
+def test_a_reconciliation_without_share_partitions_leaves_its_commit(world: World) -> None:
+    """A cluster without share partitions was looked at: the gate can tell that from a run that nobody reconciled."""
+    world.observe("r1")
+    reconcile(world.config)
+    cluster_id = world.rows("offset_observations", "r1")[0]["cluster_id"]
+    commit = reconciliation_commit(cluster_id, "r1", "0")
+    assert Tables(world.config).transaction_version("reconciliations", commit) == 1
 
 
 def test_tables_without_an_observation_are_refused(tmp_path: Path) -> None:

@@ -243,15 +243,18 @@ QUALITY_RESULTS: Final = pa.schema(
         ("suite", pa.string()),
         ("expectation", pa.string()),
         ("severity", pa.string()),  # warning | error | critical
-        ("success", pa.bool_()),
+        ("success", pa.bool_()),  # null: no row was compared
         ("element_count", pa.int64()),
         ("unexpected_count", pa.int64()),
         ("observed_value", pa.string()),
         ("error", pa.string()),  # the expectation itself could not be evaluated
         ("evaluated_at", INSTANT),
+        ("state", pa.string()),  # holds | fails | not_evaluated; null: written before there were states
+        ("reason", pa.string()),  # not_evaluated: why nothing was compared
+        ("run_rows", pa.string()),  # rows that the tables had of the run at that time: JSON, count by table
     )
 )
-"""One expectation in one run."""
+"""One expectation in one validation of a run; of several validations the newest counts."""
 
 TABLES: Final = MappingProxyType(
     {

@@ -57,5 +57,6 @@ def batch_checks(facts: ClusterFacts) -> tuple[Check, ...]:
             rule="uninitialized_without_batches",
             expectation=custom.ExpectUninitializedWithoutBatches(column_list=[batches, "is_uninitialized"]),
             severity=Severity.ERROR,
+            only_where="snapshot with batches",
         ),
     )

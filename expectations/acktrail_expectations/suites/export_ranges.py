@@ -29,6 +29,7 @@ def _shape_checks() -> tuple[Check, ...]:
             rule="gap_first_le_last",
             expectation=at_least("gap_last", "gap_first"),
             severity=Severity.CRITICAL,
+            only_where="recorded gap",
         ),
         Check(
             rule="range_below_log_end",
@@ -49,16 +50,19 @@ def _contiguity_checks() -> tuple[Check, ...]:
             rule="export_contiguous",
             expectation=equal("begin", "expected_begin"),
             severity=Severity.CRITICAL,
+            only_where="range that follows another",
         ),
         Check(
             rule="records_follow_gap",
             expectation=equal("first_offset", "after_gap"),
             severity=Severity.CRITICAL,
+            only_where="records after a recorded gap",
         ),
         Check(
             rule="export_begins_at_log_start",
             expectation=at_least("log_start_offset", "first_begin"),
             severity=Severity.CRITICAL,
+            only_where="first range of a state partition",
         ),
         Check(
             rule="nothing_pruned_before_export",

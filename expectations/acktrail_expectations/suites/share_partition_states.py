@@ -70,11 +70,13 @@ def _window_checks() -> tuple[Check, ...]:
             rule="effective_start_ge_start_offset",
             expectation=at_least("effective_start_offset", "start_offset"),
             severity=Severity.ERROR,
+            only_where="effective start offset",
         ),
         Check(
             rule="effective_start_le_end_offset",
             expectation=at_least("end_offset", "effective_start_offset"),
             severity=Severity.ERROR,
+            only_where="effective start offset",
         ),
     )
 
@@ -90,6 +92,7 @@ def _count_checks() -> tuple[Check, ...]:
             rule="delivery_complete_count_covers",
             expectation=at_least("delivery_complete_count", "terminal_offsets"),
             severity=Severity.WARNING,
+            only_where="delivery complete count",
         ),
     )
 

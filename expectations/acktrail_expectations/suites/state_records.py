@@ -32,6 +32,7 @@ def _address_checks() -> tuple[Check, ...]:
             rule="offsets_dense",
             expectation=equal("offset", "expected_offset"),
             severity=Severity.ERROR,
+            only_where="record after another of its state partition",
         ),
         Check(
             rule="record_decoded",
@@ -48,31 +49,37 @@ def _epoch_checks() -> tuple[Check, ...]:
             rule="snapshot_epoch_step",
             expectation=equal("snapshot_epoch", "successor_epoch"),
             severity=Severity.ERROR,
+            only_where="snapshot after another record of its share partition",
         ),
         Check(
             rule="update_epoch_matches",
             expectation=equal("snapshot_epoch", "base_epoch"),
             severity=Severity.ERROR,
+            only_where="update after another record of its share partition",
         ),
         Check(
             rule="update_has_base",
             expectation=core.ExpectColumnValuesToBeInSet(column="base_type", value_set=["snapshot", "update"]),
             severity=Severity.ERROR,
+            only_where="update after another record of its share partition",
         ),
         Check(
             rule="state_epoch_monotone",
             expectation=at_least("state_epoch", "least_state_epoch"),
             severity=Severity.ERROR,
+            only_where="state epoch after another of its share partition",
         ),
         Check(
             rule="leader_epoch_monotone",
             expectation=at_least("leader_epoch", "least_leader_epoch"),
             severity=Severity.ERROR,
+            only_where="leader epoch after another of its share partition",
         ),
         Check(
             rule="start_offset_monotone",
             expectation=at_least("start_offset", "least_start_offset"),
             severity=Severity.ERROR,
+            only_where="start offset after another of its share partition",
         ),
     )
 
@@ -83,11 +90,13 @@ def _count_checks() -> tuple[Check, ...]:
             rule="delivery_complete_count_covers",
             expectation=at_least("delivery_complete_count", "terminal_offsets"),
             severity=Severity.WARNING,
+            only_where="delivery complete count",
         ),
         Check(
             rule="create_le_write_timestamp",
             expectation=at_least("write_timestamp_ms", "create_timestamp_ms"),
             severity=Severity.WARNING,
+            only_where="snapshot",
         ),
     )
 

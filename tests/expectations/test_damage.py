@@ -258,6 +258,7 @@ VERDICT_RULES = {
     "missing_state": "no_missing_state",
     "orphan_state": "no_orphan_state",
     "before_log_start": "no_before_log_start",
+    "not_authorized": "no_not_authorized",
     "unknown": "no_unknown",
     "elsewhere": "verdict_known",
     None: "verdict_given",

@@ -111,7 +111,7 @@ def test_few_rows_stand_for_many() -> None:
     [
         (state_records(ClusterFacts()), 21, 7),
         (share_partition_states(ClusterFacts()), 21, 10),
-        (reconciliations(), 13, 5),
+        (reconciliations(), 14, 5),
         (export_ranges(), 11, 8),
     ],
 )

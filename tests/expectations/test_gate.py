@@ -36,7 +36,7 @@ from acktrail_expectations.recording import record, recorded
 from acktrail_expectations.results import QualityResult, ValidationSummary
 from acktrail_expectations.run_data import RunData
 
-ALL_CHECKS = 66
+ALL_CHECKS = 67
 
 
 def stored(config: TablesConfig, run_id: str = RUN) -> pa.Table:
@@ -261,7 +261,7 @@ def test_nothing_compared_is_not_evaluated_and_said(tmp_path: Path, caplog: pyte
 
     open_ = {result.suite for result in summary.not_evaluated}
     assert open_ == {"state_records", "export_ranges"}
-    assert (len(summary.not_evaluated), len(summary.holding), failed(summary)) == (32, 34, set())
+    assert (len(summary.not_evaluated), len(summary.holding), failed(summary)) == (32, 35, set())
     rows = stored(config, "run-2").to_pylist()
     assert [row["success"] for row in rows if row["state"] == "not_evaluated"] == [None] * 32
     assert {row["reason"] for row in rows if row["state"] == "not_evaluated"} == {
@@ -269,7 +269,7 @@ def test_nothing_compared_is_not_evaluated_and_said(tmp_path: Path, caplog: pyte
         "nothing was exported since the last validation",
     }
     logged = [record.getMessage() for record in caplog.records]
-    assert logged[0] == "34 of 66 expectations hold, 0 fail, 32 not evaluated (15 of them critical)"
+    assert logged[0] == "35 of 67 expectations hold, 0 fail, 32 not evaluated (15 of them critical)"
     assert logged[1].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")
 
 

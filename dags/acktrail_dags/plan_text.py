@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from acktrail.cli.tabular import printable
-from acktrail.reset.wording import forgotten
+from acktrail.reset.wording import delivered, forgotten
 
 __all__ = ["plan_text"]
 
@@ -22,6 +22,7 @@ _TOTALS: Final = (
     ("skipped", "Records skipped for good"),
     ("in_flight_discarded", "In-flight records discarded"),
 )
+_DELIVERED: Final = ("Records to deliver", "Records delivered again")
 _FORGOTTEN: Final = ("Acknowledgements forgotten", "Archived records forgotten")
 
 
@@ -34,6 +35,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 def _parts(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"Plan `{plan['plan_id']}`, made {_made(plan)}, hash `{plan['plan_hash'][:16]}`."
     totals = {label: _number(plan["totals"].get(name)) for name, label in _TOTALS}
+    totals.update(zip(_DELIVERED, delivered(plan), strict=True))
     totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
     yield _table(("", "Number"), list(totals.items()))
     notices = plan["notices"]

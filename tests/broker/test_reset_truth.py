@@ -11,13 +11,15 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Workload, until
-from confluent_kafka import AcknowledgeType
+from confluent_kafka import AcknowledgeType, Producer
 from history_tables import build
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
+from acktrail.broker.librdkafka import to_librdkafka
 from acktrail.cli.operations import export
+from acktrail.cli.reset_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused, PlanStale
@@ -249,3 +251,51 @@ def test_a_file_of_a_million_unknown_partitions_is_refused_at_once(world: World,
         world.plan(groups=[group], strategies={"from-file": str(file)})
     assert caught.value.rule == "unknown_partition"
     assert time.process_time() - begun < 2
+
+
+def in_transactions(world: World, topic: str) -> None:
+    """Committed records 0 to 4 and marker 5, aborted ones 6 to 8 and marker 9, plain ones 10 and 11."""
+    world.make_topic(topic, 1, 0)
+    producer = Producer({**to_librdkafka(world.kafka), "transactional.id": topic})
+    producer.init_transactions()
+    for count, end in ((5, producer.commit_transaction), (3, producer.abort_transaction)):
+        producer.begin_transaction()
+        for number in range(count):
+            producer.produce(topic, str(number).encode())
+        producer.flush()
+        end()
+    world.workload.produce(topic, 2)
+
+
+def test_a_plan_says_records_where_the_log_tells_and_offsets_where_not(world: World, tmp_path: Path) -> None:
+    """Markers of transactions count as offsets and are delivered to nobody; records of aborted transactions only to
+    groups that read uncommitted ones. Both kinds of groups get what the plan says."""
+    topic, here = f"hidden-{uuid4().hex[:8]}", replace(world, tables=TablesConfig(uri=str(tmp_path)))
+    in_transactions(world, topic)
+    for level, comes in (("read_uncommitted", 10), ("read_committed", 7)):
+        group = f"{level}-{uuid4().hex[:8]}"
+        world.workload.configure_group(group, share_isolation_level=level)
+        world.settle(group, topic, comes, lambda _: ACCEPT)
+        tell_history(here)
+        plan = here.reset(groups=[group], topics=[topic], strategies={"to-earliest": None})
+        totals = plan["totals"]
+        assert totals["to_deliver"] == 12
+        assert totals["records"] == {
+            "to_deliver": 7,
+            "to_deliver_aborted": 3,
+            "delivered_again": 7,
+            "delivered_again_aborted": totals["records"]["delivered_again_aborted"],
+        }
+        assert totals["acknowledgements_known"] == comes
+        assert len(world.deliveries(group, topic, comes)) == comes
+        shown = plan_text(from_plain(ResetPlan, plan))
+        assert "7, 3 of aborted transactions (only read_uncommitted groups get them), in 12 offsets" in shown
+    open_end = Producer({**to_librdkafka(world.kafka), "transactional.id": f"{topic}-2"})
+    open_end.init_transactions()
+    open_end.begin_transaction()
+    open_end.produce(topic, b"undecided")
+    open_end.flush()
+    plan = here.plan(groups=[group], topics=[topic], strategies={"to-earliest": None})
+    assert plan["totals"].get("records") is None, "nobody can say what becomes of an open transaction"
+    assert "13 offsets (control records" in plan_text(from_plain(ResetPlan, plan))
+    open_end.abort_transaction()

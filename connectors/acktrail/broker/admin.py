@@ -28,6 +28,7 @@ from kafka.protocol.admin import ListGroupsRequest
 
 from acktrail.broker import group_answers
 from acktrail.broker.arguments import check_partition, check_timestamp
+from acktrail.broker.batch_headers import Batch, LogStretch, read_batches
 from acktrail.broker.capabilities import capabilities_of
 from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.broker.client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoAnswer
@@ -240,6 +241,13 @@ class ShareGroupAdmin:
         One small request a position: ask for some hundred, not for millions. Needs READ on the topics.
         """
         return read_batch_times(self._client, positions)
+
+    def record_batches(
+        self, stretches: Iterable[LogStretch], *, most_bytes: int
+    ) -> dict[LogStretch, tuple[Batch, ...]]:
+        """The record batches of stretches of logs, one of each log; what takes more than `most_bytes` each, lies beyond
+        the last stable offset or cannot be told is left out. Fetches them: ask for little. Needs READ on the topics."""
+        return read_batches(self._client, stretches, most_bytes=most_bytes)
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""

@@ -14,7 +14,7 @@ from acktrail.reset.moments import instant_text
 from acktrail.reset.notices import Notice, Severity
 from acktrail.reset.plain import to_plain
 from acktrail.reset.strip import Mark, Strip, strip_of
-from acktrail.reset.wording import forgotten
+from acktrail.reset.wording import delivered, forgotten
 
 if TYPE_CHECKING:
     from acktrail.reset.impact import Impact
@@ -167,12 +167,14 @@ def _totals(plan: ResetPlan) -> str:
     head = f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
     if totals.to_deliver is None:
         return head
-    acknowledged, archived = forgotten(to_plain(plan))
+    plain = to_plain(plan)
+    ahead, again = delivered(plain)
+    acknowledged, archived = forgotten(plain)
     return "\n".join(
         [
             head,
-            f"records from the new start offsets on: {totals.to_deliver}",
-            f"delivered again though done with:      {_known(totals.delivered_again)}",
+            f"records from the new start offsets on: {ahead}",
+            f"delivered again though done with:      {again}",
             f"  acknowledgements forgotten:          {acknowledged}",
             f"  archived records given new life:     {archived}",
             f"skipped for good:                      {_known(totals.skipped)}",

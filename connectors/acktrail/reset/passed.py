@@ -17,6 +17,7 @@ from acktrail.reset.request import ResetRequest
 from acktrail.reset.strategies import resolve
 
 if TYPE_CHECKING:
+    from acktrail.reset.plan import PartitionPlan
     from acktrail.tables.settled import Range
 
 __all__ = ["passed_range", "with_passed"]
@@ -26,7 +27,7 @@ _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka 
 Part = tuple[str, str, int]
 
 
-def passed_range(facts: PartitionFacts, target: int | None) -> tuple[int, int] | None:
+def passed_range(facts: PartitionFacts | PartitionPlan, target: int | None) -> tuple[int, int] | None:
     """First and last offset that lie below the start offset and are delivered again from `target`; None: none is."""
     start = facts.state.start_offset if facts.state is not None else facts.start_offset
     if target is None or start is None or facts.log_start_offset is None or facts.log_end_offset is None:

@@ -22,12 +22,14 @@ __all__ = [
     "PLAN_VERSION",
     "ChangeKind",
     "PartitionPlan",
+    "RecordCounts",
     "ResetPlan",
     "Totals",
     "build_plan",
     "plan_hash",
     "sealed",
     "share_partition_of",
+    "with_totals",
 ]
 
 PLAN_FORMAT = "acktrail-reset-plan"
@@ -43,12 +45,27 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCounts:
+    """How many records the offsets of an impact hold, without control records and what compaction removed.
+
+    `to_deliver_aborted` and `delivered_again_aborted` belong to aborted transactions: only a group with
+    `share.isolation.level` read_uncommitted (the default) gets them. The others are without them. None: not known.
+    """
+
+    to_deliver: int
+    to_deliver_aborted: int
+    delivered_again: int | None
+    delivered_again_aborted: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
     """One share partition: what is there now, where it is to start, and what that does.
 
     `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
     and a notice says why. Numbers of records as in `Impact`. `first_record_ms` and `last_record_ms` span what is
     delivered again, as the record batches have it; None: nothing is, or it was not looked up (`times_reason`).
+    `records` None: the log was not looked through, offsets are all that is known.
     """
 
     group_id: str
@@ -68,6 +85,7 @@ class PartitionPlan:
     first_record_ms: int | None = None
     last_record_ms: int | None = None
     times_reason: str | None = None
+    records: RecordCounts | None = field(default=None, metadata=ADDED)
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -83,7 +101,8 @@ class Totals:
     """Sums over the share partitions that are not refused. None: at least one of them is not known, or all are refused.
 
     `acknowledgements_known` and `archived_known`: at least so many. Of `passed_unknown` records below start offsets it
-    is not known for sure what the groups did with them.
+    is not known for sure what the groups did with them. `records` None: of at least one share partition only offsets
+    are known.
     """
 
     groups: int
@@ -98,6 +117,7 @@ class Totals:
     acknowledgements_known: int | None = field(default=None, metadata=ADDED)
     archived_known: int | None = field(default=None, metadata=ADDED)
     passed_unknown: int | None = field(default=None, metadata=ADDED)
+    records: RecordCounts | None = field(default=None, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +199,7 @@ def build_plan(
         totals=_NO_TOTALS,
         plan_hash="",
     )
-    return sealed(replace(plan, totals=totals_of(plan)))
+    return sealed(with_totals(plan))
 
 
 def sealed(plan: ResetPlan) -> ResetPlan:
@@ -194,16 +214,34 @@ def plan_hash(plan: ResetPlan) -> str:
     return fingerprint(data)
 
 
-def totals_of(plan: ResetPlan) -> Totals:
-    """The sums over a plan's share partitions."""
+def with_totals(plan: ResetPlan) -> ResetPlan:
+    """`plan`, not sealed, with the sums over its share partitions."""
+    return replace(plan, totals=_totals(plan))
+
+
+def _totals(plan: ResetPlan) -> Totals:
     refused = RefusedParts(plan.refusals)
-    impacts = [row.impact for row in plan.partitions if row.key not in refused and row.impact is not None]
+    rows = [row for row in plan.partitions if row.key not in refused]
+    impacts = [row.impact for row in rows if row.impact is not None]
     numbers = {name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in _SUMMED}
     return Totals(
         groups=len({row.group_id for row in plan.partitions}),
         partitions=len(plan.partitions),
         refused_partitions=sum(row.key in refused for row in plan.partitions),
+        records=_sum_of_records([row.records for row in rows]),
         **numbers,
+    )
+
+
+def _sum_of_records(found: Sequence[RecordCounts | None]) -> RecordCounts | None:
+    known = [counts for counts in found if counts is not None]
+    if not known or len(known) < len(found):
+        return None
+    return RecordCounts(
+        to_deliver=sum(counts.to_deliver for counts in known),
+        to_deliver_aborted=sum(counts.to_deliver_aborted for counts in known),
+        delivered_again=_sum(counts.delivered_again for counts in known),
+        delivered_again_aborted=_sum(counts.delivered_again_aborted for counts in known),
     )
 
 

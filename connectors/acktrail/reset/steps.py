@@ -25,7 +25,7 @@ from acktrail.reset.facts import GroupFacts, Snapshot
 from acktrail.reset.given import GivenOffsets
 from acktrail.reset.moments import compact_instant
 from acktrail.reset.plain import from_plain, to_plain
-from acktrail.reset.plan import ResetPlan, build_plan, plan_hash
+from acktrail.reset.plan import ResetPlan, build_plan, plan_hash, sealed
 from acktrail.reset.plan_file import DAY_MS, check_age, parse_plan, read_plan
 from acktrail.reset.request import (
     OutOfRange,
@@ -137,7 +137,7 @@ def snapshot(kafka: KafkaConfig, request: Json, *, tables: TablesConfig | None =
 
 
 def plan(request: Json, found: Json, *, kafka: KafkaConfig | None = None, created_by: str | None = None) -> Json:
-    """The plan for a request and a snapshot. With `kafka` the times of the records delivered again are looked up.
+    """The plan for a request and a snapshot. With `kafka` their times are looked up, and the records in short logs.
 
     Raises:
         Unreachable, RetryableError: a broker did not answer.
@@ -336,11 +336,14 @@ def _made(request: ResetRequest, found: Snapshot, kafka: KafkaConfig | None, cre
         acktrail_version=__version__,
         undoes=request.strategy.source if is_undo else None,
     )
-    if kafka is None:
+    if kafka is None or not any(row.impact is not None and row.impact.to_deliver for row in made.partitions):
         return made
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.reset.log_records import with_records
     from acktrail.reset.times import with_times
 
-    return with_times(kafka, made)
+    with ShareGroupAdmin(kafka) as admin:
+        return sealed(with_records(admin, with_times(admin, made)))
 
 
 def _new_id(now_ms: int) -> str:

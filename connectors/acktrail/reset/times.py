@@ -8,8 +8,7 @@ from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.record_times import BatchTimes, LogPosition
-from acktrail.config import KafkaConfig
-from acktrail.reset.plan import PartitionPlan, ResetPlan, sealed
+from acktrail.reset.plan import PartitionPlan, ResetPlan
 
 __all__ = ["with_times"]
 
@@ -17,9 +16,9 @@ _MOST: Final = 500
 """Share partitions: each costs up to two fetches of one record batch."""
 
 
-def with_times(kafka: KafkaConfig, plan: ResetPlan, *, most: int = _MOST) -> ResetPlan:
-    """`plan` with first and last timestamps, read from the batches that hold the first and last record delivered again.
-    Where more than `most` share partitions have some, the others say that they were not looked up.
+def with_times(admin: ShareGroupAdmin, plan: ResetPlan, *, most: int = _MOST) -> ResetPlan:
+    """`plan`, not sealed, with first and last timestamps, read from the batches that hold the first and last record
+    delivered again. Where more than `most` share partitions have some, the others say that they were not looked up.
 
     Raises:
         Unreachable, RetryableError: a broker did not answer.
@@ -28,19 +27,16 @@ def with_times(kafka: KafkaConfig, plan: ResetPlan, *, most: int = _MOST) -> Res
     if not rows:
         return plan
     chosen, left_out = {row.key for row in rows[:most]}, {row.key for row in rows[most:]}
-    with ShareGroupAdmin(kafka) as admin:
-        times = admin.batch_times({p for row in rows[:most] for p in _positions(row)})
+    times = admin.batch_times({p for row in rows[:most] for p in _positions(row)})
     reason = f"not looked up: more than {most} share partitions"
-    return sealed(
-        replace(
-            plan,
-            partitions=tuple(
-                _timed(row, times)
-                if row.key in chosen
-                else replace(row, times_reason=reason if row.key in left_out else None)
-                for row in plan.partitions
-            ),
-        )
+    return replace(
+        plan,
+        partitions=tuple(
+            _timed(row, times)
+            if row.key in chosen
+            else replace(row, times_reason=reason if row.key in left_out else None)
+            for row in plan.partitions
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from acktrail.reset.moments import instant_text
 
-__all__ = ["forgotten"]
+__all__ = ["delivered", "forgotten"]
 
 
 def forgotten(plan: Mapping[str, Any]) -> tuple[str, str]:
@@ -24,3 +24,24 @@ def forgotten(plan: Mapping[str, Any]) -> tuple[str, str]:
         return f"at least {exact}, not counted below the start offsets" if is_old else str(exact)
 
     return number("acknowledgements"), number("archived")
+
+
+def delivered(plan: Mapping[str, Any]) -> tuple[str, str]:
+    """How many records a plan delivers, and how many of them again, beside the offsets that it counts; `plan` is plain
+    data."""
+    totals = plan["totals"]
+    return _offsets(totals, "to_deliver"), _offsets(totals, "delivered_again")
+
+
+def _offsets(totals: Mapping[str, Any], name: str) -> str:
+    offsets, counts = totals.get(name), totals.get("records")
+    if not offsets:
+        return "unknown" if offsets is None else "0"
+    records = counts.get(name) if counts is not None else None
+    if records is None or counts is None:
+        return f"{offsets} offsets (control records and removed ones count, but are not delivered)"
+    aborted = counts[f"{name}_aborted"]
+    if records == offsets:
+        return str(records)
+    more = f", {aborted} of aborted transactions (only read_uncommitted groups get them)" if aborted else ""
+    return f"{records}{more}, in {offsets} offsets"

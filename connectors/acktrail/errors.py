@@ -13,6 +13,7 @@
     │       └── PlanStale       the cluster is not what the plan was made from
     ├── ConfigurationError      fix the configuration                   exit 3
     │   ├── NotAuthorized       an ACL is missing (which)
+    │   ├── DamagedTables       a table lost commits or files (table, file)
     │   ├── ForeignCluster      the tables belong to another cluster or topic incarnation
     │   └── MissingDependency   Java, an extra, a file
     ├── RetryableError          try again later                         exit 4
@@ -40,6 +41,7 @@ __all__ = [
     "ChangeRefused",
     "ConcurrentCommit",
     "ConfigurationError",
+    "DamagedTables",
     "ForeignCluster",
     "GroupNotEmpty",
     "InputError",
@@ -180,6 +182,24 @@ class NotAuthorized(ConfigurationError):
         )
         self.operation = operation
         self.resource = resource
+
+
+class DamagedTables(ConfigurationError):
+    """A table cannot be read, or lost something. `table` is None where the storage does not tell; `file` is relative to
+    the table, None where no single file is to blame."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str,
+        table: str | None,
+        file: str | None = None,
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, data={"table": table, "file": file, **(data or {})})
+        self.table = table
+        self.file = file
 
 
 class ForeignCluster(ConfigurationError):

@@ -15,6 +15,7 @@ from acktrail.columnar.held import HELD_COLUMNS
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
+from acktrail.tables.continuity import ensure_whole
 from acktrail.tables.history import HistoryTables, Holding, held_rows, without
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
@@ -42,6 +43,7 @@ def build_history(tables: TablesConfig, master: str | None = None) -> HistorySum
         ConcurrentCommit: the history is being built elsewhere.
     """
     stored = Tables(tables)
+    ensure_whole(stored)
     records = stored.snapshot("state_records")
     if records is None:
         raise _nothing_exported(stored)

@@ -13,6 +13,7 @@ from acktrail.columnar.schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.tables.commit_ids import reconciliation_commit
+from acktrail.tables.continuity import ensure_whole
 from acktrail.tables.store import Tables
 from acktrail_jobs.checks import begin, covered
 from acktrail_jobs.coverage import Coverage
@@ -50,11 +51,13 @@ def reconcile(
         master: None: what ``spark-submit`` says, else two local threads.
 
     Raises:
+        DamagedTables: ``state_records`` lost commits or files that it had.
         ConfigurationError: no complete observation, or tables that cannot be read or written.
         UnknownName, InputError: `run_id` observed nothing, or its observation is not complete.
         ConcurrentCommit: the same run is being reconciled elsewhere.
     """
     stored = Tables(tables)
+    ensure_whole(stored)
     observation = read_observation(stored, run_id or newest_run(stored))
     recollection = Recollection(stored, observation)
     begin(stored, observation.cluster_id, observation.run_id)

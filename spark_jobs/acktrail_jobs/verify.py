@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
+from acktrail.tables.continuity import ensure_whole
 from acktrail.tables.history import CHANGES, held_positions, told_positions
 from acktrail.tables.store import Tables
 from acktrail_jobs.coverage import read_coverage
@@ -41,6 +42,7 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
         ConfigurationError: nothing is kept yet.
     """
     stored = Tables(tables)
+    ensure_whole(stored)
     kept, has_history = kept_memory(stored), stored.exists(CHANGES)
     if not kept.positions and not has_history:
         raise ConfigurationError(

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pyarrow.compute as pc
 import pytest
 from broker.workload import Worked, Workload, until
 from confluent_kafka import Consumer, TopicPartition
+from jobs.replaying import replayed_again, replayed_here
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.descriptions import TopicPartition as AskedPartition
 from acktrail.broker.librdkafka import to_librdkafka
 from acktrail.broker.state_source import StateSource, StateSourceStatus
 from acktrail.broker.state_topic import STATE_TOPIC
+from acktrail.cli import operations, repairing
 from acktrail.columnar.schemas import STATE_RECORDS
-from acktrail.config import KafkaConfig
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, NotAuthorized
+from acktrail.tables.store import Tables
 
 pytestmark = pytest.mark.broker
 
@@ -220,6 +225,33 @@ def test_pruned_offsets_are_a_gap(pruning: EmbeddedBroker) -> None:
     assert rest[0].span is not None
     assert rest[0].span.first_offset == gap.position
     assert all(batch.span is not None and batch.span.gap_first is None for batch in rest)
+
+
+def test_a_repair_records_what_was_pruned_as_a_gap(pruning: EmbeddedBroker, tmp_path: Path) -> None:
+    """The newest commit of the records is lost, and Kafka pruned some of it since: that is a gap after the repair, the
+    rest is exported again; rows, ranges and gaps add up, and states are those of a replay of all."""
+    kafka, target = pruning.config(), TablesConfig(uri=str(tmp_path / "tables"))
+    tables = Tables(target)
+    for run in ("r1", "r2"):
+        make_pruned(pruning)
+        operations.observe(kafka, target, run_id=run)
+        replayed_here(tables, run)
+    reached = pc.max(tables.read("state_records")["offset"]).as_py()
+    max((tmp_path / "tables" / "state_records" / "_delta_log").glob("*.json")).unlink()
+    make_pruned(pruning, beyond=pc.max(tables.read("state_records")["offset"]).as_py() + 1)
+
+    done = repairing.repair(kafka, target, run_id="repair")
+    assert done.gone
+    gaps = [row for row in tables.read("export_ranges").to_pylist() if row["gap_first"] is not None]
+    lost = [offset for row in gaps for offset in range(row["gap_first"], row["gap_last"] + 1)]
+    assert {offset for each in done.gone for offset in range(each.first_offset, each.last_offset + 1)} <= set(lost)
+    offsets = sorted([*tables.read("state_records")["offset"].to_pylist(), *lost])
+    assert offsets == list(range(offsets[0], reached + 1))
+    operations.observe(kafka, target, run_id="r3")
+    assert repairing.outlook(kafka, target).survey.is_sound
+    rows = tables.read("export_ranges", columns=["records_read"])
+    assert pc.sum(rows["records_read"]).as_py() == tables.read("state_records").num_rows
+    assert replayed_here(tables, "r3").rows == replayed_again(tables, "r3")
 
 
 def test_what_was_pruned_before_the_first_run_is_a_gap_with_that_reason(pruning: EmbeddedBroker) -> None:

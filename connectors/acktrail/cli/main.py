@@ -30,6 +30,7 @@ COMMANDS: Final = MappingProxyType(
         "replay": "acktrail.cli.replay:app",
         "import": "acktrail.cli.import_files:app",
         "doctor": "acktrail.cli.doctor:app",
+        "repair": "acktrail.cli.repair:app",
         "record": "acktrail.cli.record:app",
         "archived": "acktrail.cli.archived:app",
         "rates": "acktrail.cli.rates:app",

@@ -85,7 +85,10 @@ EXPORT_RANGES: Final = pa.schema(
         ("dialect", pa.string()),  # null, as the two below: read from the cluster
         ("source_file", pa.string()),
         ("source_digest", pa.string()),
-        ("gap_reason", pa.string()),  # pruned | pruned_before_first_export | log_replaced; null: in no imported file
+        (
+            "gap_reason",
+            pa.string(),
+        ),  # pruned | pruned_before_first_export | log_replaced | lost_from_tables; null: in no imported file
         ("offset_shift", pa.int64()),  # offset here minus offset in Kafka's log; null: they are the same
     )
 )

@@ -37,6 +37,9 @@ PRUNED: Final = "pruned"
 PRUNED_BEFORE_FIRST_EXPORT: Final = "pruned_before_first_export"
 """Reason of a gap: Kafka pruned these offsets before anything was exported."""
 
+LOST_FROM_TABLES: Final = "lost_from_tables"
+"""Reason of a gap: these offsets were exported, the tables lost them, and Kafka does not have them any more."""
+
 LOG_REPLACED: Final = "log_replaced"
 """Reason of a gap of one offset: a break. Kafka's log is not the one that the records before it came from; how many
 records lie between is not known."""

@@ -22,6 +22,10 @@ class OffsetRanges:
     def __init__(self) -> None:
         self._ranges: list[_Range] = []
 
+    def __iter__(self) -> Iterator[_Range]:
+        """The ranges, ascending."""
+        return iter(self._ranges)
+
     def add(self, first: int, last: int) -> None:
         """Take offsets in."""
         self.remove(first, last)

@@ -6,9 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
+from acktrail.tables.damage import Damage
 
-__all__ = ["storage_failure"]
+__all__ = ["damaged_table", "storage_failure"]
+
+REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
+"""Tables that are made from ``state_records`` and can be made anew."""
+_EXPORTED: Final = frozenset({"state_records", "export_ranges"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +76,21 @@ _CAUSES: Final = (
             "footer",
             "requested range",
         ),
-        reason="a Parquet file of a table is damaged",
-        hint="restore the file from the storage's own versions or a backup",
+        reason="a Parquet file is damaged",
+        hint="",
+        kind=DamagedTables,
     ),
     _Cause(
         marks=("no such file", "filenotfound", "failed to open local file"),
-        reason="a file that a table's log names is missing",
-        hint="restore the file from the storage's own versions or a backup",
+        reason="a file that the log names is missing",
+        hint="",
+        kind=DamagedTables,
+    ),
+    _Cause(
+        marks=("json error", "contiguous commit files", "invalid checkpoint", "missing commit", "no files in log"),
+        reason="the log is damaged",
+        hint="",
+        kind=DamagedTables,
     ),
     _Cause(
         marks=("error sending request", "connection refused", "dns error", "timed out", "connection reset"),
@@ -99,17 +112,44 @@ _CAUSES: Final = (
 )
 
 
-def storage_failure(error: BaseException, root: str) -> AcktrailError:
-    """The error to raise for `error` of the storage under `root` (which holds no credentials)."""
+def storage_failure(error: BaseException, root: str, table: str | None = None) -> AcktrailError:
+    """The error to raise for `error` of the storage under `root` (which holds no credentials), or of one table of it.
+
+    What looks like damage is a DamagedTables that names no file yet; so is what nothing is known about, of a table.
+    """
     text = f"{type(error).__name__} {error}".lower()  # Arrow's FileNotFoundError holds the path alone
+    where = f"tables at {root}" if table is None else f"tables at {root}: table {table}"
+    data = {"root": root, "table": table}
     for cause in _CAUSES:
         if any(mark in text for mark in cause.marks):
-            return cause.kind(f"tables at {root}: {cause.reason}", hint=cause.hint, data={"root": root})
-    return ConfigurationError(
-        f"tables at {root}: the storage failed ({type(error).__name__}{_codes(str(error))})",
-        hint="check the root of the tables and its options",
+            if cause.kind is DamagedTables:
+                return DamagedTables(f"{where}: {cause.reason}", hint=_advice(table), table=table, data=data)
+            return cause.kind(f"{where}: {cause.reason}", hint=cause.hint, data=data)
+    message = f"{where}: the storage failed ({type(error).__name__}{_codes(str(error))})"
+    if table is not None:
+        return DamagedTables(message, hint=_advice(table), table=table, data=data)
+    return ConfigurationError(message, hint="check the root of the tables and its options", data=data)
+
+
+def damaged_table(root: str, table: str, damage: Damage, *, more: int = 0) -> DamagedTables:
+    """The error to raise for a file of a table that is missing or cannot be read; `more`: so many files too."""
+    others = f" ({more} more)" if more else ""
+    return DamagedTables(
+        f"tables at {root}: table {table}: {damage.file} {damage.cause}{others}",
+        hint=_advice(table),
+        table=table,
+        file=damage.file,
         data={"root": root},
     )
+
+
+def _advice(table: str | None) -> str:
+    """What to do about damage."""
+    if table in REMADE:
+        return f"`acktrail repair --execute` throws {table} away; the next `acktrail reconcile` makes it anew"
+    if table in _EXPORTED:
+        return "`acktrail repair` shows what can be exported again and what is lost"
+    return "restore the file from the storage's own versions or a backup"
 
 
 def _codes(text: str) -> str:

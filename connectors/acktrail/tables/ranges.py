@@ -18,16 +18,19 @@ import pyarrow as pa
 from acktrail.columnar.schemas import EXPORT_RANGES
 from acktrail.connect.contract import LogSpan
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.tables.snapshot import CommitRecord
+from acktrail.tables.snapshot import COMMIT_ID, CommitRecord
 from acktrail.tables.store import Tables
 
-__all__ = ["COPIED", "RANGES", "copy_ranges", "joined", "range_rows", "ranges_text"]
+__all__ = ["COPIED", "COPIED_COMMIT", "RANGES", "copy_ranges", "joined", "range_rows", "ranges_text"]
 
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
 
 COPIED: Final = "state_records"
 """The app id in ``export_ranges`` whose number is the last copied version of ``state_records``."""
+
+COPIED_COMMIT: Final = "copied_commit"
+"""The metadata of a commit of ``export_ranges`` that holds the id of the commit copied last."""
 
 _FIRST_VERSION: Final = 0
 """The version that made the table: it has no rows."""
@@ -122,6 +125,7 @@ def _copy(tables: Tables) -> int:
             pa.Table.from_pylist(rows, schema=EXPORT_RANGES),
             transactions={COPIED: records.version},
             expected={COPIED: copied},
+            metadata={COPIED_COMMIT: commits[-1].metadata.get(COMMIT_ID, "")},
         )
     return len(rows)
 

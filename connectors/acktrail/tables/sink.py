@@ -13,6 +13,7 @@ from acktrail.columnar.schemas import TABLES
 from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
 from acktrail.errors import ForeignCluster
 from acktrail.tables.conform import conform
+from acktrail.tables.continuity import ensure_whole
 from acktrail.tables.identity import OWN_DIALECT, check_present, create_for, create_records_for, ensure_same_cluster
 from acktrail.tables.ranges import RANGES, copy_ranges, joined, range_rows, ranges_text
 from acktrail.tables.snapshot import TableSnapshot
@@ -55,6 +56,7 @@ class DeltaSink:
 
     Raises (all methods):
         ForeignCluster: the tables are another cluster's, or another incarnation's of the state topic.
+        DamagedTables: the tables lost commits or files that they had.
         ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``Tables.append``.
     """
 
@@ -86,6 +88,7 @@ class DeltaSink:
         it first."""
         if not self._started:
             ensure_same_cluster(self._tables, self._cluster_id)
+            ensure_whole(self._tables)
             copy_ranges(self._tables)
             self._newest = self._tables.snapshot("state_records")
             if self._newest is None:

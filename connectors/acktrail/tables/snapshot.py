@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs as fs
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
 
 from acktrail.columnar.schemas import TABLES
 from acktrail.tables.conform import conform
-from acktrail.tables.failures import storage_failure
+from acktrail.tables.damage import Damage, data_damage
+from acktrail.tables.place import TablePlace
 
-__all__ = ["PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "file_batches"]
+__all__ = ["COMMIT_ID", "PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot"]
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
+
+COMMIT_ID: Final = "commit_id"
+"""The metadata of every commit that tells it from all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +46,20 @@ class CommitRecord:
 class TableSnapshot:
     """A table as it was at `version`; later commits do not show."""
 
-    def __init__(self, name: str, delta: DeltaTable, root: str, folder: str | None = None) -> None:
-        """`root` is for messages; `folder` is where the table lies on this machine, None: elsewhere."""
-        self.name = name
+    def __init__(self, place: TablePlace, delta: DeltaTable) -> None:
+        self.name = place.name
         self.delta = delta
-        self._root = root
-        self._folder = folder
+        self._place = place
 
     @property
     def version(self) -> int:
         """Number of the newest commit seen; the first one is 0."""
         return int(self.delta.version())
+
+    @property
+    def is_local(self) -> bool:
+        """It lies in a folder of this machine."""
+        return self._place.folder is not None
 
     @property
     def table_id(self) -> str:
@@ -78,13 +81,14 @@ class TableSnapshot:
         """The commits later than version `after`, oldest first. Reads one log file for each."""
         if after >= self.version:
             return []
-        found = self.delta.history(self.version - after)
+        with self._place.translated():
+            found = self.delta.history(self.version - after)
         records = [CommitRecord(version=entry["version"], metadata=_metadata(entry)) for entry in found]
         return sorted((record for record in records if record.version > after), key=lambda record: record.version)
 
     def files(self) -> tuple[DataFile, ...]:
         """The files that make up the table: what a worker in another process reads on its own."""
-        actions = pa.table(self.delta.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
+        actions = self._actions().select(["path", "size_bytes", "num_records"])
         return tuple(
             DataFile(path=row["path"], size_bytes=row["size_bytes"], rows=row["num_records"])
             for row in actions.to_pylist()
@@ -92,16 +96,29 @@ class TableSnapshot:
 
     def statistics(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """What the log says of each file, by its path: statistics ``min.COLUMN`` and ``max.COLUMN``; None: nothing."""
-        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        actions = self._actions()
         said = actions.select(["path", *(name for name in names if name in actions.column_names)]).to_pylist()
         return {each["path"]: {name: each.get(name) for name in names} for each in said}
+
+    def missing(self) -> tuple[Damage, ...]:
+        """Files that make up the table and are not there, or have another size than the log says. Lists the table's
+        files once.
+
+        Raises:
+            ConfigurationError, RetryableError: they cannot be listed.
+        """
+        actions = self._actions()
+        sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+        with self._place.translated():
+            return tuple(data_damage(self._place.storage(), sizes))
 
     def dataset(self) -> ds.Dataset:
         """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
 
         Columns have the storage's types: read through ``read`` or ``batches`` for the schema's.
         """
-        return self.delta.to_pyarrow_dataset(filesystem=None if self._folder is None else _folder(self._folder))
+        is_local = self._place.folder is not None
+        return self.delta.to_pyarrow_dataset(filesystem=self._place.storage() if is_local else None)
 
     def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.
@@ -114,7 +131,7 @@ class TableSnapshot:
             ConfigurationError, RetryableError: a file cannot be read.
         """
         schema = self._schema(columns)
-        with self._translated():
+        with self._place.translated():
             try:
                 return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
             except pa.ArrowNotImplementedError:
@@ -142,15 +159,12 @@ class TableSnapshot:
             yield from (rows if where is None else rows.filter(where)).select(schema.names).to_batches()
 
     def _read_from(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
-        with self._translated():
+        with self._place.translated():
             yield from scanner.to_batches()
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (DeltaError, OSError, pa.ArrowInvalid) as error:
-            raise storage_failure(error, self._root) from None
+    def _actions(self) -> pa.Table:
+        with self._place.translated():
+            return pa.table(self.delta.get_add_actions(flatten=True))
 
     def _schema(self, columns: Sequence[str] | None) -> pa.Schema:
         schema = TABLES[self.name]
@@ -169,28 +183,6 @@ def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
         count -= skipped
         if skipped < batch.num_rows:
             yield batch.slice(skipped)
-
-
-def file_batches(
-    uri: str,
-    options: Mapping[str, str] | None,
-    schema: pa.Schema,
-    paths: Sequence[str],
-    columns: Sequence[str] | None = None,
-    where: pc.Expression | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Rows of the files at `paths` of the table at `uri` that satisfy `where`, piece by piece; columns that a file
-    lacks are null."""
-    storage = _folder(uri) if options is None else fs.PyFileSystem(DeltaStorageHandler(uri, dict(options)))
-    dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=storage)
-    wanted = schema.names if columns is None else list(columns)
-    yield from dataset.scanner(columns=wanted, filter=where).to_batches()
-
-
-def _folder(path: str) -> fs.FileSystem:
-    """A folder of this machine, read without Python: Arrow's threads must not call back while the interpreter ends, or
-    the process aborts after its work is done."""
-    return fs.SubTreeFileSystem(path, fs.LocalFileSystem())
 
 
 def _metadata(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -22,14 +22,24 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from acktrail.columnar.schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, OutcomeUnknown, UnknownName
+from acktrail.errors import (
+    AcktrailError,
+    ConcurrentCommit,
+    ConfigurationError,
+    DamagedTables,
+    OutcomeUnknown,
+    UnknownName,
+)
 from acktrail.tables.conform import conform
-from acktrail.tables.failures import storage_failure
+from acktrail.tables.damage import Damage
+from acktrail.tables.durable import bring_to_disk
+from acktrail.tables.failures import damaged_table, storage_failure
 from acktrail.tables.keyed import KEYED, merge_rows
 from acktrail.tables.layout import CHUNK, creation, writer_properties
+from acktrail.tables.place import TablePlace
 from acktrail.tables.probe import ensure_conditional_put, ensure_writable
 from acktrail.tables.root import table_root
-from acktrail.tables.snapshot import PROPERTY_PREFIX, DataFile, TableSnapshot, file_batches
+from acktrail.tables.snapshot import COMMIT_ID, PROPERTY_PREFIX, DataFile, TableSnapshot
 
 __all__ = ["Tables"]
 
@@ -39,7 +49,7 @@ _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
 _PATIENCE: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
 """For object storage, unless the options say otherwise."""
 
-_COMMIT_ID: Final = "commit_id"
+_APPEND_ONLY: Final = "delta.appendOnly"
 _RETRIES: Final = 30
 """How often a commit tries again when others commit in between and nothing contradicts it."""
 
@@ -73,10 +83,10 @@ class Tables:
             ConfigurationError, RetryableError: when the root cannot be read.
         """
         _check_name(name)
-        with self._translated():
+        place = self._place(name)
+        with place.translated():
             try:
-                delta = DeltaTable(self._root.table(name), version=version, storage_options=self._options)
-                return self._as_snapshot(name, delta)
+                return TableSnapshot(place, place.open(version))
             except TableNotFoundError:
                 return None
 
@@ -92,6 +102,35 @@ class Tables:
                 if not os.access(self._root.uri, os.W_OK | os.X_OK):
                     raise PermissionError("permission denied")
             ensure_conditional_put(self._root, self._options)
+
+    def damaged(self, damage: Damage, name: str, *, more: int = 0) -> DamagedTables:
+        """The error that says what is wrong with a table, and with how many files more."""
+        return damaged_table(self.root, name, damage, more=more)
+
+    def place(self, name: str) -> TablePlace:
+        """Where the files of a table lie.
+
+        Raises:
+            UnknownName: for a name that is none of ``TABLES``.
+        """
+        _check_name(name)
+        return self._place(name)
+
+    @contextmanager
+    def rewritable(self, name: str) -> Iterator[None]:
+        """For a table that is only added to: its rows may be replaced until the block ends.
+
+        Raises:
+            ConfigurationError, RetryableError: the storage refused.
+        """
+        place = self._place(name)
+        with place.translated():
+            place.open().alter.set_table_properties({_APPEND_ONLY: "false"})
+        try:
+            yield
+        finally:
+            with place.translated():
+                place.open().alter.set_table_properties({_APPEND_ONLY: "true"})
 
     def probe_write(self) -> None:
         """See that tables under the root can be written: an empty file is written and removed.
@@ -111,10 +150,11 @@ class Tables:
         found = self.snapshot(name)
         if found is not None:
             return found
-        with self._translated():
+        place = self._place(name)
+        with place.translated():
             ensure_conditional_put(self._root, self._options)
             try:
-                return self._as_snapshot(name, self._create(name, properties))
+                return TableSnapshot(place, self._create(name, properties))
             except DeltaError:
                 found = self.snapshot(name)
                 if found is None:
@@ -212,10 +252,9 @@ class Tables:
         """Rows of some of a table's files (``TableSnapshot.files``), without a look at its log: for other processes."""
         if not paths:
             return TABLES[name].empty_table().select(list(columns or TABLES[name].names))
-        with self._translated():
-            batches = file_batches(self._root.table(name), self._options, TABLES[name], paths, columns, where)
-            wanted = TABLES[name].names if columns is None else list(columns)
-            return pa.Table.from_batches(batches, schema=pa.schema([TABLES[name].field(each) for each in wanted]))
+        wanted = TABLES[name].names if columns is None else list(columns)
+        batches = self._place(name).file_batches(TABLES[name], paths, wanted, where)
+        return pa.Table.from_batches(batches, schema=pa.schema([TABLES[name].field(each) for each in wanted]))
 
     def file_batches(
         self,
@@ -226,8 +265,8 @@ class Tables:
         where: pc.Expression | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """What ``read_files`` gives, piece by piece."""
-        with self._translated():
-            yield from file_batches(self._root.table(name), self._options, TABLES[name], paths, columns, where)
+        wanted = TABLES[name].names if columns is None else list(columns)
+        yield from self._place(name).file_batches(TABLES[name], paths, wanted, where)
 
     def files_since(self, snapshot: TableSnapshot, version: int | None) -> tuple[DataFile, ...]:
         """The files of `snapshot` that were not there at `version`; all of them for None, or where the log no longer
@@ -237,12 +276,10 @@ class Tables:
         if version is None:
             return snapshot.files()
         try:
-            uri = self._root.table(snapshot.name)
-            before = TableSnapshot(
-                snapshot.name, DeltaTable(uri, version=version, storage_options=self._options), self.root
-            )
+            place = self._place(snapshot.name)
+            before = TableSnapshot(place, place.open(version))
             known = {file.path for file in before.files()}
-        except (DeltaError, OSError):
+        except (DeltaError, OSError, AcktrailError):
             return snapshot.files()
         return tuple(file for file in snapshot.files() if file.path not in known)
 
@@ -259,8 +296,8 @@ class Tables:
         snapshot = self.snapshot(name)
         return None if snapshot is None else snapshot.transaction_version(app_id)
 
-    def _as_snapshot(self, name: str, delta: DeltaTable) -> TableSnapshot:
-        return TableSnapshot(name, delta, self.root, self._root.table(name) if self._root.is_local else None)
+    def _place(self, name: str) -> TablePlace:
+        return TablePlace(name=name, root=self._root, options=self._options)
 
     def _create(self, name: str, properties: Mapping[str, str]) -> DeltaTable:
         own = {PROPERTY_PREFIX + key: value for key, value in properties.items()}
@@ -313,7 +350,7 @@ class Tables:
     ) -> int:
         base, commit_id = snapshot.version, uuid.uuid4().hex
         properties = CommitProperties(
-            custom_metadata={PROPERTY_PREFIX + key: text for key, text in {**metadata, _COMMIT_ID: commit_id}.items()},
+            custom_metadata={PROPERTY_PREFIX + key: text for key, text in {**metadata, COMMIT_ID: commit_id}.items()},
             max_commit_retries=_RETRIES,
             app_transactions=[Transaction(app_id, number) for app_id, number in transactions.items()],
         )
@@ -324,8 +361,22 @@ class Tables:
             landed = self._landed(snapshot.name, base, commit_id, error)
             if landed is None:
                 raise self._refused(snapshot.name, error) from None
+            self._bring_to_disk(snapshot.name, landed)
             return landed
+        self._bring_to_disk(snapshot.name, snapshot.version)
         return snapshot.version
+
+    def _bring_to_disk(self, name: str, version: int) -> None:
+        folder = self._place(name).folder
+        if folder is not None:
+            try:
+                bring_to_disk(folder, version)
+            except OSError as error:
+                raise OutcomeUnknown(
+                    f"tables at {self.root}: the commit to {name} landed but did not reach the disk",
+                    hint="check the disk, then run again",
+                    data={"table": name, "version": version, "failure": type(error).__name__},
+                ) from None
 
     def _landed(self, name: str, base: int, commit_id: str, error: Exception) -> int | None:
         try:
@@ -337,12 +388,12 @@ class Tables:
                 hint="run again: positions are read from the table, so that nothing is lost or doubled",
                 data={"table": name, "failure": type(error).__name__},
             ) from None
-        return next((c.version for c in commits if c.metadata.get(_COMMIT_ID) == commit_id), None)
+        return next((c.version for c in commits if c.metadata.get(COMMIT_ID) == commit_id), None)
 
     def _refused(self, name: str, error: Exception) -> AcktrailError:
         if isinstance(error, CommitFailedError):
             return _moved(name, {})
-        return storage_failure(error, self.root)
+        return self._place(name).failure(error)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

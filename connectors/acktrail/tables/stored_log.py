@@ -17,7 +17,7 @@ from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail.wire.fingerprint import record_fingerprint
 
-__all__ = ["StoredRecords", "log_marks", "offset_shifts"]
+__all__ = ["StoredRecords", "log_marks", "offset_shifts", "shift_mark"]
 
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"
@@ -27,7 +27,12 @@ _COLUMNS: Final = ("offset", "timestamp_ms", "key", "value")
 def log_marks(task: TaskId, span: LogSpan) -> dict[str, int]:
     """The numbers that a commit keeps of the log in `span`, by app id."""
     marks = {} if span.leader_epoch is None else {f"{task}/{_EPOCH}": span.leader_epoch}
-    return {**marks, f"{task}/{_SHIFT}": span.offset_shift} if span.offset_shift else marks
+    return {**marks, **shift_mark(task, span.offset_shift)}
+
+
+def shift_mark(task: TaskId, offset_shift: int) -> dict[str, int]:
+    """The number that a commit keeps where offsets differ from Kafka's, by app id."""
+    return {f"{task}/{_SHIFT}": offset_shift} if offset_shift else {}
 
 
 def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Expression) -> dict[int, int]:

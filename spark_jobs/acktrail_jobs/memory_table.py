@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.incremental_schemas import REPLAY_MEMORY
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.tables.conform import conform
-from acktrail.tables.identity import create_for
+from acktrail.tables.identity import create_anew_for
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_jobs.export_memory import known_ranges
@@ -77,7 +77,10 @@ def origin_of(records: TableSnapshot) -> Origin:
 
 def kept_memory(tables: Tables) -> Kept:
     """The newest memory. Reads all of it: what cannot be read, or does not add up, is found here, not in a worker."""
-    snapshot = tables.snapshot(MEMORY_TABLE)
+    try:
+        snapshot = tables.snapshot(MEMORY_TABLE)
+    except DamagedTables as error:
+        return Kept(flaw=f"{MEMORY_TABLE} cannot be read ({error.message})")
     if snapshot is None:
         return Kept(flaw="nothing is remembered yet")
     step = snapshot.transaction_version(_STEP)
@@ -119,7 +122,7 @@ def keep_memory(tables: Tables, kept: Kept, memory: Memory, *, cluster_id: str, 
         ConcurrentCommit: another writer replaced it meanwhile; nothing landed.
     """
     assert kept.origin is not None
-    create_for(tables, MEMORY_TABLE, cluster_id)
+    create_anew_for(tables, MEMORY_TABLE, cluster_id)
     counts = Counter(memory.rows["state_partition"].to_pylist())
     said = {
         "run_id": kept.run_id,

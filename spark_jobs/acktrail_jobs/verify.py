@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -11,9 +12,12 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.tables.continuity import ensure_whole
 from acktrail.tables.history import CHANGES, held_positions, told_positions
+from acktrail.tables.identity import reads_as_own
+from acktrail.tables.raw_bytes import CONTRADICTIONS, contradictions
+from acktrail.tables.record_files import RECORDS
 from acktrail.tables.store import Tables
 from acktrail_jobs.coverage import read_coverage
 from acktrail_jobs.export_memory import quarantined_of
@@ -22,7 +26,7 @@ from acktrail_jobs.memory import MEMORY_COLUMNS
 from acktrail_jobs.memory_table import MEMORY_TABLE, Kept, kept_memory, read_memory
 from acktrail_jobs.moment import TopicAsOf, read_moment
 from acktrail_jobs.observation import read_observation
-from acktrail_jobs.parcels import collected
+from acktrail_jobs.parcels import collected, parcels_of
 from acktrail_jobs.recall import Recall, RememberedShare, replay_shares
 from acktrail_jobs.retelling import VERIFIED_ARROW, Retelling, first_difference, subject_of
 from acktrail_jobs.summary import Difference, VerifySummary
@@ -31,14 +35,16 @@ from acktrail_jobs.workers import Workers, workers
 __all__ = ["verify"]
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
+_CONTRADICTING: Final = "contradicting"
 _NOTHING_TOLD: Final = VERIFIED_ARROW.empty_table()
 
 
 def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
     """Replay again all records that ``replay_memory`` comes from, tell again all that ``delivery_history`` tells, and
-    compare. Writes nothing.
+    compare; decode every raw key and value again, too. Writes nothing.
 
     Raises:
+        DamagedTables: a table cannot be read, or lost something.
         ConfigurationError: nothing is kept yet.
     """
     stored = Tables(tables)
@@ -48,9 +54,12 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
         raise ConfigurationError(
             f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
         )
+    _check_readable(stored, kept)
     moment = read_moment(stored)
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
     with workers(master, records) as at_work:
+        doing(f"decoding about {records:,} records again")
+        contradicting = _contradicting(at_work, stored)
         doing(f"replaying about {records:,} records again")
         again = _replayed_again(at_work, stored, kept, moment)
         doing(f"telling the history of about {records:,} records again")
@@ -60,8 +69,23 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
         share_partitions=own.num_rows,
         records=pc.sum(told["records"]).as_py() or 0,
         changes=pc.sum(told["changes"]).as_py() or 0,
-        differences=(*export_differences(stored, kept), *_of_memory(own, again), *_of_history(told)),
+        differences=(
+            *_of_records(contradicting),
+            *export_differences(stored, kept),
+            *_of_memory(own, again),
+            *_of_history(told),
+        ),
     )
+
+
+def _check_readable(stored: Tables, kept: Kept) -> None:
+    """Raise where the memory is there and cannot be read: then nothing of it is compared."""
+    if not kept.positions and kept.flaw is not None and stored.exists(MEMORY_TABLE):
+        raise DamagedTables(
+            f"tables at {stored.root}: {kept.flaw}",
+            hint="the next `acktrail reconcile` makes it anew",
+            table=MEMORY_TABLE,
+        )
 
 
 def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
@@ -106,6 +130,37 @@ def _told_again(at_work: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table
     shares = [tuple(longest[worker::count]) for worker in range(count)]
     parcels = at_work.parcels(shares, Retelling(config=stored.config))
     return collected(parcels, {"verified": VERIFIED_ARROW})["verified"]
+
+
+def _contradicting(at_work: Workers, stored: Tables) -> pa.Table:
+    """Rows of ``CONTRADICTIONS``: records whose decoded columns are not what their bytes say."""
+    records = stored.snapshot(RECORDS)
+    if records is None or not reads_as_own(records):
+        return CONTRADICTIONS.empty_table()
+    paths = [file.path for file in sorted(records.files(), key=lambda file: -file.size_bytes)]
+    count = min(len(paths), at_work.count)
+    shares = [tuple(paths[worker::count]) for worker in range(count)]
+    parcels = at_work.parcels(shares, partial(_contradictions_in, stored.config))
+    return collected(parcels, {_CONTRADICTING: CONTRADICTIONS})[_CONTRADICTING]
+
+
+def _contradictions_in(config: TablesConfig, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for rows in contradictions(Tables(config), paths):
+        yield from parcels_of(_CONTRADICTING, rows)
+
+
+def _of_records(rows: pa.Table) -> Iterator[Difference]:
+    """The first record of each state partition whose bytes and columns differ."""
+    seen: set[int] = set()
+    for row in rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist():
+        if row["state_partition"] not in seen:
+            seen.add(row["state_partition"])
+            yield Difference(
+                table=RECORDS,
+                state_partition=row["state_partition"],
+                subject=f"offset {row['offset']}",
+                detail=f"raw bytes and decoded columns differ: {row['columns']}",
+            )
 
 
 def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:

@@ -15,6 +15,7 @@ from jobs.test_history import Written, live
 from jobs.world import World, key_of, snapshot
 from pyspark.sql import SparkSession
 
+from acktrail.columnar.schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.store import Tables
 from acktrail_jobs.command import reconcile
@@ -65,6 +66,35 @@ def test_any_number_altered_is_found(
     tables.replace(table, altered, first_chunk=0 if "chunk" in rows.column_names else None)
     found = asked(tables.config, capsys)
     assert [(each["table"], each["subject"]) for each in found["differences"]] == [(table, subject)]
+
+
+def test_bytes_that_say_something_else_are_found(
+    kept: World, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One byte of one raw value, or of a decoded column: state partition and offset are named; exit code 6."""
+    tables = Tables(TablesConfig(uri=str(shutil.copytree(kept.config.uri, tmp_path / "tables"))))
+    rows = tables.read("state_records").to_pylist()
+    chosen = random.Random(3).sample([row for row in rows if row["record_type"] == "update"], 2)
+    chosen[0]["value"] = chosen[0]["value"][:-2] + bytes([chosen[0]["value"][-2] ^ 1]) + chosen[0]["value"][-1:]
+    chosen[1]["snapshot_epoch"] += 1
+    with tables.rewritable("state_records"):
+        tables.replace("state_records", pa.Table.from_pylist(rows, schema=TABLES["state_records"]))
+    found = [each for each in asked(tables.config, capsys)["differences"] if each["table"] == "state_records"]
+    first = {row["state_partition"]: row for row in sorted(chosen, key=lambda row: -row["offset"])}
+    assert {(each["state_partition"], each["subject"]) for each in found} == {
+        (number, f"offset {row['offset']}") for number, row in first.items()
+    }
+
+
+def test_a_table_that_cannot_be_read_is_named(kept: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nothing is called verified that was not read: table and file are named, with what makes it anew."""
+    folder = Path(shutil.copytree(kept.config.uri, tmp_path / "tables"))
+    for file in (folder / "replay_memory").glob("*.parquet"):
+        file.unlink()
+    done: Done = run(capsys, "verify", "--tables", str(folder))
+    complaint = done.complaint(3)
+    assert "replay_memory" in complaint
+    assert "acktrail reconcile" in complaint
 
 
 def _altered(rows: pa.Table, dice: random.Random) -> tuple[pa.Table, str]:

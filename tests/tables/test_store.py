@@ -14,7 +14,7 @@ import pytest
 
 from acktrail.columnar.schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.errors import ConcurrentCommit, ConfigurationError, UnknownName
+from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.tables import store
 from acktrail.tables.sink import DeltaSink
 from acktrail.tables.store import Tables
@@ -271,16 +271,17 @@ def test_files_hold_the_rows(tables: Tables) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (lambda file: file.write_bytes(file.read_bytes()[:-20]), "damaged"),
-        (lambda file: file.write_bytes(b""), "damaged"),
-        (lambda file: file.unlink(), "missing"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-20]), "bytes, the log says"),
+        (lambda file: file.write_bytes(b""), "has 0 bytes, the log says"),
+        (lambda file: file.write_bytes(bytes(99) + file.read_bytes()[99:]), "cannot be read"),
+        (lambda file: file.unlink(), "is missing"),
     ],
-    ids=["cut off", "empty", "deleted"],
+    ids=["cut off", "empty", "overwritten", "deleted"],
 )
 def test_a_harmed_file_is_one_clear_error(
     tables: Tables, tmp_path: Path, harm: Callable[[Path], None], said: str
 ) -> None:
-    """Every way to read it says what is wrong with the table, never Arrow's own error."""
+    """Every way to read it names table, file and cause, never Arrow's own error, and says what to do."""
     tables.append("state_records", records(1, 2, 3))
     snapshot = tables.snapshot("state_records")
     assert snapshot is not None
@@ -292,8 +293,71 @@ def test_a_harmed_file_is_one_clear_error(
         lambda: tables.read_files("state_records", [file.name]),
     ]
     for reading in readings:
-        with pytest.raises(ConfigurationError, match=said):
+        with pytest.raises(DamagedTables, match=said) as caught:
             reading()
+        assert f"table state_records: {file.name} " in caught.value.message
+        assert (caught.value.table, caught.value.file) == ("state_records", file.name)
+        assert "acktrail repair" in caught.value.hint
+
+
+_COMMIT = "_delta_log/00000000000000000027.json"
+_CHECKPOINT = "_delta_log/00000000000000000024.checkpoint.parquet"
+
+
+@pytest.mark.parametrize(
+    ("file", "harm", "said"),
+    [
+        (_COMMIT, lambda file: file.write_text('{"add":'), "is no JSON"),
+        (_COMMIT, lambda file: file.unlink(), "is missing"),
+        (_CHECKPOINT, lambda file: file.write_bytes(b"PAR1 and nothing else"), "is no Parquet file"),
+        (_CHECKPOINT, lambda file: file.unlink(), "is missing"),
+    ],
+    ids=["commit cut off", "commit deleted", "checkpoint damaged", "checkpoint deleted"],
+)
+def test_a_harmed_log_is_one_clear_error(
+    tables: Tables, tmp_path: Path, file: str, harm: Callable[[Path], None], said: str
+) -> None:
+    """A log that cannot be read names table, file and cause, whoever asks; other tables are read as before."""
+    for number in range(28):
+        tables.append("state_records", records(number))
+    tables.append("topics", pa.table({}))
+    harm(tmp_path / "tables" / "state_records" / file)
+    readings: list[Callable[[], object]] = [
+        lambda: tables.read("state_records"),
+        lambda: tables.exists("state_records"),
+        lambda: tables.append("state_records", records(99)),
+    ]
+    for reading in readings:
+        with pytest.raises(DamagedTables, match=f"table state_records: {file} {said}"):
+            reading()
+    assert tables.read("topics").num_rows == 0
+
+
+def test_a_commit_to_a_folder_reaches_the_disk(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a commit is done, its data file, its log file and their folders are synced; a checkpoint too."""
+    synced: set[str] = set()
+    fsync = os.fsync
+
+    def watched(handle: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    tables.append("state_records", records(1))
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    (data,) = snapshot.files()
+    folder = f"{tables.root}/state_records"
+    assert synced >= {
+        f"{folder}/{data.path}",
+        f"{folder}/_delta_log/{snapshot.version:020d}.json",
+        f"{folder}/_delta_log",
+        folder,
+        tables.root,
+    }
+    for number in range(24):
+        tables.append("state_records", records(number))
+    assert f"{folder}/_delta_log/_last_checkpoint" in synced
 
 
 def test_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

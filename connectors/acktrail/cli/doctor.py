@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,9 @@ def doctor(
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
+    read_tables: Annotated[
+        bool, typer.Option("--read-tables", help="Read every table to its last row and compare what they hold.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look at Java, the cluster, its versions, the ACLs and the tables; change nothing.
@@ -36,9 +39,11 @@ def doctor(
     Exit code 3 when something is missing. ACLs are tried, not read: READ on the state topic by reading one record,
     DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
     written is tried with an empty file, which is removed again.
+
+    With --read-tables every row is read: records are held against ranges, decoded columns against raw bytes.
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    checks = list(_checks(kafka, tables, tables_options))
+    checks = list(_checks(kafka, tables, tables_options, read_tables=read_tables))
     if as_json:
         typer.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
     else:
@@ -50,7 +55,9 @@ def doctor(
         raise typer.Exit(ConfigurationError.exit_code)
 
 
-def _checks(kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions) -> Iterator[Check]:
+def _checks(
+    kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, *, read_tables: bool
+) -> Iterator[Check]:
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.cli.doctor_cluster import cluster_checks
     from acktrail.cli.doctor_tables import table_checks
@@ -69,7 +76,14 @@ def _checks(kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOption
         with admin:
             cluster_id = admin.cluster_id
             yield from cluster_checks(admin, kafka, None if target is None else _known(target))
-    yield from [failure] if target is None else table_checks(target, cluster_id)
+    if target is None:
+        yield failure
+        return
+    yield from table_checks(target, cluster_id)
+    if read_tables:
+        from acktrail.cli.doctor_reading import reading_checks
+
+        yield from reading_checks(target)
 
 
 def _java() -> Check:

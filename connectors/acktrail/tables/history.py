@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.held import HELD_COLUMNS
 from acktrail.columnar.incremental_schemas import DELIVERY_HISTORY, HELD_STATES
+from acktrail.errors import DamagedTables
 from acktrail.tables.chunks import first_rewritten
 from acktrail.tables.conform import conform
-from acktrail.tables.identity import create_for
+from acktrail.tables.identity import create_anew_for, create_for
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 
@@ -76,21 +77,25 @@ class HistoryTables:
     def __init__(self, tables: Tables, cluster_id: str) -> None:
         self._tables = tables
         self._cluster_id = cluster_id
-        for name in (CHANGES, HELD):
-            create_for(tables, name, cluster_id)
+        create_for(tables, CHANGES, cluster_id)
+        create_anew_for(tables, HELD, cluster_id)
 
     def positions(self, state_partitions: Iterable[int]) -> dict[int, int]:
         """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
         return told_positions(self._tables, state_partitions)
 
     def holding(self) -> Holding:
-        """What the next step goes on from; nothing where ``delivery_history`` lacks the changes that led to it."""
+        """What the next step goes on from; nothing where it cannot be read, or where ``delivery_history`` lacks the
+        changes that led to it."""
         snapshot = self._tables.snapshot(HELD)
         assert snapshot is not None
         step = snapshot.transaction_version(_STEP) or 0
         if step > (self._tables.transaction_version(CHANGES, _STEP) or 0):
             return Holding(step=step)
-        rows = snapshot.read()
+        try:
+            rows = snapshot.read()
+        except DamagedTables:
+            return Holding(step=step)
         is_position = pc.is_valid(rows["next_offset"])
         positions = rows.filter(is_position).select(["state_partition", "next_offset"]).to_pydict()
         return Holding(

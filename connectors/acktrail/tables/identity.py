@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Final
 
-from acktrail.errors import ConfigurationError, ForeignCluster
+from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 
@@ -16,9 +16,11 @@ __all__ = [
     "check_dialect",
     "check_present",
     "check_state_topic",
+    "create_anew_for",
     "create_for",
     "create_records_for",
     "ensure_same_cluster",
+    "reads_as_own",
 ]
 
 OWN_DIALECT: Final = "4.2"
@@ -57,6 +59,21 @@ def create_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
     snapshot = tables.create(name, properties={_CLUSTER: cluster_id})
     _check_cluster(tables, snapshot, cluster_id)
     return snapshot
+
+
+def create_anew_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
+    """``create_for`` of a table that is made from others: one whose log cannot be read is thrown away first.
+
+    Raises:
+        ForeignCluster: when the table is another cluster's.
+    """
+    try:
+        return create_for(tables, name, cluster_id)
+    except DamagedTables:
+        place = tables.place(name)
+        with place.translated():
+            place.discard()
+        return create_for(tables, name, cluster_id)
 
 
 def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | None, dialect: str) -> TableSnapshot:
@@ -131,6 +148,12 @@ def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None
             hint="name another root for records of another dialect",
             data={"root": tables.root, "kept": kept, "found": dialect},
         )
+
+
+def reads_as_own(snapshot: TableSnapshot) -> bool:
+    """Whether the records of ``state_records`` at `snapshot` are read as those of ``OWN_DIALECT`` are."""
+    kept = snapshot.properties.get(_DIALECT, OWN_DIALECT)
+    return _LAYOUTS.get(kept, kept) == OWN_DIALECT
 
 
 def _check_cluster(tables: Tables, snapshot: TableSnapshot, cluster_id: str) -> None:

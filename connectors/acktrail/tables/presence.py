@@ -15,7 +15,7 @@ from acktrail.tables.continuity import LostOffsets
 from acktrail.tables.record_files import RECORDS
 from acktrail.tables.store import Tables
 
-__all__ = ["Presence", "missing_records", "present_records"]
+__all__ = ["Presence", "missing_records", "present_records", "unranged_records"]
 
 _ADDRESS: Final = ("state_partition", "offset")
 _RANGE: Final = ("state_partition", "first_offset", "last_offset", "records_read", "offset_shift")
@@ -39,6 +39,12 @@ class Presence:
             ranges = self.offsets.setdefault(number, OffsetRanges())
             for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
                 ranges.add(first, last)
+
+    @property
+    def doubles(self) -> dict[int, int]:
+        """How many rows have an offset that another one has too, by state partition."""
+        distinct = {n: sum(last - first + 1 for first, last in ranges) for n, ranges in self.offsets.items()}
+        return {n: self.rows[n] - distinct[n] for n in sorted(distinct) if self.rows[n] > distinct[n]}
 
     def absent(self, state_partition: int, first: int, last: int) -> list[tuple[int, int]]:
         """The parts of a range that have no row."""
@@ -75,6 +81,23 @@ def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
         return []
     rows = (row for batch in snapshot.batches(columns=list(_RANGE)) for row in batch.to_pylist())
     return list(_joined(sorted(each for row in rows for each in _missing_of(row, presence))))
+
+
+def unranged_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
+    """Offsets that have a row and are in no range of ``export_ranges``, ascending."""
+    ranged: dict[int, OffsetRanges] = {}
+    snapshot = tables.snapshot("export_ranges")
+    for batch in () if snapshot is None else snapshot.batches(columns=list(_RANGE)):
+        for row in batch.to_pylist():
+            if row["first_offset"] is not None:
+                own = ranged.setdefault(row["state_partition"], OffsetRanges())
+                own.add(row["first_offset"], row["last_offset"])
+    return [
+        LostOffsets(state_partition=number, first_offset=begin, last_offset=end)
+        for number, there in sorted(presence.offsets.items())
+        for first, last in there
+        for begin, end in ranged.get(number, OffsetRanges()).outside(first, last)
+    ]
 
 
 def _missing_of(row: Mapping[str, Any], presence: Presence) -> Iterator[LostOffsets]:

@@ -48,13 +48,14 @@ class Survey:
     `damages`: files that are missing or cannot be read. `lost`: records that ``export_ranges`` tells of and that have
     no row; None: not known before the log of ``state_records`` or ``export_ranges`` is mended. `at_the_end`: those of
     them after which no record of their state partition is left. `is_whole`: ``state_records`` has every commit that
-    ``export_ranges`` tells of.
+    ``export_ranges`` tells of. `presence`: the records that are there; None where `lost` is.
     """
 
     damages: tuple[TableDamage, ...]
     lost: tuple[LostOffsets, ...] | None
     at_the_end: tuple[LostOffsets, ...]
     is_whole: bool
+    presence: Presence | None = None
 
     @property
     def is_sound(self) -> bool:
@@ -82,6 +83,7 @@ def survey(tables: Tables, progress: Callable[[str, int], None] = lambda _table,
         lost=tuple(missing_records(tables, presence)),
         at_the_end=lost_at_the_end(tables),
         is_whole=is_whole(tables),
+        presence=presence,
     )
 
 

@@ -1,0 +1,115 @@
+"""What is made from the records is made anew where it is damaged; what is lost of them is told by ranges."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from history_tables import build
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs.replaying import replayed_again, replayed_here
+from jobs.world import World, batch, key_of, snapshot, update
+
+from acktrail.columnar.schemas import EXPORT_RANGES
+from acktrail.tables.continuity import LostOffsets
+from acktrail.tables.repairs import corrected
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a data file is missing": lambda table: [file.unlink() for file in table.glob("*.parquet")],
+    "a data file is cut off": lambda table: [file.write_bytes(b"PAR1") for file in table.glob("*.parquet")],
+    "a commit is cut off": lambda table: max((table / "_delta_log").glob("*.json")).write_text("{"),
+    "the first commit is missing": lambda table: min((table / "_delta_log").glob("*.json")).unlink(),
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "tables")
+
+
+def _working(world: World, number: int) -> None:
+    keys = [key_of(f"g{index}") for index in range(6)]
+    world.write(*(update(key, number, 0, (batch(number, number + 3),)) for key in keys))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path: Path, damage: str) -> None:
+    """``replay_memory`` that cannot be read is made anew, and the run says why; the next one goes on from it."""
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
+    for number, run in enumerate(("r1", "r2", "r3")):
+        _working(world, number)
+        world.observe(run)
+        if run == "r2":
+            DAMAGES[damage](tmp_path / "tables" / "replay_memory")
+        found = replayed_here(world.tables, run)
+        assert found.rows == replayed_again(world.tables, run)
+        assert ("cannot be read" in (found.doubt or "")) == (run == "r2")
+    assert found.doubt is None
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_held_states_do_not_block_the_history(world: World, tmp_path: Path, damage: str) -> None:
+    """``held_states`` that cannot be read are made anew: history and states are those of tables never damaged."""
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
+    world.export("r1")
+    build(world.tables)
+    shutil.copytree(tmp_path / "tables", tmp_path / "whole")
+    DAMAGES[damage](tmp_path / "tables" / "held_states")
+    _working(world, 1)
+    world.export("r2")
+    build(world.tables)
+
+    whole = World(tmp_path / "whole")
+    shutil.copytree(tmp_path / "tables" / "state_records", tmp_path / "whole" / "state_records", dirs_exist_ok=True)
+    build(whole.tables)
+    for name in ("delivery_history", "held_states"):
+        assert _rows(world, name) == _rows(whole, name)
+
+
+def _rows(world: World, name: str) -> list[str]:
+    return sorted(str({**row, "chunk": None}) for row in world.rows(name))
+
+
+_STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5)
+
+
+@given(st.integers(3, 20), st.integers(0, 20), st.booleans(), _STRETCHES, st.sets(st.integers(0, 40)))
+def test_corrected_ranges_add_up(
+    first: int, length: int, has_gap: bool, stretches: list[tuple[int, int]], unreadable: set[int]
+) -> None:
+    """Every offset of a range is afterwards in a range or in a gap, once; the lost ones in gaps that say so; counts add
+    up; what was a gap before stays one."""
+    last = first + length
+    row: dict[str, Any] = dict.fromkeys(EXPORT_RANGES.names)
+    row |= {"state_partition": 1, "first_offset": first, "last_offset": last, "records_read": length + 1}
+    if has_gap:
+        row |= {"gap_first": 1, "gap_last": first - 1, "gap_reason": "pruned"}
+    lost = [LostOffsets(state_partition=1, first_offset=f, last_offset=f + n) for f, n in stretches]
+    lost = [each for i, each in enumerate(lost) if not any(_meet(each, other) for other in lost[:i])]
+    lost.append(LostOffsets(state_partition=2, first_offset=0, last_offset=99))
+    parts = corrected(row, lost, {1: sorted(unreadable)})
+    pa.Table.from_pylist(parts, schema=EXPORT_RANGES)
+
+    kept = _offsets(parts, "first_offset", "last_offset")
+    gaps = _offsets([part for part in parts if part["gap_reason"] != "pruned"], "gap_first", "gap_last")
+    assert sorted(kept + gaps) == list(range(first, last + 1))
+    own = {o for each in lost[:-1] for o in range(each.first_offset, each.last_offset + 1)}
+    assert set(gaps) == own & set(range(first, last + 1))
+    assert sum(part["gap_reason"] == "pruned" for part in parts) == has_gap
+    if gaps:
+        assert sum(part["records_read"] for part in parts) == len(kept)
+        assert sum(part["records_quarantined"] for part in parts) == len(set(kept) & unreadable)
+        assert all(p["records_decoded"] + p["records_quarantined"] == p["records_read"] for p in parts)
+
+
+def _meet(one: LostOffsets, other: LostOffsets) -> bool:
+    return one.first_offset <= other.last_offset and other.first_offset <= one.last_offset
+
+
+def _offsets(parts: list[dict[str, Any]], first: str, last: str) -> list[int]:
+    return [o for part in parts if part[first] is not None for o in range(part[first], part[last] + 1)]

@@ -57,16 +57,31 @@ class Exported:
         return Tables(TablesConfig(uri=str(folder / "tables")))
 
 
-@pytest.fixture(scope="module")
-def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
-    with EmbeddedBroker(request.param) as broker:
+def _exported(version: str, folder: Path) -> Iterator[Exported]:
+    with EmbeddedBroker(version) as broker:
         create_state_topic(broker, PARTITIONS)
-        tables = TablesConfig(uri=str(tmp_path_factory.mktemp("exported") / "tables"))
+        tables = TablesConfig(uri=str(folder / "tables"))
         for number, run in enumerate(RUNS):
             _write(broker, number)
             observe(broker.config(), tables, run_id=run)
             replayed_here(Tables(tables), run)
         yield Exported(broker=broker, kafka=broker.config(), tables=tables)
+
+
+@pytest.fixture(scope="module")
+def kafka_4_3_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
+    yield from _exported("4.3.1", tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="module")
+def kafka_4_4_0(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
+    yield from _exported("4.4.0", tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture
+def exported(request: pytest.FixtureRequest) -> Exported:
+    found: Exported = request.getfixturevalue(request.param)
+    return found
 
 
 def _log(tables: Tables, table: str = "state_records") -> list[Path]:
@@ -102,7 +117,7 @@ LOSSES: dict[str, Callable[[Tables], object]] = {
 
 @pytest.mark.parametrize(
     ("exported", "loss"),
-    [*(("4.3.1", loss) for loss in LOSSES), ("4.4.0", "newest commit"), ("4.4.0", "the oldest data file")],
+    [*(("kafka_4_3_1", loss) for loss in LOSSES), ("kafka_4_4_0", "newest commit")],
     indirect=["exported"],
 )
 def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: str) -> None:
@@ -144,7 +159,7 @@ def _ranged(tables: Tables) -> int:
     return int(pc.sum(tables.read("export_ranges", columns=["records_read"])["records_read"]).as_py())
 
 
-@pytest.mark.parametrize("exported", ["4.4.0"], indirect=True)
+@pytest.mark.parametrize("exported", ["kafka_4_4_0"], indirect=True)
 def test_what_is_lost_is_said_by_the_command(exported: Exported, tmp_path: Path) -> None:
     """The refusal names state partition, offsets and versions on one line with exit code 3; the dry run is the default
     and says what would be done."""

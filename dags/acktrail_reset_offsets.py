@@ -4,8 +4,9 @@ By hand only. `validate` reads the form, `preflight` and `group_empty` see wheth
 snapshot and says for every share partition what would happen, `check_plan` checks that with Great Expectations.
 **A dry run ends here, and is the default.** Then a person reads the plan and approves it (`approve`); `recheck` sees
 that nothing moved, `execute` sends one request a group, `verify` looks into the state topic itself and watches for a
-while, `check_result` checks the outcome. Plan, decision, requests and outcome are in `reset_plans`,
-`reset_executions` and the append-only `reset_audit`.
+while, `check_result` checks the outcome. A rejection, or no answer in 20 hours, closes the plan for the command line
+too; `ACKTRAIL_RESET_APPROVAL=second-person` on the workers keeps the requester from approving. Plan, decision, requests
+and outcome are in `reset_plans`, `reset_executions` and the append-only `reset_audit`.
 
 **Needs** the groups without members, READ on groups and topics, Kafka 4.2 or later.
 

@@ -11,6 +11,8 @@ ACKTRAIL_REPORTS            folder the DAGs write their report to
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers to tell about resets
 ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
 ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
+ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,
+                            ``second-person`` (an approval by somebody other than the requester)
 ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -23,14 +25,17 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from acktrail.errors import ConfigurationError
 
 __all__ = [
+    "ApprovalRule",
     "KafkaConfig",
     "TablesConfig",
+    "approval_rule",
     "cache_folder",
     "driver_rows",
     "environment",
@@ -58,6 +63,18 @@ _LONGEST: Final = dt.timedelta(hours=1)
 
 _FEW_ROWS: Final = 50_000
 """Their replay costs less than a Spark session that starts."""
+_RESET_APPROVAL: Final = "ACKTRAIL_RESET_APPROVAL"
+
+
+class ApprovalRule(StrEnum):
+    """Which approval a change needs before it is carried out."""
+
+    OPTIONAL = "optional"
+    """None. A rejection forbids it all the same."""
+    REQUIRED = "required"
+    """A recorded approval of this very plan."""
+    SECOND_PERSON = "second-person"
+    """A recorded approval by somebody who neither made the plan nor asked for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +199,20 @@ def reconcile_every() -> dt.timedelta:
             f"{_RECONCILE_EVERY}={text!r} is no duration up to an hour", hint="a number and s, m or h: 5m"
         )
     return every
+
+
+def approval_rule() -> ApprovalRule:
+    """Which approval the environment asks for; unset: none.
+
+    Raises:
+        ConfigurationError: the environment names no such rule. A misspelled rule must not switch approvals off.
+    """
+    text = os.environ.get(_RESET_APPROVAL) or ApprovalRule.OPTIONAL
+    try:
+        return ApprovalRule(text)
+    except ValueError:
+        names = ", ".join(rule.value for rule in ApprovalRule)
+        raise ConfigurationError(f"{_RESET_APPROVAL} is {text!r}", hint=f"set it to one of {names}") from None
 
 
 def java_home() -> Path | None:

@@ -26,10 +26,10 @@ _DELIVERED: Final = ("Records to deliver", "Records delivered again")
 _FORGOTTEN: Final = ("Acknowledgements forgotten", "Archived records forgotten")
 
 
-def plan_text(plan: Mapping[str, Any]) -> str:
-    """What would happen, in Markdown: totals, notices, the first share partitions. Names and texts are escaped: nothing
-    in them is taken for Markdown or HTML."""
-    return "\n\n".join(_parts(plan))
+def plan_text(plan: Mapping[str, Any], *, approval: str = "") -> str:
+    """What would happen, in Markdown: who may approve it (`approval`), totals, notices, the first share partitions.
+    Names and texts are escaped: nothing in them is taken for Markdown or HTML."""
+    return "\n\n".join([*([_cell(approval)] if approval else []), *_parts(plan)])
 
 
 def _parts(plan: Mapping[str, Any]) -> Iterator[str]:

@@ -57,6 +57,9 @@ def rollback_fields() -> dict[str, Param]:
         ),
         "topics": _names("Topics", "Only these: TOPIC or TOPIC:0,2, one a line. Empty: all of the plan.", _TOPIC),
         "allow_skip": _flag("Allow skipping", "Going back forward passes records over that were not finished since."),
+        "allow_moved_on": _flag(
+            "Allow what moved on", "Also take back what the group, or anybody else, changed since the plan."
+        ),
     }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.errors import ConfigurationError, InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail_dags.advice import advised
 from acktrail_dags.connection import kafka_config
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
@@ -81,6 +81,7 @@ def validate_reset(context: Context) -> Asked:
 
     with advised():
         chosen = context["params"]
+        _check_requester(context)
         asked = {
             "groups": chosen["groups"] or [],
             "topics": chosen["topics"] or [],
@@ -94,16 +95,24 @@ def validate_reset(context: Context) -> Asked:
 
 
 def validate_rollback(context: Context) -> Asked:
-    """The request that takes an earlier plan back: start offsets only."""
+    """The request that takes an earlier plan back: start offsets only. Fails when it changed nothing, or was taken back
+    already."""
     from acktrail.reset import steps
 
     with advised():
         chosen = context["params"]
+        _check_requester(context)
         if not chosen["plan_id"]:
             raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
         earlier = steps.load_plan(_tables(chosen["tables_uri"]), chosen["plan_id"])
+        topics = tuple(chosen["topics"] or ())
+        steps.check_undo(_tables(chosen["tables_uri"]), earlier, topics=topics)
         params = steps.undo_params(
-            earlier, topics=tuple(chosen["topics"] or ()), reason=chosen["reason"] or "", requested_by=_person(context)
+            earlier,
+            topics=topics,
+            reason=chosen["reason"] or "",
+            requested_by=_person(context),
+            allow_moved_on=chosen["allow_moved_on"],
         )
         return _asked(chosen, steps.validate({**params, "allow_skip": chosen["allow_skip"]}))
 
@@ -141,7 +150,8 @@ def plan(asked: Asked) -> Planned:
         found = steps.snapshot(kafka, asked["request"], tables=tables)
         made = steps.plan(asked["request"], found, kafka=kafka, created_by=asked["request"]["requested_by"] or None)
         steps.store_plan(tables, made)
-    preview = plan_text(made)
+        approval = steps.approval_needed(made)
+    preview = plan_text(made, approval=approval)
     _log.info("%s", preview)
     return Planned(
         kafka_conn_id=asked["kafka_conn_id"],
@@ -166,28 +176,41 @@ def check_plan(planned: Planned) -> None:
 
 
 def note_decision(planned: Planned, response: Mapping[str, Any] | None) -> str:
-    """Note who approved or rejected the plan, or that nobody answered; the name of whoever approved."""
+    """Note who approved or rejected the plan, or that nobody answered in time; the name of whoever approved. Skipped
+    where nobody was asked. Fails when the plan is closed, or may not be approved by this person."""
     from acktrail.reset import steps
 
-    answer = response or {}
-    approved, person = answer.get("chosen_options") == ["Approve"], _responder(answer)
+    if response is None:
+        raise AirflowSkipException("nobody was asked")
+    approved, person = response.get("chosen_options") == ["Approve"], _responder(response)
+    expired = not approved and not response.get("responded_by_user")
     with advised():
         tables = _tables(planned["tables_uri"])
-        note = "" if approved or answer.get("responded_by_user") else "nobody answered"
-        steps.note_decision(
-            tables, steps.load_plan(tables, planned["plan_id"]), approved=approved, actor=person, note=note
+        standing = steps.note_decision(
+            tables,
+            _stored(planned),
+            approved=approved,
+            actor=person,
+            note="nobody answered" if expired else "",
+            expired=expired,
         )
-    _log.info("plan %s: %s by %s", planned["plan_id"], "approved" if approved else "rejected", person)
+    _log.info("plan %s: %s by %s", planned["plan_id"], standing, person)
     return person
 
 
 def recheck(planned: Planned) -> int:
-    """Fails if anything moved since the plan was made: topics, partition counts, members, state. How many share
-    partitions would be sent now."""
+    """Fails if anything moved since the plan was made (topics, partition counts, members, state), or if the plan is
+    closed. How many share partitions would be sent now."""
     from acktrail.reset import steps
 
     with advised():
-        return steps.recheck(kafka_config(planned["kafka_conn_id"]), _stored(planned), partial=planned["partial"])
+        return steps.recheck(
+            kafka_config(planned["kafka_conn_id"]),
+            _stored(planned),
+            partial=planned["partial"],
+            tables=_tables(planned["tables_uri"]),
+            is_approved=True,
+        )
 
 
 def execute(planned: Planned, actor: str) -> dict[str, Any]:
@@ -208,7 +231,12 @@ def verify(planned: Planned) -> list[dict[str, Any]]:
     with advised():
         if not reports.progress(tables, planned["plan_id"])["groups"]:
             raise AirflowSkipException("nothing was sent")
-        return steps.verify(kafka, tables, _stored(planned), watch_s=float(planned["watch_s"]))
+        try:
+            return steps.verify(kafka, tables, _stored(planned), watch_s=float(planned["watch_s"]))
+        except OutcomeUnknown as error:
+            if isinstance(error.__cause__, RetryableError):
+                raise error.__cause__ from error  # nothing is settled: Airflow looks again
+            raise
 
 
 def check_result(planned: Planned) -> None:
@@ -265,6 +293,14 @@ def _stored(planned: Planned) -> dict[str, Any]:
 
 def _person(context: Context) -> str:
     return getattr(context["dag_run"], "triggering_user_name", None) or ""
+
+
+def _check_requester(context: Context) -> None:
+    """Where a second person must approve, the first one must be known."""
+    is_needed = approval_rule() is ApprovalRule.SECOND_PERSON and not context["params"]["dry_run"]
+    if is_needed and not _person(context):
+        hint = "trigger it from Airflow's page or interface, signed in"
+        raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
 
 
 def _responder(answer: Mapping[str, Any]) -> str:

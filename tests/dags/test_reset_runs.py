@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import command_line
 import pytest
 from broker.workload import Workload, until
 from browser import CHROMIUM, browsing
@@ -159,9 +160,10 @@ def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> Non
         asked_until(lambda: approval not in scene.api.approvals(), "the answer")
 
 
-def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path) -> None:
+def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A dry run changes nothing; what is approved is done and verified; what is rejected leaves everything as it was;
-    the undo, approved on the web page, brings the start offset back. The audit names who decided."""
+    the command line refuses it too; the undo, approved on the web page, brings the start offset back, and there is no
+    second one, nor one of what was rejected. The audit names who decided."""
     before = {group: scene.start_offset(group) for group in (HOSTILE, "bills-desk")}
     dry = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest")
     approved = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest", dry_run=False)
@@ -188,7 +190,10 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path) -> None:
     states = scene.ended(RESET, rejected)
     assert (states["execute"], states["verify"], states["note_decision"]) == ("skipped", "skipped", "success")
     assert scene.start_offset("bills-desk") == before["bills-desk"]
-    assert scene.events(scene.api.returned(RESET, rejected, "plan")["plan_id"]) == [("rejected", "admin")]
+    closed = scene.api.returned(RESET, rejected, "plan")["plan_id"]
+    assert [event for event in scene.events(closed) if event[0] != "planned"] == [("rejected", "admin")]
+    where = ("--bootstrap-server", scene.broker.bootstrap_servers, "--tables", scene.tables.uri)
+    assert "[plan_rejected]" in command_line.run(capsys, "reset", "apply", closed, "--execute", *where).complaint(2)
 
     states = scene.ended(RESET, dry)
     assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
@@ -201,6 +206,10 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path) -> None:
     approve_on_its_page(scene, scene.approval(undo), tmp_path)
     assert succeeded(scene.ended(ROLLBACK, undo)) == CARRIED_OUT
     assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
+    again = {plan: scene.start(ROLLBACK, plan_id=plan, dry_run=False) for plan in (plan_id, closed)}
+    for plan, rule in ((plan_id, "plan_undone"), (closed, "nothing_to_undo")):
+        assert scene.ended(ROLLBACK, again[plan])["validate"] == "failed"
+        assert rule in scene.reason(ROLLBACK, again[plan], "validate")
     suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())
     assert suites == {"reset_plan", "reset_result"}
 

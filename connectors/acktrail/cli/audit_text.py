@@ -73,6 +73,7 @@ _SAID: Final[Mapping[str, Callable[[Row], str]]] = MappingProxyType(
     {
         "approved": _decided,
         "rejected": _decided,
+        "expired": _decided,
         "lease_taken": _leased,
         "refused": _refused,
         "before_call": _asked,

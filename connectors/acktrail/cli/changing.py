@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acktrail.cli.interruption import interruptible
 from acktrail.cli.tabular import printable, table
 from acktrail.config import KafkaConfig, TablesConfig
 
 if TYPE_CHECKING:
     from acktrail.reset.other_plan import OtherPlan
 
-__all__ = ["Expect", "carry_out", "other_text"]
+__all__ = ["Expect", "carry_out", "carry_out_stored", "other_text"]
 
 Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
 
@@ -43,13 +44,39 @@ def carry_out(
             typer.echo(f"nothing was changed; to do it: --execute --expect {value.preview_hash}", err=True)
         return
     target = TablesConfig.from_environment(tables, tables_options)
-    done = other_steps.apply_other(kafka, target, plan, expect=expect)
-    if as_json:
-        typer.echo(json.dumps(done))
-    else:
-        rows = [(group, standing) for group, standing in done["outcomes"].items()]
-        typer.echo(f"plan {done['plan_id']}\n\n{table(('GROUP', 'STANDING'), rows)}")
-    other_steps.raise_unless_other_done(done)
+    _apply(kafka, target, plan, expect=expect, as_json=as_json)
+
+
+def carry_out_stored(
+    kafka: KafkaConfig, target: TablesConfig, plan: dict[str, Any], *, execute: bool, as_json: bool
+) -> None:
+    """A deletion or change of configurations that was stored and approved: shown, with `execute` carried out."""
+    from acktrail.reset import other_steps
+
+    if execute:
+        _apply(kafka, target, plan, expect=None, as_json=as_json)
+        return
+    typer.echo(json.dumps(plan) if as_json else other_text(other_steps.other_value(plan)))
+    other_steps.recheck_other(kafka, target, plan)
+    if not as_json:
+        typer.echo("nothing was changed: give --execute", err=True)
+
+
+def _apply(
+    kafka: KafkaConfig, target: TablesConfig, plan: dict[str, Any], *, expect: str | None, as_json: bool
+) -> None:
+    from acktrail.reset import other_steps
+
+    with interruptible():
+        done = other_steps.apply_other(kafka, target, plan, expect=expect)
+    try:
+        if as_json:
+            typer.echo(json.dumps(done))
+        else:
+            rows = list(done["outcomes"].items())
+            typer.echo(f"plan {done['plan_id']}\n\n{table(('GROUP', 'STANDING'), rows)}")
+    finally:
+        other_steps.raise_unless_other_done(done)
 
 
 def other_text(plan: OtherPlan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -66,11 +66,25 @@ def show(
         from acktrail.cli.changing import other_text
 
         typer.echo(other_text(other_steps.other_value(other)))
+    if progress:
+        typer.echo("\n" + "\n".join(_life(progress)))
     if progress.get("groups"):
         standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
         typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))
     if progress.get("executions"):
         typer.echo("\n" + results_text(progress["executions"]))
+
+
+def _life(progress: dict[str, Any]) -> list[str]:
+    """How the plan stands, and who decided what about it."""
+    words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
+    decisions = [
+        f"{words[one['decision']]} by {printable(one['by'])} at {one['at']}"
+        + (f": {printable(one['why'])}" if one["why"] else "")
+        for one in progress["decisions"]
+    ]
+    undone = [f"taken back by plan {plan_id}" for plan_id in progress["undone_by"]]
+    return [f"standing {progress['standing']}", *decisions, *undone]
 
 
 def audit(

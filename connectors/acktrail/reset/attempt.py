@@ -10,6 +10,7 @@ from typing import Any
 from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome
 from acktrail.reset.audit import AuditEntry, AuditRow, Event
 from acktrail.reset.plan import PartitionPlan, ResetPlan
+from acktrail.reset.standing import PARTIAL
 
 __all__ = ["Sent", "SentPart", "after_call", "before_call", "call_outcome", "sent_of"]
 
@@ -41,9 +42,17 @@ class Sent:
 
 
 def before_call(
-    plan: ResetPlan, attempt: int, group_id: str, rows: Sequence[PartitionPlan], ends: Mapping[int, int], now_ms: int
+    plan: ResetPlan,
+    attempt: int,
+    group_id: str,
+    rows: Sequence[PartitionPlan],
+    ends: Mapping[int, int],
+    now_ms: int,
+    *,
+    is_partial: bool = False,
 ) -> AuditEntry:
-    """The row before a request: exactly what is asked for, and from where on its effect can be seen."""
+    """The row before a request: exactly what is asked for, and from where on its effect can be seen. `is_partial`: the
+    plan has more of the group, which is left out."""
     return AuditEntry(
         kind=plan.kind.value,
         event=Event.BEFORE_CALL,
@@ -51,6 +60,7 @@ def before_call(
         plan_hash=plan.plan_hash,
         attempt=attempt,
         group_id=group_id,
+        outcome=PARTIAL if is_partial else None,
         detail={
             "request": "AlterShareGroupOffsets",
             "sent_at_ms": now_ms,

@@ -104,8 +104,9 @@ class PartitionFacts:
     `log_end_offset` is the high watermark, one past the last record. `start_offset` is what the broker describes; None:
     not initialized. `is_described` False: the group has nothing there. `state` None: the state topic holds nothing, or
     (`state_reason`) it is not known. `offset_at` is the first record at or after the moment of the strategy; `given`
-    the offset that a file, the history or a snapshot names, and `given_reason` why there is none. `passed` is about
-    the records below the start offset that the strategy delivers again; None: there are none, or nobody asked.
+    the offset that a file, the history or a snapshot names, and `given_reason` why there is none. `given_left_at` is
+    where the plan that is taken back left the start offset. `passed` is about the records below the start offset that
+    the strategy delivers again; None: there are none, or nobody asked.
     """
 
     group_id: str
@@ -122,6 +123,7 @@ class PartitionFacts:
     given: int | None = None
     given_reason: str | None = None
     given_topic_id: str | None = None
+    given_left_at: int | None = None
     passed: PassedFacts | None = field(default=None, metadata=ADDED)
 
     @property

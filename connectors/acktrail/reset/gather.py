@@ -154,6 +154,7 @@ class Inquiry:
             given=given.offset,
             given_reason=given.reason,
             given_topic_id=given.topic_id,
+            given_left_at=given.left_at,
         )
 
 

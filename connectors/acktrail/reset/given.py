@@ -10,11 +10,13 @@ __all__ = ["Given", "GivenOffsets"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """`offset` None: there is none, and `reason` says why. `topic_id` is the incarnation that it was true of."""
+    """`offset` None: there is none, and `reason` says why. `topic_id` is the incarnation that it was true of; `left_at`
+    where the plan that is taken back left the start offset."""
 
     offset: int | None
     reason: str | None = None
     topic_id: str | None = None
+    left_at: int | None = None
 
 
 GivenOffsets = Mapping[str, Mapping[tuple[str, int], Given]]

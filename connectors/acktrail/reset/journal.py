@@ -105,21 +105,24 @@ class Journal:
         """How every change of these groups or plans stands, as the rows say it."""
         return standings(self.audit(equal))
 
-    def take_lease(self, entries: Sequence[AuditEntry]) -> None:
-        """Note the beginning of a change (`lease_taken`, one entry a group), unless one of its groups is being changed.
+    def take_lease(self, entries: Sequence[AuditEntry], *, check: Callable[[], object] | None = None) -> None:
+        """Note the beginning of a change (`lease_taken`, one entry a group), unless one of its groups is being changed,
+        or `check` raises: it is called again when another writer was first.
 
         Raises:
             ChangeInProgress: by another plan or process, or with an outcome that nobody verified.
         """
 
-        def check(rows: list[AuditRow]) -> None:
+        def check_groups(rows: list[AuditRow]) -> None:
+            if check is not None:
+                check()
             found, now_ms = standings(rows), self.now_ms
             for entry in entries:
                 held = blocking(found, entry.group_id or "", now_ms=now_ms)
                 if held is not None:
                     raise _in_progress(held, now_ms)
 
-        self.note(entries, check=check)
+        self.note(entries, check=check_groups)
 
     def write_plan(self, row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> None:
         """Store a plan, once: one that is there already must have the same hash.

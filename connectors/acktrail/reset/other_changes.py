@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -15,6 +16,7 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, ConfigurationError, PlanStale
 from acktrail.reset.attempt import call_outcome
 from acktrail.reset.audit import AuditEntry, Event
+from acktrail.reset.departure import Departure
 from acktrail.reset.gather import describe_groups
 from acktrail.reset.journal import Journal, here
 from acktrail.reset.other_plan import (
@@ -28,7 +30,7 @@ from acktrail.reset.other_plan import (
 )
 from acktrail.reset.standing import Standing
 
-__all__ = ["carry_out", "gather_configs", "gather_deletion", "other_plan_row", "settle_other"]
+__all__ = ["carry_out", "check_preview", "gather_configs", "gather_deletion", "other_plan_row", "settle_other"]
 
 _LEASE_MS: Final = 120_000
 _PATIENCE_S: Final = 5.0
@@ -119,31 +121,59 @@ def other_plan_row(plan: OtherPlan) -> dict[str, Any]:
 
 
 def carry_out(
-    kafka: KafkaConfig, journal: Journal, plan: OtherPlan, again: Callable[[], OtherPlan]
+    kafka: KafkaConfig,
+    journal: Journal,
+    plan: OtherPlan,
+    again: Callable[[], OtherPlan],
+    *,
+    check: Callable[[], object] | None = None,
+    departure: Departure | None = None,
 ) -> list[ChangeResult]:
     """Send what `plan` says, unless `again`, the same plan made now, has another preview. Then verify and give the
-    lease back. One result for each group or topic.
+    lease back. One result for each group or topic. `check` raises what forbids the attempt, within the same commit as
+    the lease; `departure` learns when the first request leaves.
 
     Raises:
         ChangeRefused, PlanStale: nothing was sent. ChangeInProgress: somebody else is at a group.
-        RetryableError, ConfigurationError: the cluster cannot be asked.
+        RetryableError, ConfigurationError: the cluster cannot be asked; nothing was sent.
+        OutcomeUnknown: a request left, and then anything went wrong: verify.
     """
+    _check_refusals(plan)
+    _, pid = here()
+    lease = {"expires_at_ms": journal.now_ms + _LEASE_MS, "pid": pid}
+    journal.take_lease([_entry(plan, part, Event.LEASE_TAKEN, detail=lease) for part in plan.parts], check=check)
+    results: list[ChangeResult] = []
+    with departure or Departure(plan.plan_id) as sending:
+        try:
+            check_preview(plan, again)
+            with ShareGroupAdmin(kafka) as admin:
+                for part in plan.parts:
+                    results += _tell(admin, journal, plan, part, sending)
+        except BaseException:
+            if not sending.has_left:
+                with suppress(AcktrailError):
+                    settle_other(kafka, journal, plan)
+            raise
+        settle_other(kafka, journal, plan)
+        sending.settled()
+    return results
+
+
+def check_preview(plan: OtherPlan, again: Callable[[], OtherPlan]) -> None:
+    """Pass when no rule forbids `plan`, and `again`, the same plan made now, has the same preview.
+
+    Raises:
+        ChangeRefused, PlanStale: the rule, or that something moved.
+    """
+    _check_refusals(plan)
+    if again().preview_hash != plan.preview_hash:
+        raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
+
+
+def _check_refusals(plan: OtherPlan) -> None:
     if plan.refusals:
         first = plan.refusals[0]
         raise ChangeRefused(first.rule, f"{first.subject}: {first.text}".removeprefix(": "))
-    _, pid = here()
-    lease = {"expires_at_ms": journal.now_ms + _LEASE_MS, "pid": pid}
-    journal.take_lease([_entry(plan, part, Event.LEASE_TAKEN, detail=lease) for part in plan.parts])
-    results: list[ChangeResult] = []
-    try:
-        if again().preview_hash != plan.preview_hash:
-            raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
-        with ShareGroupAdmin(kafka) as admin:
-            for part in plan.parts:
-                results += _tell(admin, journal, plan, part)
-    finally:
-        settle_other(kafka, journal, plan)
-    return results
 
 
 def settle_other(kafka: KafkaConfig, journal: Journal, plan: OtherPlan) -> dict[str, str]:
@@ -151,11 +181,12 @@ def settle_other(kafka: KafkaConfig, journal: Journal, plan: OtherPlan) -> dict[
 
     Raises:
         ChangeInProgress: another living process is at it.
+        RetryableError, ConfigurationError: the cluster or the tables cannot be asked; nothing is settled.
     """
     unsettled = [
         found
         for found in journal.standings({"plan_id": plan.plan_id})
-        if found.lease is not None or found.standing in (Standing.UNKNOWN, Standing.UNVERIFIED)
+        if found.lease is not None or found.standing in _OPEN
     ]
     for found in unsettled:
         lease = found.lease
@@ -163,31 +194,48 @@ def settle_other(kafka: KafkaConfig, journal: Journal, plan: OtherPlan) -> dict[
         if is_open and lease is not None and lease.is_held(journal.now_ms) and (lease.host, lease.pid) != here():
             hint = f"process {lease.pid} on {lease.host} is at it"
             raise ChangeInProgress(found.group_id, plan_id=plan.plan_id, hint=hint)
-    if not unsettled:
-        return {}
+    outcomes = _looked_up(kafka, plan, [found.group_id for found in unsettled if found.standing in _OPEN])
     parts = {part.group_id: part for part in plan.parts}
-    outcomes: dict[str, str] = {}
     entries: list[AuditEntry] = []
-    with ShareGroupAdmin(kafka) as admin:
-        for found in unsettled:
-            part = parts[found.group_id]
-            if found.standing in (Standing.UNKNOWN, Standing.UNVERIFIED):
-                outcomes[part.group_id] = "done" if _shows(admin, plan.kind, part) else "not_done"
-                entries.append(_entry(plan, part, Event.VERIFIED, outcome=outcomes[part.group_id]))
-            elif found.standing is Standing.STARTED:
-                entries.append(_entry(plan, part, Event.AFTER_CALL, outcome="not_sent"))
-            entries.append(_entry(plan, part, Event.LEASE_RELEASED))
-    journal.note(entries)
+    for found in unsettled:
+        part = parts[found.group_id]
+        if part.group_id in outcomes:
+            entries.append(_entry(plan, part, Event.VERIFIED, outcome=outcomes[part.group_id]))
+        elif found.standing is Standing.STARTED:
+            entries.append(_entry(plan, part, Event.AFTER_CALL, outcome="not_sent"))
+        entries.append(_entry(plan, part, Event.LEASE_RELEASED))
+    if entries:
+        journal.note(entries)
     return outcomes
 
 
-def _tell(admin: ShareGroupAdmin, journal: Journal, plan: OtherPlan, part: OtherPart) -> tuple[ChangeResult, ...]:
+_OPEN: Final = frozenset({Standing.UNKNOWN, Standing.UNVERIFIED})
+
+
+def _looked_up(kafka: KafkaConfig, plan: OtherPlan, group_ids: Collection[str]) -> dict[str, str]:
+    """`done` or `not_done` by group, as the cluster shows it."""
+    if not group_ids:
+        return {}
+    with ShareGroupAdmin(kafka) as admin:
+        return {
+            part.group_id: "done" if _shows(admin, plan.kind, part) else "not_done"
+            for part in plan.parts
+            if part.group_id in group_ids
+        }
+
+
+def _tell(
+    admin: ShareGroupAdmin, journal: Journal, plan: OtherPlan, part: OtherPart, sending: Departure
+) -> tuple[ChangeResult, ...]:
     asked: dict[str, object] = {"request": plan.kind.value, "topics": part.topics, "configs": _values(part)}
     journal.note([_entry(plan, part, Event.BEFORE_CALL, detail=asked)])
+    sending.left()
     try:
         results = _send(admin, plan.kind, part)
     except AcktrailError as error:
         results = (_not_sent(part, error),)
+    if call_outcome(results) == "refused":
+        sending.stayed()
     failed = [
         [r.topic, r.outcome.value, r.error_code, r.error, r.advice] for r in results if r.outcome is not Outcome.DONE
     ]

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import MalformedFile, PlanStale
-from acktrail.reset.moments import compact_instant
+from acktrail.config import KafkaConfig, TablesConfig, approval_rule
+from acktrail.errors import MalformedFile, OutcomeUnknown, PlanStale
 from acktrail.reset.other_plan import OTHER_FORMAT, OtherKind, OtherPlan, other_hash
+from acktrail.reset.people import account
 from acktrail.reset.plain import from_plain, to_plain
+from acktrail.reset.runs import new_id, now_ms
+
+if TYPE_CHECKING:
+    from acktrail.broker.changes import ChangeResult
+    from acktrail.reset.admission import Admission
+    from acktrail.reset.journal import Journal
 
 __all__ = [
     "apply_other",
     "load_other",
+    "note_other_decision",
     "other_value",
     "plan_configs",
     "plan_deletion",
     "raise_unless_other_done",
+    "recheck_other",
     "settle",
 ]
 
@@ -58,30 +63,28 @@ def plan_configs(
 def apply_other(
     kafka: KafkaConfig, tables: TablesConfig, plan: Json, *, expect: str | None = None, actor: str | None = None
 ) -> Json:
-    """Carry out a deletion or a change of configurations, verified and audited: `results` and `outcomes` by group.
+    """Carry out a deletion or a change of configurations, verified and audited: `results` and `outcomes` by group. The
+    plan is stored first. A plan that was done is not sent again.
 
     `expect` is the preview's hash that a person saw: with another one nothing is sent.
 
     Raises:
         ChangeRefused (PlanStale when the preview is another), ChangeInProgress: nothing was sent.
-        RetryableError, ConfigurationError: the cluster or the tables cannot be reached.
+        RetryableError, ConfigurationError: the cluster or the tables cannot be reached; nothing was sent.
+        OutcomeUnknown: a request left, and its outcome is not known.
     """
-    from acktrail.reset.other_changes import carry_out, gather_configs, gather_deletion, other_plan_row
+    from acktrail.reset.other_changes import carry_out, other_plan_row
+    from acktrail.reset.standing import Standing
 
     value = other_value(plan)
     if expect is not None and expect != value.preview_hash:
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
     journal = _journal(tables, value, actor)
-
-    def again() -> OtherPlan:
-        groups, about = [part.group_id for part in value.parts], _about("", "")
-        if value.kind is OtherKind.ALTER_CONFIGS:
-            wanted = {step.name: step.after for part in value.parts for step in part.configs}
-            return gather_configs(kafka, groups, wanted, **about)
-        return gather_deletion(kafka, groups, value.parts[0].topics if value.parts else (), **about)
-
+    admission = _admission(journal, value)
     journal.write_plan(other_plan_row(value), [])
-    results = carry_out(kafka, journal, value, again)
+    results: list[ChangeResult] = []
+    if admission.check_apply().standing is not Standing.DONE:
+        results = carry_out(kafka, journal, value, lambda: _again(kafka, value), check=admission.check_apply)
     standings = journal.standings({"plan_id": value.plan_id})
     return {
         "plan_id": value.plan_id,
@@ -90,23 +93,72 @@ def apply_other(
     }
 
 
-def settle(kafka: KafkaConfig, tables: TablesConfig, plan: Json, *, actor: str | None = None) -> Json:
-    """Settle a change whose outcome nobody noted: outcome by group. Raises ChangeInProgress: somebody is at it."""
-    from acktrail.reset.other_changes import settle_other
+def recheck_other(kafka: KafkaConfig, tables: TablesConfig, plan: Json) -> None:
+    """Pass when `apply_other` would send the plan now, or has nothing to send any more. Raises as it would."""
+    from acktrail.reset.other_changes import check_preview
+    from acktrail.reset.standing import Standing
 
     value = other_value(plan)
-    return dict(settle_other(kafka, _journal(tables, value, actor), value))
+    if _admission(_journal(tables, value, None), value).check_apply().standing is not Standing.DONE:
+        check_preview(value, lambda: _again(kafka, value))
+
+
+def note_other_decision(tables: TablesConfig, plan: Json, *, approved: bool, actor: str, note: str = "") -> str:
+    """Note who approved or rejected a change, as `steps.note_decision`; how the plan stands then."""
+    from acktrail.reset.life import Step
+    from acktrail.reset.other_changes import other_plan_row
+
+    value = other_value(plan)
+    journal = _journal(tables, value, actor)
+    journal.write_plan(other_plan_row(value), [])
+    step = Step.APPROVE if approved else Step.REJECT
+    return _admission(journal, value).decide(step, actor=actor, why=note).standing.value
+
+
+def settle(kafka: KafkaConfig, tables: TablesConfig, plan: Json, *, actor: str | None = None) -> Json:
+    """Settle a change whose outcome nobody noted: outcome by group.
+
+    Raises:
+        ChangeInProgress: another living process is at it.
+        OutcomeUnknown: a request was sent, and the cluster or the tables cannot be asked: it is not settled.
+    """
+    from acktrail.reset.departure import Departure
+    from acktrail.reset.other_changes import settle_other
+    from acktrail.reset.standing import Standing
+
+    value = other_value(plan)
+    journal = _journal(tables, value, actor)
+    with Departure(value.plan_id) as sent:
+        standings = journal.standings({"plan_id": value.plan_id})
+        if any(one.standing in (Standing.UNKNOWN, Standing.UNVERIFIED) for one in standings):
+            sent.left()
+        found = settle_other(kafka, journal, value)
+        sent.settled()
+    return dict(found)
 
 
 def raise_unless_other_done(done: Json) -> None:
     """Pass when everything was done and shows.
 
     Raises:
-        OutcomeUnknown, PartlyDone, NotAuthorized, GroupNotEmpty, UnknownName ...: what became of it.
+        OutcomeUnknown: nobody knows, or the broker said done and it does not show.
+        PartlyDone, NotAuthorized, GroupNotEmpty, UnknownName ...: what became of it.
     """
-    from acktrail.broker.changes import ChangeResult, raise_unless_done
+    from acktrail.broker.changes import ChangeResult, Outcome, raise_unless_done
+    from acktrail.reset.standing import Standing
 
-    raise_unless_done([from_plain(ChangeResult, result) for result in done["results"]], operation="DELETE")
+    plan_id = done["plan_id"]
+    results = [from_plain(ChangeResult, result) for result in done["results"]]
+    answered = {result.group_id for result in results if result.outcome is Outcome.DONE}
+    hidden = [group for group in answered if done["outcomes"].get(group) == Standing.FAILED]
+    if hidden:
+        text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
+        raise OutcomeUnknown(text, hint=f"acktrail reset verify {plan_id} looks again", data={"plan": plan_id})
+    try:
+        raise_unless_done(results, operation="DELETE")
+    except OutcomeUnknown as error:
+        hint = f"acktrail reset show {plan_id} says what was found; {error.hint}".removesuffix("; ")
+        raise OutcomeUnknown(error.message, hint=hint, data={**error.data, "plan": plan_id}) from error
 
 
 def load_other(tables: TablesConfig, plan_id: str) -> Json | None:
@@ -134,22 +186,38 @@ def other_value(plan: Json) -> OtherPlan:
     return value
 
 
+def _again(kafka: KafkaConfig, value: OtherPlan) -> OtherPlan:
+    """The same plan, made now."""
+    from acktrail.reset.other_changes import gather_configs, gather_deletion
+
+    groups, about = [part.group_id for part in value.parts], _about("", "")
+    if value.kind is OtherKind.ALTER_CONFIGS:
+        wanted = {step.name: step.after for part in value.parts for step in part.configs}
+        return gather_configs(kafka, groups, wanted, **about)
+    return gather_deletion(kafka, groups, value.parts[0].topics if value.parts else (), **about)
+
+
+def _admission(journal: Journal, value: OtherPlan) -> Admission:
+    from acktrail.reset.admission import Admission
+
+    return Admission(journal, value, rule=approval_rule())
+
+
 def _about(reason: str, requested_by: str) -> dict[str, Any]:
-    now_ms = time.time_ns() // 1_000_000
+    at_ms = now_ms()
     return {
-        "plan_id": f"{compact_instant(now_ms)}-{os.urandom(4).hex()}",
-        "created_at_ms": now_ms,
-        "created_by": getpass.getuser(),
+        "plan_id": new_id(at_ms),
+        "created_at_ms": at_ms,
+        "created_by": account(),
         "reason": reason,
         "requested_by": requested_by,
     }
 
 
-def _journal(tables: TablesConfig, value: OtherPlan, actor: str | None) -> Any:
+def _journal(tables: TablesConfig, value: OtherPlan, actor: str | None) -> Journal:
     from acktrail.reset.journal import Journal
 
-    run_id = f"{compact_instant(time.time_ns() // 1_000_000)}-{os.urandom(4).hex()}"
-    return Journal(tables, cluster_id=value.cluster_id, run_id=run_id, actor=actor or getpass.getuser())
+    return Journal(tables, cluster_id=value.cluster_id, run_id=new_id(now_ms()), actor=actor or account())
 
 
 def _json(value: Any) -> Json:

@@ -147,6 +147,20 @@ def _delivers_again(context: _Context, row: Row) -> Iterator[Notice]:
         yield _on(row, Severity.WARNING, "delivered_again", text)
 
 
+def _moved_on(context: _Context, row: Row) -> Iterator[Notice]:
+    """For an undo: whether the group, or anybody else, changed the share partition since the plan left it."""
+    facts = row.facts
+    left_at, batches = facts.given_left_at, () if facts.state is None else facts.state.batches
+    if left_at is None or facts.given is None or (facts.start_offset == left_at and not batches):
+        return
+    work = f", and records from there on were delivered ({len(batches)} batches)" if batches else ""
+    text = f"it moved on since the plan left it at {left_at}: the start offset is {_said(facts.start_offset)}{work}"
+    if context.request.allow_moved_on:
+        yield _on(row, Severity.SERIOUS, "moved_on", text)
+    else:
+        yield _on(row, Severity.REFUSAL, "moved_on", f"{text} (--allow-moved-on allows it)")
+
+
 def _new_to_group(context: _Context, row: Row) -> Iterator[Notice]:
     facts, request = row.facts, context.request
     if facts.is_described or facts.group_id in context.new_groups or request.strategy.kind is StrategyKind.TO_SNAPSHOT:
@@ -155,5 +169,5 @@ def _new_to_group(context: _Context, row: Row) -> Iterator[Notice]:
     yield _on(row, Severity.WARNING, "new_to_group", text)
 
 
-_RULES: Final[tuple[_Rule, ...]] = (_same_topic, _target, _state, _skips, _delivers_again, _new_to_group)
+_RULES: Final[tuple[_Rule, ...]] = (_same_topic, _target, _state, _skips, _delivers_again, _moved_on, _new_to_group)
 _RULES_WITHOUT_PARTITION: Final[tuple[_Rule, ...]] = (_partition_missing,)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from acktrail.errors import MalformedFile, PlanStale
 from acktrail.reset.moments import instant_text
 from acktrail.reset.plain import from_plain, to_plain
 from acktrail.reset.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan, plan_hash
 
-__all__ = ["DAY_MS", "check_age", "parse_plan", "plan_text", "read_plan", "write_plan"]
+__all__ = ["DAY_MS", "Dated", "check_age", "parse_plan", "plan_text", "read_plan", "write_plan"]
 
 _READABLE: Final = (1, PLAN_VERSION)
 DAY_MS: Final = 86_400_000
@@ -81,14 +81,22 @@ def parse_plan(text: str, where: str) -> ResetPlan:
     return plan
 
 
-def check_age(plan: ResetPlan, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
+class Dated(Protocol):
+    """A plan of any kind."""
+
+    @property
+    def created_at_ms(self) -> int: ...
+
+
+def check_age(plan: Dated, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
     """Refuse a plan from the future, or one that is too old.
 
     Raises:
         PlanStale: `from_the_future` or `too_old`.
     """
+    created_at = instant_text(plan.created_at_ms)
     if plan.created_at_ms > now_ms + _CLOCKS_APART_MS:
-        text = f"the plan says it was made at {plan.created_at}, and it is {instant_text(now_ms)}"
+        text = f"the plan says it was made at {created_at}, and it is {instant_text(now_ms)}"
         raise PlanStale("from_the_future", text, hint="check the clocks of both machines")
     if now_ms - plan.created_at_ms > longest_ms:
-        raise PlanStale("too_old", f"the plan was made at {plan.created_at}", hint=_AGAIN)
+        raise PlanStale("too_old", f"the plan was made at {created_at}", hint=_AGAIN)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from acktrail.errors import ChangeRefused
 from acktrail.reset.moments import excerpt, instant_text, parse_duration, parse_moment
+from acktrail.reset.plain import ADDED
 
 __all__ = [
     "LARGEST_OFFSET",
@@ -105,6 +106,8 @@ class ResetRequest:
     """The state topic may stay unread: nothing is counted, and only the broker's own word is verified."""
     reason: str = ""
     requested_by: str = ""
+    allow_moved_on: bool | None = field(default=None, metadata=ADDED)
+    """An undo may change what moved on since the plan that it takes back; None: no."""
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.descriptions import TopicPartition
@@ -15,13 +15,8 @@ from acktrail.reset.given import Given, GivenOffsets
 from acktrail.reset.history import HistoryRecord, StateAt, state_at
 from acktrail.reset.moments import instant_text
 from acktrail.reset.offsets_file import check_rows, offset_rows
-from acktrail.reset.plan import ResetPlan
 
-__all__ = ["from_file", "from_history", "from_plan"]
-
-_NEVER_STARTED: Final = (
-    "it had no start offset before, and Kafka cannot be told to forget one: `acktrail offsets delete` takes it all away"
-)
+__all__ = ["from_file", "from_history"]
 
 
 def from_file(admin: ShareGroupAdmin, file: Path, groups: Sequence[str]) -> GivenOffsets:
@@ -36,18 +31,6 @@ def from_file(admin: ShareGroupAdmin, file: Path, groups: Sequence[str]) -> Give
 
     rows = check_rows(offset_rows(file), groups, partition_counts)
     return {group: {part: Given(offset=offset) for part, offset in offsets.items()} for group, offsets in rows.items()}
-
-
-def from_plan(plan: ResetPlan) -> GivenOffsets:
-    """Where the groups of an earlier plan stood before it: past the finished records at the start, as a leader would
-    have begun. The delivery states of single records cannot come back."""
-    found: dict[str, dict[tuple[str, int], Given]] = defaultdict(dict)
-    for row in plan.partitions:
-        start = row.start_offset if row.state is None else row.state.effective_start_offset
-        found[row.group_id][row.topic, row.partition] = Given(
-            offset=start, reason=None if start is not None else _NEVER_STARTED, topic_id=row.topic_id
-        )
-    return found
 
 
 def from_history(admin: ShareGroupAdmin, tables: TablesConfig, groups: Sequence[str], moment_ms: int) -> GivenOffsets:

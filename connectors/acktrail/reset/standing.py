@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from acktrail.reset.audit import AuditRow, Event
 
-__all__ = ["GroupStanding", "Lease", "Standing", "blocking", "overall", "standings"]
+__all__ = ["NOTHING_CHANGED", "PARTIAL", "GroupStanding", "Lease", "Standing", "blocking", "overall", "standings"]
 
 
 class Standing(StrEnum):
-    """How an attempt to change one group stands. In the order of how much it asks of a person."""
+    """How an attempt to change one group stands, or a whole plan. In the order of how much it asks of a person; those
+    from PLANNED on are a plan's alone."""
 
     UNKNOWN = "UNKNOWN"
     """It was sent, or was about to be, and nobody noted the outcome: `acktrail reset verify` settles it."""
@@ -34,6 +35,16 @@ class Standing(StrEnum):
     """The lease was taken and nothing was sent."""
     DONE = "DONE"
     PLANNED = "PLANNED"
+    APPROVED = "APPROVED"
+    """A person approved the plan; nothing was sent."""
+    REJECTED = "REJECTED"
+    """A person rejected the plan; nothing was changed, and nothing will be."""
+    EXPIRED = "EXPIRED"
+    """Nobody approved the plan, or carried it out, in time; nothing was changed."""
+    STOPPED = "STOPPED"
+    """Parts of the plan were carried out; a rejection closed the rest."""
+    UNDONE = "UNDONE"
+    """Everything that the plan did was taken back by another plan."""
 
 
 _NEXT: Final[Mapping[tuple[str, str | None], Standing]] = MappingProxyType(
@@ -56,6 +67,10 @@ _NEXT: Final[Mapping[tuple[str, str | None], Standing]] = MappingProxyType(
 """The standing after an event with an outcome (None: whatever the outcome). Other events change nothing."""
 
 _ORDER: Final = {standing: rank for rank, standing in enumerate(Standing)}
+
+NOTHING_CHANGED: Final = frozenset({Standing.FAILED, Standing.REFUSED, Standing.STARTED, Standing.PLANNED})
+"""Standings of a group that is as it was."""
+_CHANGED: Final = frozenset({Standing.DONE, Standing.PARTLY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +97,8 @@ class GroupStanding:
     standing: Standing
     lease: Lease | None
     newest: AuditRow
+    is_partial: bool = False
+    """The attempt left out share partitions of the group."""
 
     def at(self, now_ms: int) -> GroupStanding:
         """As it counts at a moment: what holds a lease that is not over is still running."""
@@ -90,6 +107,8 @@ class GroupStanding:
         return self
 
 
+PARTIAL: Final = "partial"
+"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
 _AT_WORK: Final = frozenset({Standing.UNKNOWN, Standing.STARTED, Standing.UNVERIFIED})
 
 
@@ -119,12 +138,20 @@ def blocking(found: Iterable[GroupStanding], group_id: str, *, now_ms: int) -> G
 
 
 def overall(found: Iterable[Standing]) -> Standing:
-    """The standing of a plan: what asks most of a person."""
-    return min(found, key=_ORDER.__getitem__, default=Standing.PLANNED)
+    """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person. A plan of
+    which one group was changed and another was not is PARTLY."""
+    every = frozenset(found)
+    if Standing.RUNNING in every:
+        return Standing.RUNNING
+    worst = min(every, key=_ORDER.__getitem__, default=Standing.PLANNED)
+    return Standing.PARTLY if worst in NOTHING_CHANGED and every & _CHANGED else worst
 
 
 def _after(before: GroupStanding | None, row: AuditRow) -> GroupStanding:
     standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None))
+    is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else before is not None and before.is_partial
+    if standing is Standing.DONE and is_partial:
+        standing = Standing.PARTLY
     lease = before.lease if before is not None else None
     if row.event == Event.LEASE_TAKEN:
         lease = _lease(json.loads(row.detail), row)
@@ -138,6 +165,7 @@ def _after(before: GroupStanding | None, row: AuditRow) -> GroupStanding:
         standing=standing or (before.standing if before is not None else Standing.STARTED),
         lease=lease,
         newest=row,
+        is_partial=is_partial,
     )
 
 

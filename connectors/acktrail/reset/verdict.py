@@ -30,6 +30,8 @@ class Status(StrEnum):
     """The broker refused it."""
     NOT_ATTEMPTED = "NOT_ATTEMPTED"
     """It was not sent, or the answer did not mention it, and it is not there."""
+    LEFT_OUT = "LEFT_OUT"
+    """A rule forbids it, and the rest was sent without it: nothing was changed."""
     NOT_PERSISTED = "NOT_PERSISTED"
     """The broker said done, and the state topic shows nothing of it."""
     OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"

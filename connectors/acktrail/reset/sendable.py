@@ -1,0 +1,65 @@
+"""What of a plan may be sent now, or why nothing may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acktrail.config import KafkaConfig
+from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, PlanStale
+from acktrail.reset.again import look_again
+from acktrail.reset.facts import Snapshot
+from acktrail.reset.notices import Notice, RefusedParts
+from acktrail.reset.plan import PartitionPlan, ResetPlan
+from acktrail.reset.recheck import what_moved
+
+__all__ = ["refusal_of", "stale", "to_send", "unmoved"]
+
+
+def to_send(
+    kafka: KafkaConfig,
+    plan: ResetPlan,
+    *,
+    partial: bool,
+    now_ms: int,
+    done: frozenset[tuple[str, str, int]] = frozenset(),
+) -> tuple[PartitionPlan, ...]:
+    """What `execute.execute` would send now. Raises as it would; nothing is noted."""
+    rows = tuple(row for row in plan.executable(partial=partial) if row.key not in done)
+    if not rows and done:
+        return ()
+    if not rows:
+        raise refusal_of(plan, partial=partial)
+    return unmoved(plan, rows, look_again(kafka, plan, now_ms=now_ms).snapshot, partial=partial)[0]
+
+
+def refusal_of(plan: ResetPlan, *, partial: bool) -> ChangeRefused:
+    """What to raise for a plan of which nothing may be sent."""
+    if not plan.refusals:
+        return ChangeRefused("nothing_to_reset", "the plan has no share partition")
+    first = plan.refusals[0]
+    more = f" (and {len(plan.refusals) - 1} more)" if len(plan.refusals) > 1 else ""
+    hint = "" if partial else "nothing is sent while a rule forbids it; --partial sends the rest, if there is any"
+    return ChangeRefused(first.rule, f"{first.subject}: {first.text}{more}".removeprefix(": "), hint=hint)
+
+
+def unmoved(
+    plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot, *, partial: bool
+) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
+    """The rows that may be sent, and what moved. Raises when something did, unless `partial` leaves the others."""
+    moved = what_moved(plan, rows, now)
+    refused = RefusedParts(moved)
+    left = tuple(row for row in rows if row.key not in refused)
+    if moved and not (partial and left):
+        raise stale(moved, now)
+    return left, moved
+
+
+def stale(moved: Sequence[Notice], now: Snapshot) -> AcktrailError:
+    """What to raise for a plan of which something moved."""
+    first = moved[0]
+    if first.rule == "group_not_empty":
+        members = next(group.members for group in now.groups if group.group_id == first.group_id)
+        return GroupNotEmpty(first.group_id or "", members=members)
+    text = f"{first.subject}: {first.text}".removeprefix(": ")
+    more = f" ({len(moved)} things moved)" if len(moved) > 1 else ""
+    return PlanStale(first.rule, f"the plan is stale: {text}{more}", hint="make a new plan: acktrail reset plan")

@@ -1,0 +1,108 @@
+"""What the DAGs note of an approval, and what they make of an unknown outcome. Without a scheduler or a broker."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reset.scenes import a_plan, a_request, a_snapshot
+
+from acktrail.config import TablesConfig
+from acktrail.errors import OutcomeUnknown, Unreachable
+from acktrail.reset import reports, steps
+from acktrail.reset.plain import to_plain
+
+pytestmark = pytest.mark.airflow
+
+
+def planned(folder: Path, requested_by: str = "ann") -> Any:
+    """A stored plan, as the tasks hand it on."""
+    tables = TablesConfig(uri=str(folder))
+    now_ms = time.time_ns() // 1_000_000
+    plan = to_plain(a_plan(a_request(requested_by=requested_by), a_snapshot(taken_at_ms=now_ms)))
+    steps.store_plan(tables, plan)
+    named = {name: plan[name] for name in ("plan_id", "plan_hash")}
+    rest = {"kafka_conn_id": "acktrail_kafka", "preview": "", "refusals": [], "partial": False, "watch_s": 0}
+    return {**named, **rest, "tables_uri": str(folder)}
+
+
+def response(option: str, name: str | None) -> dict[str, Any]:
+    return {"chosen_options": [option], "responded_by_user": None if name is None else {"id": "7", "name": name}}
+
+
+def standing(folder: Path) -> str:
+    (line,) = reports.list_plans(TablesConfig(uri=str(folder)))
+    return str(line["standing"])
+
+
+def test_who_was_not_asked_did_not_reject(tmp_path: Path) -> None:
+    """A check that failed before anybody was asked is no rejection: nothing is noted."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from acktrail_dags.reset_steps import note_decision
+
+    with pytest.raises(AirflowSkipException):
+        note_decision(planned(tmp_path), None)
+    assert standing(tmp_path) == "PLANNED"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("eve", "REJECTED"), (None, "EXPIRED")])
+def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | None, expected: str) -> None:
+    """For the command line too; a task that runs twice notes it once; an approval comes too late."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from acktrail_dags.reset_steps import note_decision
+
+    made = planned(tmp_path)
+    for _ in range(2):
+        note_decision(made, response("Reject", name))
+    assert standing(tmp_path) == expected
+    rows = reports.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
+    assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
+    with pytest.raises(AirflowFailException, match="make a new plan"):
+        note_decision(made, response("Approve", "eve"))
+
+
+def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a second person is asked for: the form says so, the requester's answer fails and leaves the plan open for
+    somebody else's; a run whose requester Airflow does not know fails at once."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from acktrail_dags.plan_text import plan_text
+    from acktrail_dags.reset_steps import note_decision, validate_reset
+
+    made = planned(tmp_path)
+    plan = steps.load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
+    assert steps.approval_needed(plan) == ""
+    monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
+    assert "ann asked for it and may not" in plan_text(plan, approval=steps.approval_needed(plan))
+    with pytest.raises(AirflowFailException, match="own_approval"):
+        note_decision(made, response("Approve", "ann"))
+    assert standing(tmp_path) == "PLANNED"
+    assert note_decision(made, response("Approve", "eve")) == "eve"
+    assert standing(tmp_path) == "APPROVED"
+    nobody: Any = {"params": {"dry_run": False}, "dag_run": object()}
+    with pytest.raises(AirflowFailException, match="who triggered"):
+        validate_reset(nobody)
+
+
+@pytest.mark.parametrize("may_pass", [True, False])
+def test_a_verification_that_may_pass_later_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may_pass: bool
+) -> None:
+    """An unknown outcome behind a broker that is away goes to Airflow's retries; behind anything else it needs a
+    person."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from acktrail_dags import reset_steps
+
+    def unknown(*_: Any, **__: Any) -> None:
+        raise OutcomeUnknown("not known") from (Unreachable("k:9092") if may_pass else ValueError("a defect"))
+
+    monkeypatch.setattr(reset_steps, "kafka_config", lambda _: None)
+    monkeypatch.setattr(reports, "progress", lambda *_: {"groups": ["g"]})
+    monkeypatch.setattr(steps, "verify", unknown)
+    with pytest.raises(Unreachable if may_pass else AirflowFailException):
+        reset_steps.verify(planned(tmp_path))

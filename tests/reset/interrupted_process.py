@@ -1,0 +1,34 @@
+"""The command line in a process that gets a signal right before or right after its first change: run by a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.cli.main import main
+from acktrail.reset.execute import _Attempt
+
+
+def interrupting(owner: type, name: str, number: int) -> None:
+    """The signal comes when the method has returned."""
+    call = getattr(owner, name)
+
+    def called(*arguments: Any) -> Any:
+        answer = call(*arguments)
+        os.kill(os.getpid(), number)
+        return answer
+
+    setattr(owner, name, called)
+
+
+if __name__ == "__main__":
+    moment, number = sys.argv.pop(1), int(sys.argv.pop(1))
+    signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+    if moment == "before":
+        interrupting(_Attempt, "_look_once_more", number)
+    else:
+        interrupting(ShareGroupAdmin, "alter_offsets", number)
+    main()

@@ -1,0 +1,173 @@
+"""The life of a plan is one table, and how a plan stands follows from its audit rows alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.config import ApprovalRule
+from acktrail.errors import ChangeInProgress, ChangeRefused
+from acktrail.reset.audit import AuditEntry, AuditRow, Event, Stamp, chained, first_link
+from acktrail.reset.life import LIFE, PlanLife, Refusal, Step, life_of
+from acktrail.reset.people import check_approvals, check_approver, requesters
+from acktrail.reset.standing import Standing, overall
+
+NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
+STAMP = Stamp(cluster_id="c1", run_id="r1", actor="ann", host="elsewhere", at=NOW)
+CHANGED = {Standing.DONE, Standing.PARTLY, Standing.STOPPED, Standing.OVERWRITTEN}
+
+
+def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:
+    made = AuditEntry(kind="reset", event=event, plan_id="p1", plan_hash="h", attempt=1, group_id="g", outcome=outcome)
+    return replace(made, **changes)
+
+
+def lease(**changes: Any) -> AuditEntry:
+    return entry(Event.LEASE_TAKEN, detail={"expires_at_ms": NOW_MS + 60_000, "pid": 7}, **changes)
+
+
+def decision(event: Event) -> AuditEntry:
+    return entry(event, attempt=0, group_id=None, detail={"note": "ticket 7"})
+
+
+RELEASED = entry(Event.LEASE_RELEASED)
+APPROVED, REJECTED, EXPIRED = (decision(event) for event in (Event.APPROVED, Event.REJECTED, Event.EXPIRED))
+SENT = (lease(), entry(Event.BEFORE_CALL))
+DONE = (*SENT, entry(Event.AFTER_CALL, "done"), entry(Event.VERIFIED, "done"), RELEASED)
+PARTLY = (*SENT, entry(Event.AFTER_CALL, "partly"), entry(Event.VERIFIED, "partly"), RELEASED)
+LEFT_OUT = (lease(), entry(Event.BEFORE_CALL, "partial"), *DONE[2:])
+FAILED = (*SENT, entry(Event.AFTER_CALL, "refused"), entry(Event.VERIFIED, "not_done"), RELEASED)
+REFUSED = (lease(), entry(Event.REFUSED), RELEASED)
+UNKNOWN = (*SENT, entry(Event.AFTER_CALL, "unknown"), RELEASED)
+
+
+def again(entries: tuple[AuditEntry, ...]) -> tuple[AuditEntry, ...]:
+    return tuple(replace(one, attempt=2) for one in entries)
+
+
+def rows_of(entries: tuple[AuditEntry, ...]) -> list[AuditRow]:
+    return chained(entries, STAMP, sequence=0, previous_hash=first_link("c1"))
+
+
+def life(*entries: AuditEntry, **about: Any) -> PlanLife:
+    return life_of("p1", rows_of(entries), now_ms=NOW_MS, **about)
+
+
+def test_every_step_of_every_standing_has_an_answer() -> None:
+    """No pair is left to chance."""
+    assert set(LIFE) == {(standing, step) for standing in Standing for step in Step}
+
+
+def test_nothing_opens_a_closed_plan() -> None:
+    """From REJECTED, EXPIRED, STOPPED, UNDONE and OVERWRITTEN no sequence of decisions leads to one that may be carried
+    out."""
+    closed = {Standing.REJECTED, Standing.EXPIRED, Standing.STOPPED, Standing.UNDONE, Standing.OVERWRITTEN}
+    for standing in closed:
+        assert isinstance(LIFE[standing, Step.APPLY], Refusal)
+        for step in Step:
+            answer = LIFE[standing, step]
+            assert isinstance(answer, Refusal) or answer in closed, (standing, step)
+
+
+def test_only_what_was_changed_is_taken_back() -> None:
+    """UNDO is refused wherever nothing was changed, and wherever nobody knows."""
+    assert {standing for standing in Standing if not isinstance(LIFE[standing, Step.UNDO], Refusal)} == CHANGED
+
+
+@pytest.mark.parametrize(
+    ("entries", "standing"),
+    [
+        ((), Standing.PLANNED),
+        ((APPROVED,), Standing.APPROVED),
+        ((APPROVED, REJECTED), Standing.REJECTED),
+        ((REJECTED, APPROVED), Standing.REJECTED),
+        ((EXPIRED,), Standing.EXPIRED),
+        ((EXPIRED, REJECTED), Standing.REJECTED),
+        ((APPROVED, *DONE), Standing.DONE),
+        ((REJECTED, *DONE), Standing.DONE),
+        ((*FAILED, REJECTED), Standing.REJECTED),
+        ((*REFUSED, EXPIRED), Standing.EXPIRED),
+        ((*PARTLY, REJECTED), Standing.STOPPED),
+        (UNKNOWN, Standing.UNKNOWN),
+        ((*UNKNOWN, REJECTED), Standing.UNKNOWN),
+        ((*UNKNOWN, REJECTED, entry(Event.VERIFIED, "not_done")), Standing.REJECTED),
+        (LEFT_OUT, Standing.PARTLY),
+        ((*PARTLY, *again(FAILED)), Standing.PARTLY),
+        ((*PARTLY, *again(REFUSED)), Standing.PARTLY),
+        ((*PARTLY, *again(DONE)), Standing.DONE),
+        ((*LEFT_OUT, *again(DONE)), Standing.DONE),
+        (SENT, Standing.RUNNING),
+    ],
+)
+def test_where_a_plan_stands(entries: tuple[AuditEntry, ...], standing: Standing) -> None:
+    """After decisions and attempts in any order: what was done is never forgotten, a closed plan stays closed."""
+    assert life(*entries).standing is standing
+
+
+def test_a_plan_with_a_changed_and_an_unchanged_group_is_partly_done() -> None:
+    """One group refused beside one that is done is neither REFUSED nor DONE; one at work comes first."""
+    assert overall([Standing.DONE, Standing.REFUSED]) is Standing.PARTLY
+    assert overall([Standing.DONE, Standing.UNKNOWN, Standing.FAILED]) is Standing.UNKNOWN
+    assert overall([Standing.FAILED, Standing.RUNNING]) is Standing.RUNNING
+
+
+def test_time_and_refusals_count_while_nothing_was_attempted() -> None:
+    """An old plan is EXPIRED, one that a rule forbids is REFUSED; what was attempted says so still."""
+    assert life(is_expired=True).standing is Standing.EXPIRED
+    assert life(is_refused=True).standing is Standing.REFUSED
+    assert life(*FAILED, is_expired=True, is_refused=True).standing is Standing.FAILED
+    assert life(*DONE, is_undone=True, undone_by=("p2",)).standing is Standing.UNDONE
+
+
+@given(st.lists(st.sampled_from([APPROVED, REJECTED, EXPIRED]), max_size=5), st.sampled_from([FAILED, REFUSED, ()]))
+def test_a_rejection_forbids_the_plan_whatever_else_is_noted(
+    decisions: list[AuditEntry], attempt: tuple[AuditEntry, ...]
+) -> None:
+    """Before or after approvals and failed attempts; the refusal names who, when and why."""
+    found = life(*decisions, *attempt)
+    if any(one.event is Event.REJECTED for one in decisions):
+        with pytest.raises(ChangeRefused, match=r"was rejected by ann at 2026-01-02T03:04:05Z: ticket 7"):
+            found.after(Step.APPLY)
+    elif any(one.event is Event.EXPIRED for one in decisions):
+        with pytest.raises(ChangeRefused, match="plan_expired"):
+            found.after(Step.APPLY)
+    else:
+        assert found.after(Step.APPLY) is Standing.RUNNING
+
+
+@pytest.mark.parametrize("step", [Step.APPROVE, Step.REJECT, Step.APPLY, Step.UNDO])
+def test_what_nobody_knows_is_verified_first(step: Step) -> None:
+    """Whatever is asked of a plan whose outcome is open: verify."""
+    with pytest.raises(ChangeInProgress) as caught:
+        life(*UNKNOWN).after(step)
+    assert "acktrail reset verify p1" in caught.value.hint
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "approved_by", "passes"),
+    [
+        (ApprovalRule.OPTIONAL, [], True),
+        (ApprovalRule.REQUIRED, [], False),
+        (ApprovalRule.REQUIRED, ["ann"], True),
+        (ApprovalRule.SECOND_PERSON, ["ann"], False),
+        (ApprovalRule.SECOND_PERSON, ["Ann ", "BOB"], False),
+        (ApprovalRule.SECOND_PERSON, ["ann", "eve"], True),
+    ],
+)
+def test_who_may_approve(rule: ApprovalRule, approved_by: list[str], passes: bool) -> None:
+    """Neither who made the plan nor for whom, however the name is written; and no rule is no obstacle."""
+    asked_by = requesters("ann", "bob")
+    with nullcontext() if passes else pytest.raises(ChangeRefused, match="needs an approval") as refused:
+        check_approvals("p1", approved_by, asked_by, rule)
+    assert passes or "acktrail reset approve p1" in refused.value.hint
+    own = pytest.raises(ChangeRefused, match="own_approval") if rule is ApprovalRule.SECOND_PERSON else nullcontext()
+    with own:
+        check_approver("BOB", asked_by, rule)

@@ -1,0 +1,106 @@
+"""What an undo takes back, by what is stored; and when a request counts as sent. Without a broker."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
+
+from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, OutcomeUnknown, Unreachable
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.reset.departure import Departure
+from acktrail.reset.plan_file import parse_plan, plan_text
+from acktrail.reset.request import Strategy, StrategyKind
+from acktrail.reset.undo import UndoLedger
+from acktrail.reset.verdict import Status
+
+A, B = ("g", "orders", 0), ("g", "orders", 1)
+OK = (Status.OK, 5)
+BATCH = StateBatch(first_offset=41, last_offset=41, delivery_state=DeliveryState.ACKNOWLEDGED, delivery_count=1)
+
+
+def test_what_was_taken_back_and_done_again_may_be_taken_back_again() -> None:
+    """An undo counts for the share partitions that it brought to their targets, until it was undone itself."""
+    done = {"plan": {A: OK, B: OK}, "u1": {A: OK, B: (Status.FAILED, 5)}, "u2": {B: OK}, "u3": {A: (Status.UNKNOWN, 5)}}
+    ledger = UndoLedger(outcomes=done, undos={"plan": ["u1", "u2", "u3"]})
+    assert ledger.taken_back("plan") == {A: "u1", B: "u2"}
+    assert ledger.is_undone("plan")
+    assert ledger.undone_by("plan") == ("u1", "u2")
+    assert ledger.taken_back("plan", but="u2") == {A: "u1"}
+    again = UndoLedger(outcomes={**done, "redo": {A: OK}}, undos={"plan": ["u1", "u2"], "u1": ["redo"]})
+    assert again.taken_back("plan") == {B: "u2"}
+    assert not again.is_undone("plan")
+
+
+@given(st.lists(st.sampled_from([A, B]), max_size=6))
+def test_undo_and_redo_alternate(steps: list[tuple[str, str, int]]) -> None:
+    """A chain of undos, each of the one before: the plan is taken back where an odd number of them follow without a
+    break."""
+    outcomes = {"p0": {A: OK, B: OK}} | {f"p{n}": {key: OK} for n, key in enumerate(steps, start=1)}
+    ledger = UndoLedger(outcomes=outcomes, undos={f"p{n}": [f"p{n + 1}"] for n in range(len(steps))})
+    run = next((n for n, key in enumerate(steps) if key != steps[0]), len(steps))
+    assert set(ledger.taken_back("p0")) == ({steps[0]} if run % 2 else set())
+
+
+@pytest.mark.parametrize(
+    ("start", "batches", "left_at", "moved"),
+    [
+        (40, (), 40, False),
+        (40, (BATCH,), 40, True),
+        (44, (), 40, True),
+        (40, (), None, False),
+        (None, (), 40, True),
+    ],
+)
+def test_what_moved_on_is_refused_unless_allowed(
+    start: int | None, batches: tuple[StateBatch, ...], left_at: int | None, moved: bool
+) -> None:
+    """Another start offset, or records with a state of their own, where the plan left none."""
+    facts = partition_facts(start, found=batches, given=12, given_left_at=left_at)
+    strategy = Strategy(kind=StrategyKind.TO_SNAPSHOT, source="p0")
+    for allowed, severity in ((None, "refusal"), (True, "serious")):
+        plan = a_plan(a_request(strategy=strategy, allow_moved_on=allowed), a_snapshot(facts))
+        assert [n.severity for n in plan.notices if n.rule == "moved_on"] == ([severity] if moved else [])
+        assert parse_plan(plan_text(plan), "here") == plan
+
+
+def test_plans_of_before_keep_their_text() -> None:
+    """What may be allowed since is not in a plan that does not allow it: its text and hash are as they were."""
+    assert "allow_moved_on" not in plan_text(a_plan())
+
+
+def ended(error: BaseException, *steps: str, nested: bool = False) -> BaseException:
+    """What leaves the block when `error` ends it after `steps`."""
+    departure = Departure("p1")
+    try:
+        with departure:
+            for step in steps:
+                getattr(departure, step)()
+            with departure if nested else nullcontext():
+                raise error
+    except BaseException as left:  # noqa: BLE001  # whatever it is
+        return left
+
+
+@pytest.mark.parametrize("error", [Unreachable("k:1"), ConfigurationError("no"), KeyboardInterrupt(), ValueError("x")])
+def test_a_request_that_left_makes_everything_unknown(error: BaseException) -> None:
+    """Before it leaves, when it was not sent after all, and once it is settled an error is what it is; in between it is
+    an unknown outcome, once, that names plan and remedy."""
+    for steps in ((), ("left", "stayed"), ("left", "settled"), ("left", "left", "settled")):
+        assert ended(error, *steps) is error
+    for steps in (("left",), ("left", "left", "stayed")):
+        unknown = ended(error, *steps, nested=True)
+        assert isinstance(unknown, OutcomeUnknown)
+        assert unknown.__cause__ is error
+        assert unknown.message.startswith("plan p1 was sent")
+        assert "acktrail reset verify p1" in unknown.hint
+        assert not isinstance(error, AcktrailError) or error.message in unknown.message
+
+
+def test_who_is_at_it_is_no_unknown_outcome() -> None:
+    """Another process that verifies the same plan is named as ever."""
+    busy = ChangeInProgress("g", plan_id="p1", hint="wait")
+    assert ended(busy, "left") is busy

@@ -27,10 +27,12 @@ _WHAT_TO_DO: Final[tuple[tuple[type[AcktrailError], str], ...]] = (
 
 
 @contextmanager
-def advised() -> Iterator[None]:
+def advised(*, can_run_again: bool = False) -> Iterator[None]:
     """Around a task's work: a RetryableError goes to Airflow's retries, any other AcktrailError fails at once.
 
-    Anything else passes as it is: a defect, with its traceback in the log and the task's own retries.
+    `can_run_again`: the task reads from its tables what it did, so that running it again tells what became of an
+    unknown outcome: Airflow does. Anything else passes as it is: a defect, with its traceback in the log and the
+    task's own retries.
     """
     try:
         yield
@@ -38,6 +40,9 @@ def advised() -> Iterator[None]:
         _say(error, logging.WARNING)
         raise
     except AcktrailError as error:
+        if can_run_again and isinstance(error, OutcomeUnknown):
+            _log.warning("%s. Airflow tries again: what landed is read from the tables.", error.message)
+            raise
         _say(error, logging.ERROR)
         raise AirflowFailException(f"{error.message} ({error.hint})" if error.hint else error.message) from error
 

@@ -29,7 +29,7 @@ def export(context: Context) -> dict[str, Any]:
     """Export to the end of the state topic; the extra of the asset event."""
     from acktrail.cli.operations import export as run_export
 
-    with advised():
+    with advised(can_run_again=True):
         target = export_target(context)
         summary = run_export(kafka_config(target["kafka_conn_id"]), tables_of(target), run_id=target["run_id"])
     return {**target, "counts": dataclasses.asdict(summary)}
@@ -43,7 +43,7 @@ def observe(context: Context) -> ReconcileTarget:
     """
     from acktrail.cli.operations import observe as run_observation
 
-    with advised():
+    with advised(can_run_again=True):
         target = reconcile_target(context)
         exported = followed_export(context)
         if exported is not None:

@@ -54,3 +54,13 @@ def test_a_defect_passes_unchanged() -> None:
 
     with pytest.raises(ZeroDivisionError), advised():
         raise ZeroDivisionError
+
+
+def test_an_unknown_outcome_is_tried_again_where_running_again_tells_it(caplog: pytest.LogCaptureFixture) -> None:
+    """An export reads its positions from the tables: Airflow's retries do what the message says. A reset does not."""
+    from acktrail_dags.advice import advised
+
+    error = errors.OutcomeUnknown("nobody can say whether the commit landed", hint="run again")
+    with caplog.at_level(logging.INFO), pytest.raises(errors.OutcomeUnknown), advised(can_run_again=True):
+        raise error
+    assert "tries again" in caplog.text

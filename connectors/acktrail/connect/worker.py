@@ -74,6 +74,8 @@ class _Tally:
     gaps: list[LogSpan] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     positions: dict[TaskId, int] = field(default_factory=dict)
+    landed: tuple[int, int, int] = (0, 0, 0)
+    """Records read, records quarantined and gaps as of the last commit."""
 
     def take(self, batch: SourceBatch) -> None:
         self.pending_bytes += sum(rows.nbytes for rows in batch.rows.values())
@@ -106,6 +108,25 @@ class Worker:
         self._policy = policy or FlushPolicy()
         self._clock = clock
         self._progress = progress
+        self._tally = _Tally()
+        self._tasks = 0
+
+    @property
+    def landed(self) -> WorkerSummary:
+        """What the run has committed so far, also after an error."""
+        tally = self._tally
+        records, quarantined, gaps = tally.landed
+        return WorkerSummary(
+            records_read=records,
+            records_quarantined=quarantined,
+            gaps=tuple(tally.gaps[:gaps]),
+            commits=tally.commits,
+            rows=tally.rows,
+            positions=tally.positions,
+            tasks=self._tasks,
+            tasks_finished=tally.finished,
+            was_stopped=tally.finished < self._tasks,
+        )
 
     def run(self, stop: Event | None = None) -> WorkerSummary:
         """Run until all tasks are finished or `stop` is set; either way what was read is committed before it ends.
@@ -123,22 +144,13 @@ class Worker:
                 task.close()
 
     def _run(self, tasks: list[SourceTask], stop: Event) -> WorkerSummary:
-        tally = _Tally()
+        tally = self._tally = _Tally()
+        self._tasks = len(tasks)
         for task in tasks:
             task.start(self._sink.position(task.task_id))
         self._move(tasks, stop, tally)
         self._flush(tally, len(tasks))
-        return WorkerSummary(
-            records_read=tally.records_read,
-            records_quarantined=tally.records_quarantined,
-            gaps=tuple(tally.gaps),
-            commits=tally.commits,
-            rows=tally.rows,
-            positions=tally.positions,
-            tasks=len(tasks),
-            tasks_finished=tally.finished,
-            was_stopped=tally.finished < len(tasks),
-        )
+        return self.landed
 
     def _move(self, tasks: list[SourceTask], stop: Event, tally: _Tally) -> None:
         """Put what comes and flush when it is time to, while the next batches are being read."""
@@ -174,6 +186,7 @@ class Worker:
             tally.rows[name] = tally.rows.get(name, 0) + rows
         tally.positions.update(commit.positions)
         tally.records_committed = tally.records_read
+        tally.landed = (tally.records_read, tally.records_quarantined, len(tally.gaps))
         tally.pending_bytes = 0
         self._progress(_progress(tally, tasks))
 

@@ -187,7 +187,7 @@ def test_a_plan_without_refusals_may_be_sent_whole() -> None:
 def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
     """Without the history: no number, at least what the state has, and one notice that says why."""
     snapshot = a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,)), partition_facts(20, (10, 50), partition=1))
-    plan = a_plan(a_request(), with_passed(None, a_request(), snapshot))
+    plan = a_plan(a_request(), with_passed(None, None, a_request(), snapshot))
 
     assert (plan.totals.archived_forgotten, plan.totals.acknowledgements_forgotten) == (None, None)
     assert (plan.totals.archived_known, plan.totals.acknowledgements_known, plan.totals.passed_unknown) == (3, 0, 40)

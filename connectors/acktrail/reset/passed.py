@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from acktrail.config import TablesConfig
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.reset.facts import PartitionFacts, PassedFacts, Snapshot
@@ -36,9 +36,11 @@ def passed_range(facts: PartitionFacts | PartitionPlan, target: int | None) -> t
     return (first, last) if first <= last else None
 
 
-def with_passed(tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
+def with_passed(
+    kafka: KafkaConfig | None, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot
+) -> Snapshot:
     """`snapshot` with `passed` for every share partition that `request` takes back below its start offset. What cannot
-    be read is unknown, with the reason.
+    be read is unknown, with the reason. With `kafka` state records that the history does not have yet are read there.
 
     Raises:
         ForeignCluster: the tables are another cluster's.
@@ -50,7 +52,7 @@ def with_passed(tables: TablesConfig | None, request: ResetRequest, snapshot: Sn
     }
     if not wanted:
         return snapshot
-    found = _unknown(wanted, _NO_TABLES) if tables is None else _read(tables, snapshot, wanted)
+    found = _unknown(wanted, _NO_TABLES) if tables is None else _read(kafka, tables, snapshot, wanted)
     return replace(
         snapshot,
         partitions=tuple(
@@ -75,13 +77,19 @@ def _unknown(wanted: Mapping[Part, tuple[int, int]], reason: str) -> dict[Part, 
     }
 
 
-def _read(tables: TablesConfig, snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]) -> dict[Part, PassedFacts]:
-    from acktrail.tables.settled import read_settled
+def _read(
+    kafka: KafkaConfig | None, tables: TablesConfig, snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]
+) -> dict[Part, PassedFacts]:
+    from acktrail.reset.newer_records import add_newer
+    from acktrail.tables.settled import SettledHistory
     from acktrail.tables.store import Tables
 
-    ranges = _ranges(snapshot, wanted)
+    ranges, cluster = _ranges(snapshot, wanted), snapshot.cluster
     try:
-        told = read_settled(Tables(tables), snapshot.cluster.cluster_id, list(ranges.values()))
+        history = SettledHistory(Tables(tables), cluster.cluster_id, cluster.state_topic_id, list(ranges.values()))
+        if kafka is not None and history.behind:
+            add_newer(kafka, history)
+        told = history.told()
     except ForeignCluster:
         raise
     except AcktrailError as error:

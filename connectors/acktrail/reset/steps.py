@@ -232,7 +232,7 @@ def _snapshot(kafka: KafkaConfig, tables: TablesConfig | None, request: ResetReq
     from acktrail.reset.passed import with_passed
 
     found = take_snapshot(kafka, request, now_ms=present_ms(), given=_given(kafka, tables, request))
-    return with_passed(tables, request, found)
+    return with_passed(kafka, tables, request, found)
 
 
 def _made(request: ResetRequest, found: Snapshot, kafka: KafkaConfig | None, created_by: str | None) -> ResetPlan:

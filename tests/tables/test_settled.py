@@ -1,0 +1,111 @@
+"""What the history tells of records below a start offset: all of it, or a number and the reason why it may be more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from history_tables import build
+from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
+
+from acktrail.errors import ForeignCluster
+from acktrail.tables.identity import OWN_DIALECT, create_records_for
+from acktrail.tables.settled import Range, SettledHistory, Told
+
+KEY = key_of("g")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One state partition; of share partition `KEY` records 0 to 5 are archived and 6 to 9 acknowledged."""
+    found = World(tmp_path / "tables", state_partitions=1)
+    found.write(snapshot(KEY, 0, snapshot_epoch=0))
+    found.write(update(KEY, 0, 10, (batch(0, 5, 4, 5), batch(6, 9, 2, 1))), update(KEY, 10, 0, ()))
+    return found
+
+
+def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> Told:
+    """What the tables of `world` tell of offsets, where Kafka's newest state record of them is `newest`."""
+    own = Range(key=KEY, first_offset=first, last_offset=last, state_partition=0, record_offset=newest)
+    cluster = named.get("cluster_id", "c1")
+    return SettledHistory(world.tables, cluster, named.get("state_topic_id"), [own]).told()[KEY]
+
+
+def numbers(found: Told) -> tuple[int, int, int]:
+    return found.settled.acknowledged, found.settled.archived, found.settled.unknown
+
+
+def use(world: World, run_id: str, *, lost: int | None = None) -> None:
+    world.export(run_id, lost=None if lost is None else {0: lost})
+    build(world.tables)
+
+
+def test_everything_is_known_from_the_beginning_on(world: World) -> None:
+    """Counted by range, with the time of the first record that tells."""
+    use(world, "r1")
+    found = told(world)
+    assert (numbers(found), found.reason) == ((4, 6, 0), None)
+    assert found.settled.since_ms == WRITTEN_MS
+    assert numbers(told(world, first=4, last=7)) == (2, 2, 0)
+
+
+def test_without_a_history_nothing_is_known(world: World) -> None:
+    """Not exported, exported and not used, of another group: unknown, with a reason each."""
+    assert numbers(told(world)) == (0, 0, 10)
+    world.export("r1")
+    assert "acktrail history" in (told(world).reason or "")
+    build(world.tables)
+    own = Range(key=key_of("other"), first_offset=0, last_offset=4, state_partition=0, record_offset=2)
+    found = SettledHistory(world.tables, "c1", None, [own]).told()[own.key]
+    assert (numbers(found), found.reason is None) == ((0, 0, 5), False)
+
+
+def test_an_export_that_began_late_knows_what_came_since(world: World) -> None:
+    """What the first snapshot shows below its start offset nobody knows; what was settled after it is counted."""
+    world.exported[0] = 3
+    world.write(snapshot(KEY, 10), update(KEY, 10, 4, (batch(10, 13, 4, 5),)), update(KEY, 14, 0, ()))
+    use(world, "r1")
+    found = told(world, 5, last=13)
+    assert numbers(found) == (0, 4, 10)
+    assert found.reason == "state records of it are missing in the export"
+
+
+def test_a_gap_makes_what_was_known_a_least_number(world: World) -> None:
+    """Before the gap 6 were archived; in it nobody knows; after it 2 more were."""
+    use(world, "r1")
+    world.write(*[update(KEY, 10, 0, ())] * 3)
+    world.write(snapshot(KEY, 20), update(KEY, 20, 2, (batch(20, 21, 4, 5),)), update(KEY, 22, 0, ()))
+    use(world, "r2", lost=6)
+    found = told(world, 8, last=21)
+    assert numbers(found) == (4, 8, 20)
+    assert found.reason is not None
+
+
+def test_an_unreadable_record_makes_it_a_least_number(world: World) -> None:
+    """Whether it names the share partition or nobody knows whose it is."""
+    use(world, "r1")
+    world.write_bytes(0, b"\x00", b"\x00")
+    use(world, "r2")
+    assert numbers(told(world)) == (4, 6, 10)
+    world.damage(KEY)
+    use(world, "r3")
+    assert numbers(told(world, 4)) == (4, 6, 10)
+
+
+def test_a_history_that_is_behind_says_so(world: World) -> None:
+    """Kafka has a newer record of it: nothing is certain, the numbers are those until then."""
+    use(world, "r1")
+    found = told(world, newest=7)
+    assert numbers(found) == (4, 6, 10)
+    assert "ends before record 3" in (found.reason or "")
+    assert told(world, newest=None).reason is not None
+
+
+def test_tables_of_another_cluster_or_state_topic_tell_nothing(world: World) -> None:
+    """Offsets of another log would be taken for this one's."""
+    create_records_for(world.tables, "c1", topic_id(9), OWN_DIALECT)
+    use(world, "r1")
+    assert numbers(told(world, state_topic_id=topic_id(9))) == (4, 6, 0)
+    assert numbers(told(world, state_topic_id="AAAAAAAAAAAAAAAAAAAAAA")) == (0, 0, 10)
+    with pytest.raises(ForeignCluster):
+        told(world, cluster_id="c2")

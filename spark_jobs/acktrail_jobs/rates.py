@@ -22,7 +22,8 @@ __all__ = ["delivery_rates"]
 def delivery_rates(spark: SparkSession, config: TablesConfig, every_ms: int) -> DataFrame:
     """Rows of ``acktrail.columnar.rates.RATES`` for intervals of `every_ms`: what ``acktrail rates`` shows.
 
-    A count is null where it is more than a long holds.
+    A count is null where it is more than a long holds. Which state records are missing, so that counts are least ones,
+    is in ``acktrail.tables.fates.HistoryReader.completeness``.
     """
     snapshot = Tables(config).snapshot(CHANGES)
     paths = [] if snapshot is None else [(file.path,) for file in snapshot.files()]

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import pandas as pd
+
 from acktrail.connect.activity import doing
 from acktrail_expectations.evaluation import NO_ROW, Subject, evaluate
 from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
-from acktrail_expectations.frames.state_records import state_records_frame
+from acktrail_expectations.frames.state_records import StateRecordFrames
 from acktrail_expectations.results import QualityResult, merged
 from acktrail_expectations.run_data import RunData
 from acktrail_expectations.suites.export_ranges import export_ranges
@@ -41,16 +43,18 @@ _NO_ROWS: Final = {
 
 def _ranges(run: RunData) -> Iterator[QualityResult]:
     doing("validating export_ranges")
-    frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, addresses=run.addresses)
+    frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.stored)
     yield from evaluate("export_ranges", export_ranges(), frame, range_subject)
 
 
 def _records(run: RunData) -> Iterator[QualityResult]:
-    gaps, checks = run.gaps, state_records(run.facts)
-    for number, (window, records) in enumerate(run.records, start=1):
+    frames, checks = StateRecordFrames(gaps=run.gaps, facts=run.facts), state_records(run.facts)
+    yield from evaluate("state_records", checks, pd.DataFrame(), record_subject)
+    for number, records in enumerate(run.records, start=1):
         doing(f"validating state_records, part {number}")
-        frame = state_records_frame(records, since=window.first, gaps=gaps, facts=run.facts)
-        yield from evaluate("state_records", checks, frame, record_subject)
+        frame = frames.add(records, since=run.since.records)
+        if len(frame):
+            yield from evaluate("state_records", checks, frame, record_subject)
 
 
 def _states(run: RunData) -> Iterator[QualityResult]:

@@ -13,10 +13,10 @@ from operator import or_
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.snapshot import TableSnapshot
+from acktrail_expectations.stored_offsets import Runs, StoredOffsets
 
 __all__ = [
     "LOOK_BACK",
@@ -25,7 +25,7 @@ __all__ = [
     "Positions",
     "Window",
     "from_offsets",
-    "reached",
+    "moved_on",
     "read_positions",
     "windows",
 ]
@@ -35,12 +35,13 @@ LOOK_BACK: Final = 5_000
 predecessors that it is compared with. What has none there is not compared."""
 
 MOST_RECORDS: Final = 250_000
-"""Records validated at once, those looked back at not counted."""
+"""Records read and validated at once: what memory follows, however many records there are."""
 
 SEQUENCE: Final = "validations"
 """The app id that counts validations: of two at the same time the second one's commit is refused."""
 
 _PREFIX: Final = "validated"
+_NO_END: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +64,17 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Offsets to validate together, `first` to `last` (inclusive) by state partition; the same partitions in both."""
+    """Offsets to read together, `first` to `last` (inclusive) by state partition; the same partitions in both."""
 
     first: Mapping[int, int] = field(default_factory=dict)
     last: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> pc.Expression:
-        """The records of the window and those looked back at."""
+        """The records of the window."""
         offset = pc.field("offset")
         parts = [
-            (pc.field("state_partition") == p) & (offset >= first - LOOK_BACK) & (offset <= self.last[p])
+            (pc.field("state_partition") == p) & (offset >= first) & (offset <= self.last[p])
             for p, first in self.first.items()
         ]
         return reduce(or_, parts) if parts else pc.scalar(False)  # noqa: FBT003  # no row
@@ -101,38 +102,28 @@ def from_offsets(first: Mapping[int, int], *columns: str) -> pc.Expression:
     return reduce(or_, wanted, ~partition.isin(list(first)))
 
 
-def reached(rows: pa.Table, column: str, before: Mapping[int, int]) -> dict[int, int]:
-    """The offset after the highest in `column` by state partition, never lower than `before`."""
-    highest = rows.group_by("state_partition").aggregate([(column, "max")])
-    found = zip(highest["state_partition"].to_pylist(), highest[f"{column}_max"].to_pylist(), strict=True)
-    ends = {partition: last + 1 for partition, last in found if last is not None}
+def moved_on(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
+    """Positions at `ends`, never lower than `before`."""
     return {p: max(ends.get(p, 0), before.get(p, 0)) for p in sorted({*ends, *before})}
 
 
-def windows(addresses: pa.Table, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[Window]:
-    """Windows that hold every record at or above `since` once, about `most` records each; at least one window.
+def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[Window]:
+    """Windows that follow each other on every state partition and hold every stored offset at or above `since` once,
+    after those looked back at; of about `most` offsets each, none where nothing is new.
 
-    `addresses` are `state_partition` and `offset` of the stored records. A window takes the same number of records
-    from every state partition, so that a share partition on two of them shows.
+    A window takes the same part of every state partition, so that a share partition on two of them shows.
     """
-    new = _new_offsets(addresses, since)
-    if not new:
-        yield Window()
-        return
-    step = max(1, most // len(new))
-    for at in range(0, max(map(len, new.values())), step):
-        parts = {p: offsets[at : at + step] for p, offsets in new.items() if len(offsets) > at}
-        yield Window(
-            first={p: int(part[0]) for p, part in parts.items()}, last={p: int(part[-1]) for p, part in parts.items()}
-        )
+    runs = {p: _to_read(own, since.get(p, 0)) for p, own in stored.runs.items() if own.ends_above(since.get(p, 0))}
+    count = -(-sum(own.total for own in runs.values()) // most)
+    for number in range(count):
+        cuts = {p: (own.total * number // count, own.total * (number + 1) // count) for p, own in runs.items()}
+        ends = {p: runs[p].at(np.array([low, high - 1])) for p, (low, high) in cuts.items() if low < high}
+        if ends:
+            yield Window(first={p: int(e[0]) for p, e in ends.items()}, last={p: int(e[1]) for p, e in ends.items()})
 
 
-def _new_offsets(addresses: pa.Table, since: Mapping[int, int]) -> dict[int, np.ndarray]:
-    partition = addresses["state_partition"].to_numpy()
-    offset = addresses["offset"].to_numpy()
-    found = {int(p): np.sort(offset[partition == p]) for p in np.unique(partition)}
-    new = {p: offsets[np.searchsorted(offsets, since.get(p, 0)) :] for p, offsets in found.items()}
-    return {p: offsets for p, offsets in new.items() if len(offsets)}
+def _to_read(runs: Runs, since: int) -> Runs:
+    return runs.within([(max(0, since - LOOK_BACK), _NO_END)])
 
 
 def _app_id(table: str, partition: int) -> str:

@@ -15,7 +15,8 @@ from acktrail_expectations.frames.export_ranges import RANGE_COLUMNS
 from acktrail_expectations.frames.reconciliations import RECONCILIATION_COLUMNS
 from acktrail_expectations.frames.share_partition_states import STATE_COLUMNS
 from acktrail_expectations.frames.state_records import RECORD_COLUMNS
-from acktrail_expectations.increment import LOOK_BACK, Positions, Window, from_offsets, reached, read_positions, windows
+from acktrail_expectations.increment import LOOK_BACK, Positions, from_offsets, moved_on, read_positions, windows
+from acktrail_expectations.stored_offsets import StoredOffsets, stored_offsets
 
 __all__ = ["RunData"]
 
@@ -36,7 +37,7 @@ _NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
 class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
-    `since`: where those begin. `addresses`: state partition and offset of the stored records from somewhat below.
+    `since`: where those begin. `stored`: which records are stored, from somewhat below.
     """
 
     store: Tables
@@ -44,7 +45,7 @@ class RunData:
     cluster_id: str | None
     facts: ClusterFacts
     since: Positions
-    addresses: pa.Table
+    stored: StoredOffsets
     ranges: pa.Table
 
     @classmethod
@@ -56,16 +57,15 @@ class RunData:
         facts = cluster_facts(groups, offsets)
         positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, facts))
         since = Positions(sequence=positions.sequence) if every_record else positions
+        ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _with_predecessors(since.ranges))
         return cls(
             store=store,
             run_id=run_id,
             cluster_id=_cluster_id(store, run_id, groups, offsets),
             facts=facts,
             since=since,
-            addresses=store.read(
-                "state_records", columns=["state_partition", "offset"], where=_somewhat_below(since.records)
-            ),
-            ranges=store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _with_predecessors(since.ranges)),
+            stored=_stored(store, _somewhat_below(since.records, ranges)),
+            ranges=ranges,
         )
 
     @property
@@ -75,10 +75,10 @@ class RunData:
         return self.store.read("export_ranges", columns=columns, where=pc.field("gap_first").is_valid())
 
     @property
-    def records(self) -> Iterator[tuple[Window, pa.Table]]:
-        """The records to validate with some before them, window by window."""
-        for window in windows(self.addresses, self.since.records):
-            yield window, self.store.read("state_records", columns=RECORD_COLUMNS, where=window.rows)
+    def records(self) -> Iterator[pa.Table]:
+        """The records to validate after some before them, in pieces that follow each other."""
+        for window in windows(self.stored, self.since.records):
+            yield self.store.read("state_records", columns=RECORD_COLUMNS, where=window.rows)
 
     @property
     def states(self) -> pa.Table:
@@ -93,21 +93,38 @@ class RunData:
     @property
     def validated(self) -> Positions:
         """Where the next run begins."""
-        ends = pa.table(
-            {
-                "state_partition": self.ranges["state_partition"],
-                "last": pc.coalesce(self.ranges["last_offset"], self.ranges["gap_last"]),
-            }
-        )
         return Positions(
-            records=reached(self.addresses, "offset", self.since.records),
-            ranges=reached(ends, "last", self.since.ranges),
+            records=moved_on(self.stored.ends(), self.since.records),
+            ranges=moved_on(_ends(self.ranges), self.since.ranges),
             sequence=self.since.sequence,
         )
 
 
-def _somewhat_below(since: Mapping[int, int]) -> pc.Expression:
-    return from_offsets({partition: offset - LOOK_BACK for partition, offset in since.items()}, "offset")
+def _ends(ranges: pa.Table) -> dict[int, int]:
+    """One past the last offset that `ranges` cover, by state partition."""
+    last = pa.table(
+        {
+            "state_partition": ranges["state_partition"],
+            "last": pc.coalesce(ranges["last_offset"], ranges["gap_last"]),
+        }
+    )
+    highest = last.group_by("state_partition").aggregate([("last", "max")]).to_pylist()
+    return {row["state_partition"]: row["last_max"] + 1 for row in highest if row["last_max"] is not None}
+
+
+def _stored(store: Tables, begin: Mapping[int, int]) -> StoredOffsets:
+    snapshot = store.snapshot("state_records")
+    if snapshot is None:
+        return StoredOffsets(begin=begin)
+    columns = ["state_partition", "offset"]
+    return stored_offsets(snapshot.batches(columns=columns, where=from_offsets(begin, "offset")), begin)
+
+
+def _somewhat_below(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:
+    """From where on stored records are looked for: those looked back at, and those of the ranges to validate."""
+    firsts = ranges.group_by("state_partition").aggregate([("first_offset", "min")]).to_pylist()
+    least = {row["state_partition"]: row["first_offset_min"] for row in firsts if row["first_offset_min"] is not None}
+    return {p: max(0, min(offset - LOOK_BACK, least.get(p, offset))) for p, offset in since.items()}
 
 
 def _with_predecessors(since: Mapping[int, int]) -> pc.Expression:

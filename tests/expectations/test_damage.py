@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from coordinator_log import TOPIC, Coordinator, everyday, from_raw, share_partition
 from quality_scenes import (
@@ -32,6 +33,7 @@ from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
 from acktrail_expectations.frames.state_records import state_records_frame
+from acktrail_expectations.stored_offsets import stored_offsets
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import reconciliations as reconciliation_suite
 from acktrail_expectations.suites import share_partition_states as state_suite
@@ -338,23 +340,26 @@ def test_damaged_ranges(damage: str) -> None:
     """Damage to export ranges makes exactly its own expectations fail."""
     harm, expected = RANGE_DAMAGE[damage]
 
-    assert expected == failing_ranges(harm(RANGES), no_addresses())
+    assert expected == failing_ranges(harm(RANGES), None)
 
 
 def test_a_record_that_is_not_stored() -> None:
-    """A commit that says more records than the table holds in its offsets is caught."""
-    addresses = without(RECORDS, row_where(RECORDS, state_partition=1, offset=3))
+    """A commit that says more records than the table holds in its offsets is caught, also where it lost its first
+    records, or all of a state partition's."""
+    lost = (
+        without(RECORDS, row_where(RECORDS, state_partition=1, offset=3)),
+        without(RECORDS, row_where(RECORDS, state_partition=1, offset=0)),
+        RECORDS.filter(pc.field("state_partition") != 1),
+    )
 
-    assert failing_ranges(RANGES, addresses) == {"records_stored"}
+    for addresses in lost:
+        assert failing_ranges(RANGES, addresses) == {"records_stored"}
     assert failing_ranges(RANGES, RECORDS) == set()
 
 
-def no_addresses() -> pa.Table:
-    return RECORDS.slice(0, 0)
-
-
-def failing_ranges(table: pa.Table, addresses: pa.Table) -> set[str]:
-    frame = export_ranges_frame(table, since={}, run_id=RUN, addresses=addresses)
+def failing_ranges(table: pa.Table, addresses: pa.Table | None) -> set[str]:
+    stored = None if addresses is None else stored_offsets(addresses.to_batches(), {})
+    frame = export_ranges_frame(table, since={}, run_id=RUN, stored=stored)
     return failing("export_ranges", range_suite.export_ranges(), frame)
 
 

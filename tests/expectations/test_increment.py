@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_expectations.increment import LOOK_BACK, from_offsets, reached, windows
+from acktrail_expectations.increment import LOOK_BACK, from_offsets, moved_on, windows
+from acktrail_expectations.stored_offsets import StoredOffsets, stored_offsets
 
 addresses = st.sets(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=80)
 positions = st.dictionaries(st.integers(0, 3), st.integers(0, 70))
@@ -18,43 +19,78 @@ def table(pairs: set[tuple[int, int]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema([("state_partition", pa.int32()), ("offset", pa.int64())]))
 
 
+def offsets_of(pairs: set[tuple[int, int]]) -> StoredOffsets:
+    return stored_offsets(table(pairs).to_batches(), {})
+
+
 def pairs_of(rows: pa.Table) -> set[tuple[int, int]]:
     return {(row["state_partition"], row["offset"]) for row in rows.to_pylist()}
 
 
 @given(addresses, positions, st.integers(1, 30))
 def test_windows_hold_every_new_record_once(stored: set[tuple[int, int]], since: dict[int, int], most: int) -> None:
-    """Whatever the windows' size, each record at or above its position lies in exactly one, with those before it."""
+    """Whatever the windows' size, each record at or above its position lies in exactly one, after those before it."""
     new = [pair for pair in stored if pair[1] >= since.get(pair[0], 0)]
-    found = []
-    for window in windows(table(stored), since, most):
-        rows = pairs_of(table(stored).filter(window.rows))
-        inside = [(p, offset) for p, offset in rows if p in window.first and offset >= window.first[p]]
-        assert {(p, o) for p, o in stored if p in window.first and o <= window.last[p]} == rows
-        assert len(inside) <= max(most, 4)
-        found += inside
+    with_new = {partition for partition, _ in new}
+    read: list[tuple[int, int]] = []
+    for window in windows(offsets_of(stored), since, most):
+        rows = sorted(pairs_of(table(stored).filter(window.rows)))
+        assert rows
+        assert len(rows) <= most + len(with_new)
+        for partition in {p for p, _ in rows}:
+            assert min(o for p, o in rows if p == partition) > max((o for p, o in read if p == partition), default=-1)
+        read += rows
 
-    assert sorted(found) == sorted(new)
+    assert sorted(read) == sorted(pair for pair in stored if pair[0] in with_new)
 
 
 def test_a_window_looks_back_so_far_and_no_further() -> None:
     """Memory is bounded: of the records before the first one, only so many are read."""
     stored = {(0, offset) for offset in range(LOOK_BACK + 20)}
-    (window,) = windows(table(stored), {0: LOOK_BACK + 10})
+    (window,) = windows(offsets_of(stored), {0: LOOK_BACK + 10})
 
     rows = sorted(pairs_of(table(stored).filter(window.rows)))
 
     assert (rows[0], rows[-1]) == ((0, 10), (0, LOOK_BACK + 19))
 
 
+def test_one_busy_state_partition_does_not_make_many_windows() -> None:
+    """Every window takes the same part of each state partition, however uneven they are."""
+    stored = {(0, offset) for offset in range(1_000)} | {(1, 0), (2, 7)}
+
+    assert len(list(windows(offsets_of(stored), {}, 100))) == 11
+
+
 @given(addresses, positions)
 def test_positions_only_move_forward(stored: set[tuple[int, int]], since: dict[int, int]) -> None:
     """After a validation the position is one past the last record, and never lower than before."""
-    ends = reached(table(stored), "offset", since)
+    ends = moved_on(offsets_of(stored).ends(), since)
 
     for partition in {p for p, _ in stored} | since.keys():
         highest = max((offset for p, offset in stored if p == partition), default=-1)
         assert ends[partition] == max(highest + 1, since.get(partition, 0))
+
+
+@given(st.lists(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=20), max_size=90), positions)
+def test_stored_offsets_are_counted_once(pieces: list[set[tuple[int, int]]], begin: dict[int, int]) -> None:
+    """In whatever pieces and order addresses come, also twice: each offset of a range counts once, and a range that
+    reaches below what was looked at has no count."""
+    stored = {(p, o) for piece in pieces for p, o in piece}
+    found = stored_offsets((batch for piece in pieces for batch in table(piece).to_batches()), begin)
+
+    for partition, first, last in ((0, 0, 60), (1, 13, 14), (2, 30, 29), (3, 59, 80)):
+        held = sum(p == partition and first <= o <= last for p, o in stored)
+        assert found.count(partition, first, last) == (None if first < begin.get(partition, 0) else held)
+    assert sum(len(runs.first) for runs in found.runs.values()) == sum((p, o - 1) not in stored for p, o in stored)
+
+
+def test_a_log_without_holes_is_one_run() -> None:
+    """What is kept of the addresses does not follow the records."""
+    batches = (table({(0, o) for o in range(at, at + 100)}).to_batches()[0] for at in range(0, 20_000, 100))
+
+    (runs,) = stored_offsets(batches, {}).runs.values()
+
+    assert (runs.first.tolist(), runs.end.tolist()) == ([0], [20_000])
 
 
 @given(addresses, positions)

@@ -16,7 +16,7 @@ from acktrail.model.share_partition import SharePartition
 from acktrail_expectations.evaluation import evaluate
 from acktrail_expectations.examination import record_subject, share_partition_subject
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
-from acktrail_expectations.frames.state_records import state_records_frame
+from acktrail_expectations.frames.state_records import StateRecordFrames, state_records_frame
 from acktrail_expectations.suites.share_partition_states import share_partition_states
 from acktrail_expectations.suites.state_records import state_records
 
@@ -90,6 +90,33 @@ def test_an_increment_is_judged_as_in_the_whole(life: Coordinator, cut: list[int
     increment = frame_of(life.table(), since=since)
 
     pd.testing.assert_frame_equal(late[["offset", *BOUNDS]], increment[["offset", *BOUNDS]])
+
+
+COMPARED = ["offset", "expected_offset", "first_state_partition", "home_state_partition", *BOUNDS]
+
+
+@settings(max_examples=60)
+@given(lives(most=60), st.integers(1, 9), st.sets(st.integers(0, 30), max_size=2), st.integers(0, 12))
+def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int, nameless: set[int], lost: int) -> None:
+    """However a log is cut into pieces that follow each other, each record gets the bounds that it has in the whole:
+    across tombstones, resets, records that nobody can read and recorded gaps."""
+    records = life.table().filter((pc.field("offset") != lost) | (pc.field("state_partition") != 0))
+    for offset in nameless & set(records.filter(pc.field("state_partition") == 0)["offset"].to_pylist()):
+        at = row_where(records, state_partition=0, offset=offset)
+        records = changed(records, at, **quarantined("malformed_key", named=False))
+    gaps = recorded_gap(0, lost, lost)
+    frames = StateRecordFrames(gaps=gaps, facts=FACTS)
+    highest = max(records["offset"].to_pylist(), default=0)
+
+    pieces = [
+        frames.add(records.filter((pc.field("offset") >= low) & (pc.field("offset") < low + size)), since={})
+        for low in range(0, highest + 1, size)
+    ]
+
+    whole = frame_of(records, gaps=gaps)[COMPARED].reset_index(drop=True)
+    whole["state_partition"] = frame_of(records, gaps=gaps)["state_partition"]
+    together = pd.concat(pieces).sort_values(["state_partition", "offset"], ignore_index=True)
+    pd.testing.assert_frame_equal(together[[*COMPARED, "state_partition"]], whole)
 
 
 @settings(max_examples=40)

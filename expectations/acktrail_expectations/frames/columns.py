@@ -17,7 +17,7 @@ __all__ = [
     "Mask",
     "frame_of",
     "key_texts",
-    "last_known",
+    "known_so_far",
     "named",
     "previous",
     "terminal_counts",
@@ -59,9 +59,9 @@ def previous(series: pd.Series, chain: Codes) -> pd.Series:
     return series.groupby(chain).shift()
 
 
-def last_known(series: pd.Series, chain: Codes) -> pd.Series:
-    """The newest value in the rows before in the same chain, rows without a value passed over."""
-    return previous(series.groupby(chain).ffill(), chain)
+def known_so_far(series: pd.Series, chain: Codes) -> pd.Series:
+    """The newest value in the row and those before it in the same chain, rows without a value passed over."""
+    return series.groupby(chain).ffill()
 
 
 def key_texts(table: pa.Table) -> pa.ChunkedArray:

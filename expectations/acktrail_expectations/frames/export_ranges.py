@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.frames.columns import frame_of, previous, where
+from acktrail_expectations.stored_offsets import StoredOffsets
 
 __all__ = ["RANGE_COLUMNS", "export_ranges_frame"]
 
@@ -33,7 +34,7 @@ RANGE_COLUMNS: Final = (
 
 
 def export_ranges_frame(
-    ranges: pa.Table, *, since: Mapping[int, int], run_id: str | None, addresses: pa.Table
+    ranges: pa.Table, *, since: Mapping[int, int], run_id: str | None, stored: StoredOffsets | None
 ) -> pd.DataFrame:
     """The ranges of `run_id` and those that end at or above `since` (offset by state partition; absent: all).
 
@@ -41,7 +42,7 @@ def export_ranges_frame(
         ranges: those to validate and, on each state partition, the one before them.
         since: first offset to validate by state partition.
         run_id: its ranges are validated wherever they lie; None: no run's.
-        addresses: `state_partition` and `offset` of stored records, all there are from some offset on.
+        stored: which records are stored; None: not known.
 
     Returns:
         ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
@@ -65,19 +66,18 @@ def export_ranges_frame(
         lost_first=frame["gap_first"].mask((frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT).fillna(value=False)),
         span_records=frame["last_offset"] - frame["first_offset"] + 1,
         accounted_records=frame["records_decoded"] + frame["records_quarantined"],
-        stored_records=_stored(frame, addresses),
+        stored_records=_stored(frame, stored),
         first_state_topic_id=frame["state_topic_id"].iloc[0] if len(frame) else pd.NA,
     )
     return whole[_wanted(whole, since, run_id)].reset_index(drop=True)
 
 
-def _stored(frame: pd.DataFrame, addresses: pa.Table) -> pd.Series:
+def _stored(frame: pd.DataFrame, stored: StoredOffsets | None) -> pd.Series:
     """How many different offsets are stored of each range."""
-    stored = frame_of(addresses.select(["state_partition", "offset"])).drop_duplicates()
-    offsets = {
-        partition: np.sort(group.to_numpy(np.int64)) for partition, group in stored.groupby("state_partition")["offset"]
-    }
-    counts = [_count(offsets.get(row[0]), row[1], row[2]) for row in _spans(frame)]
+    counts = [
+        None if stored is None or first is None or last is None else stored.count(partition, first, last)
+        for partition, first, last in _spans(frame)
+    ]
     return pd.Series(counts, index=frame.index, dtype="Int64")
 
 
@@ -87,13 +87,6 @@ def _spans(frame: pd.DataFrame) -> list[tuple[int, int | None, int | None]]:
 
 
 _SPAN: Final = ("state_partition", "first_offset", "last_offset")
-
-
-def _count(offsets: np.ndarray | None, first: int | None, last: int | None) -> int | None:
-    if offsets is None or first is None or last is None or first < offsets[0]:
-        return None
-    low, high = np.searchsorted(offsets, [first, last + 1])
-    return int(high - low)
 
 
 def _wanted(frame: pd.DataFrame, since: Mapping[int, int], run_id: str | None) -> pd.Series:

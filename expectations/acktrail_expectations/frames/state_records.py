@@ -24,13 +24,13 @@ from acktrail_expectations.frames.columns import (
     Mask,
     frame_of,
     key_texts,
-    last_known,
+    known_so_far,
     named,
     previous,
     terminal_counts,
     where,
 )
-from acktrail_expectations.frames.placement import home_state_partitions
+from acktrail_expectations.frames.placement import Placement
 
 __all__ = ["RECORD_COLUMNS", "state_records_frame"]
 
@@ -60,38 +60,81 @@ _NAMELESS: Final = ("null_key", "malformed_key")
 def state_records_frame(
     records: pa.Table, *, since: Mapping[int, int], gaps: pa.Table, facts: ClusterFacts
 ) -> pd.DataFrame:
-    """The records at or above `since` (offset by state partition; absent: all), each with what bounds it.
+    """The frame of records that come in one piece: see ``StateRecordFrames.add``."""
+    return StateRecordFrames(gaps=gaps, facts=facts).add(records, since=since)
 
-    Args:
-        records: ``RECORD_COLUMNS`` of the records to validate and of some before them, in any order.
-        since: first offset to validate by state partition.
-        gaps: `state_partition`, `gap_first`, `gap_last` of what is known to be lost.
-        facts: what the run knows of the cluster.
 
-    Returns:
-        ``RECORD_COLUMNS`` and, missing where there is nothing to compare with:
-        `expected_offset` (the offset after the record before), `successor_epoch` (snapshots: the snapshot epoch that
-        comes next), `base_epoch` and `base_type` (updates: snapshot epoch and type of the record before),
-        `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (what may not be fallen below),
-        `first_state_partition` (the least one that has the key), `home_state_partition` (the one its hash names),
-        `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`.
+class StateRecordFrames:
+    """The frames of a log that comes in pieces: each is what it would be if all pieces were one.
+
+    Between pieces one row a share partition is kept: its newest record, with the epochs and the start offset that are
+    in force after it.
     """
-    table = records.select(list(RECORD_COLUMNS))
-    table = table.take(pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")]))
-    frame = frame_of(table)
-    log = _Log.of(table, frame, gaps)
-    keys = key_texts(table)
-    derived = {**_chained(frame, log), **_placed(frame, keys, facts), **_counted(table, frame, facts)}
-    whole = frame.assign(**derived)
-    return whole[_wanted(frame, since)].reset_index(drop=True)
+
+    def __init__(self, *, gaps: pa.Table, facts: ClusterFacts) -> None:
+        """`gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost."""
+        self._gaps = gaps
+        self._facts = facts
+        self._placement = Placement(facts.state_partition_count)
+        self._kept: pa.Table | None = None
+
+    def add(self, records: pa.Table, *, since: Mapping[int, int]) -> pd.DataFrame:
+        """The records at or above `since` (offset by state partition; absent: all), each with what bounds it.
+
+        Args:
+            records: ``RECORD_COLUMNS`` of the next records of some state partitions, in any order; none of them lies
+                below a record that was added before.
+            since: first offset to validate by state partition.
+
+        Returns:
+            ``RECORD_COLUMNS`` and, missing where there is nothing to compare with:
+            `expected_offset` (the offset after the record before), `successor_epoch` (snapshots: the snapshot epoch
+            that comes next), `base_epoch` and `base_type` (updates: snapshot epoch and type of the record before),
+            `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (what may not be fallen below),
+            `first_state_partition` (the one that had the key first), `home_state_partition` (the one its hash names),
+            `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`.
+        """
+        table, is_new = self._ordered(records.select(list(RECORD_COLUMNS)))
+        frame = frame_of(table)
+        log = _Log.of(table, frame, self._gaps)
+        bounds, in_force = _chained(frame, log)
+        first, home = self._placement.add(key_texts(table), table["state_partition"])
+        placed = {"first_state_partition": first, "home_state_partition": home}
+        self._kept = _kept(table, log, in_force)
+        whole = frame.assign(**bounds, **placed, **_counted(table, frame, self._facts))
+        return whole[is_new & _wanted(frame, since)].reset_index(drop=True)
+
+    def _ordered(self, records: pa.Table) -> tuple[pa.Table, Mask]:
+        """What was kept and `records` as they follow each other, and which of them are new."""
+        table = records if self._kept is None else pa.concat_tables([self._kept, records])
+        order = pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")])
+        is_new = np.asarray(order, dtype=np.int64) >= table.num_rows - records.num_rows
+        return table.take(order), is_new
+
+
+def _kept(table: pa.Table, log: _Log, in_force: Mapping[str, pd.Series]) -> pa.Table:
+    """The last row of every chain that goes on, and of every state partition, with what is in force after it."""
+    is_last = ~pd.Series(log.chain).duplicated(keep="last").to_numpy()
+    ends = ~pd.Series(log.state_partition).duplicated(keep="last").to_numpy()
+    newest = np.zeros(int(log.state_partition.max(initial=0)) + 1, np.int64)
+    newest[log.state_partition[ends]] = log.segment[ends]
+    rows = np.flatnonzero((is_last & (log.segment == newest[log.state_partition])) | ends)
+    kept = table.take(pa.array(rows))
+    for name, series in in_force.items():
+        values = pa.Array.from_pandas(series.iloc[rows]).cast(table.schema.field(name).type)
+        kept = kept.set_column(table.schema.get_field_index(name), table.schema.field(name), values)
+    place = table.schema.get_field_index("batches")
+    return kept.set_column(place, table.schema.field(place), pa.nulls(len(rows), table.schema.field(place).type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Log:
-    """Where each row lies: its state partition, the row's chain, and whether it stands at its address a second time."""
+    """Where each row lies: its state partition, the row's chain and the segment of the log that the chain is of, and
+    whether it stands at its address a second time."""
 
     state_partition: Codes
     expected_offset: pd.Series
+    segment: Codes
     chain: Codes
     is_repeated: Mask
 
@@ -106,6 +149,7 @@ class _Log:
         return cls(
             state_partition=state_partition,
             expected_offset=where(before + 1, ~(after_gap | is_repeated)),
+            segment=segment,
             chain=named(state_partition, key, segment),
             is_repeated=is_repeated,
         )
@@ -135,17 +179,16 @@ def _after_nameless(frame: pd.DataFrame, state_partition: Codes) -> Mask:
     return np.asarray(previous(nameless, state_partition).fillna(0), dtype=np.bool_)
 
 
-def _chained(frame: pd.DataFrame, log: _Log) -> dict[str, pd.Series]:
+def _chained(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
+    """What bounds each row, and what is in force after it."""
     kind = frame["record_type"].where(frame["decode_status"] == "decoded")
     before = previous(kind, log.chain)
     after_tombstone = _true(before == "tombstone")
     life = named(log.chain, _running(after_tombstone, log.chain))
-    bounds = {
-        **_snapshot_epochs(kind, before, previous(frame["snapshot_epoch"], log.chain)),
-        **_monotone(frame, kind, life),
-    }
+    least, in_force = _monotone(frame, kind, life)
+    bounds = {**_snapshot_epochs(kind, before, previous(frame["snapshot_epoch"], log.chain)), **least}
     once = {name: where(series, ~log.is_repeated) for name, series in bounds.items()}
-    return {"expected_offset": log.expected_offset, **once}
+    return {"expected_offset": log.expected_offset, **once}, in_force
 
 
 def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.Series) -> dict[str, pd.Series]:
@@ -159,16 +202,21 @@ def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.S
     }
 
 
-def _monotone(frame: pd.DataFrame, kind: pd.Series, life: Codes) -> dict[str, pd.Series]:
-    """What a record may not fall below. An initialization sets the leader epoch to 0 and the start offset anywhere."""
-    least_state_epoch = last_known(frame["state_epoch"], life)
+def _monotone(frame: pd.DataFrame, kind: pd.Series, life: Codes) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
+    """What a record may not fall below, and what is in force after it. An initialization sets the leader epoch to 0 and
+    the start offset anywhere."""
+    state_epoch = known_so_far(frame["state_epoch"], life)
+    least_state_epoch = previous(state_epoch, life)
     begins = _initializes(frame, kind) | kind.isna().to_numpy(dtype=np.bool_)
     raised = _true(frame["state_epoch"] > least_state_epoch)
-    return {
+    led, started = (named(life, _running(marks, life)) for marks in (begins, begins | raised))
+    leader_epoch, start_offset = known_so_far(frame["leader_epoch"], led), known_so_far(frame["start_offset"], started)
+    least = {
         "least_state_epoch": least_state_epoch,
-        "least_leader_epoch": last_known(frame["leader_epoch"], named(life, _running(begins, life))),
-        "least_start_offset": last_known(frame["start_offset"], named(life, _running(begins | raised, life))),
+        "least_leader_epoch": previous(leader_epoch, led),
+        "least_start_offset": previous(start_offset, started),
     }
+    return least, {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
 
 
 def _true(condition: pd.Series) -> Mask:
@@ -181,14 +229,6 @@ def _initializes(frame: pd.DataFrame, kind: pd.Series) -> Mask:
     empty = frame["batches"].list.len() == 0
     written = frame["create_timestamp_ms"] == frame["write_timestamp_ms"]
     return _true(kind == "snapshot") & _true(frame["leader_epoch"] == 0) & _true(empty) & _true(written)
-
-
-def _placed(frame: pd.DataFrame, keys: pa.ChunkedArray, facts: ClusterFacts) -> dict[str, pd.Series]:
-    key = pd.Series(keys.to_pandas(types_mapper=pd.ArrowDtype))
-    return {
-        "first_state_partition": where(frame["state_partition"].groupby(_codes(key)).transform("min"), key.notna()),
-        "home_state_partition": home_state_partitions(keys, facts.state_partition_count),
-    }
 
 
 def _counted(table: pa.Table, frame: pd.DataFrame, facts: ClusterFacts) -> dict[str, pd.Series]:

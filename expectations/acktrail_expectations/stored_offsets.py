@@ -1,0 +1,115 @@
+"""Which offsets are stored of each state partition, as runs of neighbours: a log without holes is one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["Runs", "StoredOffsets", "stored_offsets"]
+
+Integers = npt.NDArray[np.int64]
+
+_MOST_PIECES: Final = 64
+"""Pieces that are gathered before they are joined."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Offsets `first` to `end` (exclusive), ascending, disjoint and not touching."""
+
+    first: Integers
+    end: Integers
+
+    @property
+    def total(self) -> int:
+        """How many offsets there are."""
+        return int((self.end - self.first).sum())
+
+    def count(self, first: int, last: int) -> int:
+        """How many of the offsets `first` to `last` (inclusive) there are."""
+        return int(np.maximum(0, np.minimum(self.end, last + 1) - np.maximum(self.first, first)).sum())
+
+    def ends_above(self, offset: int) -> bool:
+        """Whether there is an offset at or above `offset`."""
+        return bool(len(self.end)) and int(self.end[-1]) > offset
+
+    def within(self, spans: Iterable[tuple[int, int]]) -> Runs:
+        """The offsets that lie in one of `spans` (first, end exclusive)."""
+        parts = [(np.maximum(self.first, first), np.minimum(self.end, end)) for first, end in spans]
+        low: Integers = np.concatenate([_NONE, *(part[0] for part in parts)])
+        high: Integers = np.concatenate([_NONE, *(part[1] for part in parts)])
+        return _joined(low[low < high], high[low < high])
+
+    def at(self, ranks: Integers) -> Integers:
+        """The offsets at `ranks`, counted from 0 in ascending order."""
+        ends: Integers = np.cumsum(self.end - self.first, dtype=np.int64)
+        run = np.searchsorted(ends, ranks, side="right")
+        found: Integers = self.end[run] - (ends[run] - ranks)
+        return found
+
+
+_NONE: Final[Integers] = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOffsets:
+    """The runs by state partition. `begin`: from where on they were looked for, by state partition; absent: from 0."""
+
+    runs: Mapping[int, Runs] = field(default_factory=dict)
+    begin: Mapping[int, int] = field(default_factory=dict)
+
+    def count(self, state_partition: int, first: int, last: int) -> int | None:
+        """How many of the offsets `first` to `last` (inclusive) are stored; None where some were not looked for."""
+        if first < self.begin.get(state_partition, 0):
+            return None
+        runs = self.runs.get(state_partition)
+        return 0 if runs is None else runs.count(first, last)
+
+    def ends(self) -> dict[int, int]:
+        """One past the last stored offset of each state partition."""
+        return {partition: int(runs.end[-1]) for partition, runs in self.runs.items() if len(runs.end)}
+
+
+def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]) -> StoredOffsets:
+    """The runs of `addresses` (`state_partition` and `offset`, in any order, also twice); held are the runs alone."""
+    gathered: dict[int, list[Runs]] = {}
+    for batch in addresses:
+        for partition, runs in _runs_of(batch):
+            parts = gathered.setdefault(partition, [])
+            parts.append(runs)
+            if len(parts) >= _MOST_PIECES:
+                gathered[partition] = [_all_of(parts)]
+    return StoredOffsets(runs={p: _all_of(parts) for p, parts in sorted(gathered.items())}, begin=begin)
+
+
+def _runs_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Runs]]:
+    partition, offset = (_numbers(batch, name) for name in ("state_partition", "offset"))
+    order = np.lexsort((offset, partition))
+    partition, offset = partition[order], offset[order]
+    heads = np.flatnonzero(np.diff(partition, prepend=-1))
+    for own in np.split(np.arange(len(offset)), heads[1:]) if len(offset) else ():
+        yield int(partition[own[0]]), _joined(offset[own], offset[own] + 1)
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> Integers:
+    return np.asarray(batch.column(batch.schema.get_field_index(name)), dtype=np.int64)
+
+
+def _all_of(parts: list[Runs]) -> Runs:
+    return _joined(np.concatenate([part.first for part in parts]), np.concatenate([part.end for part in parts]))
+
+
+def _joined(first: Integers, end: Integers) -> Runs:
+    """Intervals that overlap or touch become one."""
+    if not len(first):
+        return Runs(_NONE, _NONE)
+    order = np.argsort(first, kind="stable")
+    first, reached = first[order], np.maximum.accumulate(end[order])
+    heads = np.flatnonzero(np.concatenate([[True], first[1:] > reached[:-1]]))
+    tails: Any = np.append(heads[1:], len(first)) - 1
+    return Runs(first[heads], reached[tails])

@@ -183,9 +183,9 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     plan_id = scene.api.returned(RESET, approved, "plan")["plan_id"]
     events = scene.events(plan_id)
     assert [event for event, _ in events] == [
-        *("approved", "lease_taken", "before_call", "after_call", "verified", "lease_released"),
+        *("planned", "approved", "lease_taken", "before_call", "after_call", "verified", "lease_released"),
     ]
-    assert events[0] == ("approved", "admin")
+    assert events[1] == ("approved", "admin")
 
     states = scene.ended(RESET, rejected)
     assert (states["execute"], states["verify"], states["note_decision"]) == ("skipped", "skipped", "success")

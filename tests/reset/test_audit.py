@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import socket
 import subprocess
@@ -139,7 +140,11 @@ def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(ChangeInProgress, match="'b'") as caught:
         second.take_lease([lease(plan_id="p2", group_id="c"), lease(plan_id="p2", group_id="b")])
     assert "process 7" in caught.value.hint
-    assert {row.group_id for row in first.audit()} == {"a", "b"}
+    *leases, kept_out = first.audit()
+    assert {row.group_id for row in leases} == {"a", "b"}
+    assert (kept_out.event, kept_out.plan_id, kept_out.actor) == (Event.LEASE_REFUSED, "p2", "ann")
+    assert json.loads(kept_out.detail)["kept_by"] == "p1"
+    assert {found.plan_id for found in first.standings()} == {"p1"}
     first.note([entry(Event.LEASE_RELEASED, group_id="b")])
     second.take_lease([lease(plan_id="p2", group_id="b")])
     late = journal(tmp_path, clock=lambda: NOW + dt.timedelta(hours=1))

@@ -263,7 +263,9 @@ def test_every_answer_is_verified_and_noted(
         steps.raise_unless_ok(plan, verified, done)
     assert caught.value.exit_code == exit_code, caught.value
     rows = [row for row in _audit(world) if row["plan_id"] == plan["plan_id"]]
-    assert [row["event"] for row in rows] == ["lease_taken", "before_call", "after_call", "verified", "lease_released"]
+    assert [row["event"] for row in rows] == [
+        *("planned", "lease_taken", "before_call", "after_call", "verified", "lease_released"),
+    ]
     assert all("its words" in row["detail"] for row in rows if row["event"] == "after_call" and code)
 
 

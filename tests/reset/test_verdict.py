@@ -17,7 +17,7 @@ from acktrail.reset.facts import PartitionState, Snapshot
 from acktrail.reset.history import HistoryRecord, state_at
 from acktrail.reset.plan import share_partition_of
 from acktrail.reset.recheck import what_moved
-from acktrail.reset.verdict import Finding, Status, find
+from acktrail.reset.verdict import Case, Finding, GroupNow, Status, find
 from acktrail.wire.state_record import encode
 
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)
@@ -48,7 +48,8 @@ def update(start: int | None, *batches: StateBatch) -> ShareUpdate:
 
 def found(*records: StateRecord, outcome: Outcome = Outcome.DONE, target: int = 10, **named: Any) -> Finding:
     seen = [((3, 100 + index), record) for index, record in enumerate(records)]
-    return find(target, before=named.pop("before", BEFORE), records=seen, now=None, outcome=outcome, **named)
+    case = Case(target=target, outcome=outcome, before=BEFORE, records=seen, group=GroupNow(has_members=False, epoch=9))
+    return find(replace(case, **named))
 
 
 @pytest.mark.parametrize("vector", SEED["alter_share_group_offsets"]["persistence_check_vectors"])
@@ -63,7 +64,9 @@ def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
         return replace(made, snapshot_epoch=side["SnapshotEpoch"], state_epoch=side["StateEpoch"])
 
     before, after = facts(vector["before"]), facts(vector["after"])
-    finding = find(vector["target"], before=before, records=(), now=after, outcome=Outcome.DONE, is_complete=False)
+    group = GroupNow(has_members=False, epoch=after.state_epoch)
+    case = Case(target=vector["target"], outcome=Outcome.DONE, before=before, now=after, is_complete=False, group=group)
+    finding = find(case)
     assert finding.status == vector["verdict"]
 
 
@@ -108,9 +111,9 @@ def test_the_records_decide(finding: Finding, status: Status) -> None:
 def test_without_the_records_an_unknown_outcome_stays_unknown() -> None:
     """Pruned before anybody looked: another state says nothing about the reset; the same state says it was not done."""
     other = replace(state(77), snapshot_epoch=6, state_epoch=9)
-    named = {"before": BEFORE, "records": (), "outcome": Outcome.UNKNOWN, "is_complete": False}
-    assert find(10, now=other, **named).status is Status.UNKNOWN  # type: ignore[arg-type]
-    assert find(10, now=replace(BEFORE, snapshot_epoch=9), **named).status is Status.NOT_ATTEMPTED  # type: ignore[arg-type]
+    case = Case(target=10, outcome=Outcome.UNKNOWN, before=BEFORE, is_complete=False)
+    assert find(replace(case, now=other)).status is Status.UNKNOWN
+    assert find(replace(case, now=replace(BEFORE, snapshot_epoch=9))).status is Status.NOT_ATTEMPTED
 
 
 PLAN = a_plan()

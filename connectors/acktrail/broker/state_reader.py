@@ -104,6 +104,10 @@ class StateReader:
         except _Pruned:
             raise RetryableError(f"{self._topic.name} was pruned while it was watched", hint="describe again") from None
 
+    def starts(self, partitions: set[int]) -> dict[int, int]:
+        """Where the logs of state partitions start now. Raises as `read`."""
+        return self._bounds(partitions)[0]
+
     def _bounds(self, partitions: set[int]) -> tuple[dict[int, int], dict[int, int]]:
         logs = self._topic.log_offsets(partitions)
         starts = {p: log.log_start_offset or 0 for p, log in logs.items()}

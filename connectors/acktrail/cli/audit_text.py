@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from acktrail.cli.tabular import table
 
-__all__ = ["audit_text"]
+__all__ = ["audit_text", "report_text"]
 
 Row = Mapping[str, Any]
 
@@ -17,6 +17,25 @@ def audit_text(rows: Sequence[Row], *, with_plan: bool) -> str:
     """A table, oldest first. `with_plan`: rows of several plans."""
     headers = ("#", "AT", *(["PLAN"] if with_plan else []), "EVENT", "GROUP", "OUTCOME", "BY", "WHAT")
     return table(headers, [_cells(row, with_plan=with_plan) for row in rows])
+
+
+def report_text(report: Row, *, anchor: object = None) -> str:
+    """What was checked, and what the audit knows nothing of."""
+    newest = report["newest_hash"] or "-"
+    lines = [f"audit: {report['rows']} rows, whole; newest hash {newest}"]
+    lines.append(f"the audit vouches for {report['plans']} plan(s) and {report['executions']} result(s)")
+    unknown = [
+        f"{report[name]} {what}"
+        for name, what in (("plans_without_audit", "plan(s)"), ("executions_without_audit", "result(s)"))
+        if report[name]
+    ]
+    if unknown:
+        lines.append(
+            f"not in the audit: {' and '.join(unknown)}, of an older release, of a process that was killed, or put in"
+        )
+    if anchor is not None and report["newest_sequence"] is not None:
+        lines.append(f"anchor {anchor}: now at row {report['newest_sequence']}")
+    return "\n".join(lines)
 
 
 def _cells(row: Row, *, with_plan: bool) -> tuple[object, ...]:
@@ -47,6 +66,14 @@ def _refused(detail: Row) -> str:
     return str(detail.get("error", ""))
 
 
+def _planned(detail: Row) -> str:
+    return f"{detail['rows']} share partition(s)" if detail.get("rows") else ""
+
+
+def _kept_out(detail: Row) -> str:
+    return f"group {detail['group']!r} is being changed by {detail['kept_by']}; {detail['hint']}"
+
+
 def _asked(detail: Row) -> str:
     parts = detail.get("parts")
     return str(detail["request"]) if parts is None else f"{detail['request']}: {len(parts)} share partition(s)"
@@ -71,10 +98,12 @@ def _found(detail: Row) -> str:
 
 _SAID: Final[Mapping[str, Callable[[Row], str]]] = MappingProxyType(
     {
+        "planned": _planned,
         "approved": _decided,
         "rejected": _decided,
         "expired": _decided,
         "lease_taken": _leased,
+        "lease_refused": _kept_out,
         "refused": _refused,
         "before_call": _asked,
         "after_call": _answered,

@@ -89,28 +89,38 @@ def _life(progress: dict[str, Any]) -> list[str]:
 
 def audit(
     plan: Annotated[str | None, typer.Argument(help="The id of a plan; without one every change.")] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(
+            "--anchor",
+            envvar="ACKTRAIL_AUDIT_ANCHOR",
+            help="A file that keeps the newest row: it is compared, then moved on. Keep it where the tables are not.",
+        ),
+    ] = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who did what and when: approvals, requests before and after they were sent, what was found afterwards.
+    """Show who did what and when: plans, approvals, requests before and after they were sent, what was found then.
 
-    The whole chain of hashes is checked; a row that was altered or lost is an error that says which. The newest hash is
-    worth keeping elsewhere: only with it can a missing end be seen.
+    The whole chain of hashes is checked up to its end, and plans and results against it; what was altered or lost is an
+    error that says which. Somebody who may rewrite all of the tables is found by --anchor alone.
+
+    Example: acktrail reset audit --anchor /var/lib/acktrail/audit-anchor.json
     """
     from acktrail.reset import reports
 
     target = TablesConfig.from_environment(tables, tables_options)
-    report = reports.check_audit(target)
+    report = reports.check_audit(target, anchor=anchor)
     found = reports.audit_rows(target, plan_id=plan)
     if as_json:
         typer.echo(json.dumps({"chain": report, "rows": found}))
         return
-    if found:
-        from acktrail.cli.audit_text import audit_text
+    from acktrail.cli.audit_text import audit_text, report_text
 
+    if found:
         typer.echo(audit_text(found, with_plan=plan is None))
-    typer.echo(f"audit: {report['rows']} rows, whole; newest hash {report['newest_hash'] or '-'}", err=bool(found))
+    typer.echo(report_text(report, anchor=anchor), err=bool(found))
 
 
 def export(

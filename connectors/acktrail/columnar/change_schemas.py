@@ -35,6 +35,8 @@ RESET_PLANS: Final = pa.schema(
         ("plan", pa.string()),  # the whole plan, as its file has it
         ("acknowledgements_known", pa.int64()),  # at least so many are forgotten
         ("archived_known", pa.int64()),
+        ("audit_sequence", pa.int64()),  # the newest row of reset_audit when this one was written
+        ("audit_hash", pa.string()),
     )
 )
 """One plan of a change, whether it was carried out or not."""
@@ -104,6 +106,8 @@ RESET_EXECUTIONS: Final = pa.schema(
         ("evidence_state_partition", pa.int32()),
         ("evidence_offset", pa.int64()),
         ("verified_at", INSTANT),
+        ("audit_sequence", pa.int64()),  # the newest row of reset_audit when this one was written
+        ("audit_hash", pa.string()),
     )
 )
 """One share partition at one verification of one attempt to carry out a plan."""

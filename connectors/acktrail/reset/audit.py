@@ -1,6 +1,6 @@
 """The audit of changes: rows that hold each the hash of the one before, so that none can be altered or left out unseen.
 
-(The last rows can be cut off unseen by somebody who may write the table: note the newest hash elsewhere.)
+The chain alone does not show that its end was cut off: see `integrity` for what does.
 """
 
 from __future__ import annotations
@@ -13,12 +13,25 @@ from typing import Any
 
 from acktrail.reset.plain import fingerprint
 
-__all__ = ["AuditEntry", "AuditRow", "ChainReport", "Event", "Stamp", "chained", "check_chain", "first_link"]
+__all__ = [
+    "AuditEntry",
+    "AuditRow",
+    "ChainReport",
+    "Event",
+    "Stamp",
+    "chained",
+    "check_chain",
+    "first_link",
+    "in_order",
+    "is_sealed",
+]
 
 
 class Event(StrEnum):
     """What a row says."""
 
+    PLANNED = "planned"
+    """The plan was stored. `detail` holds the hashes of its rows in ``reset_plans`` and ``reset_plan_partitions``."""
     APPROVED = "approved"
     """A person agreed to the plan. `actor` is who; `group_id` is None."""
     REJECTED = "rejected"
@@ -27,6 +40,8 @@ class Event(StrEnum):
     """Nobody answered a request for approval in time: the plan is closed."""
     LEASE_TAKEN = "lease_taken"
     """The change begins; nobody else may change the group. `detail`: until when, and by which process."""
+    LEASE_REFUSED = "lease_refused"
+    """Another change keeps the groups: nothing was begun. `group_id` is None; `detail` names group and plan."""
     REFUSED = "refused"
     """Looked at again, it may not be done: nothing was sent."""
     BEFORE_CALL = "before_call"
@@ -36,6 +51,8 @@ class Event(StrEnum):
     VERIFIED = "verified"
     """What the state topic and the broker say afterwards; `outcome`."""
     LEASE_RELEASED = "lease_released"
+    RECORDED = "recorded"
+    """Results of share partitions that were not sent were stored; `detail` holds their hash. `group_id` is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +154,20 @@ def chained(entries: Sequence[AuditEntry], stamp: Stamp, *, sequence: int, previ
     return rows
 
 
+def in_order(rows: Iterable[AuditRow]) -> list[AuditRow]:
+    """`rows` by their sequence; one that lost it comes first."""
+    return sorted(rows, key=lambda row: -1 if row.sequence is None else row.sequence)
+
+
+def is_sealed(row: AuditRow) -> bool:
+    """Whether `row` has the hash that its fields give."""
+    is_whole = row.sequence is not None and row.audited_at is not None
+    return is_whole and _sealed(row).row_hash == row.row_hash
+
+
 def check_chain(rows: Iterable[AuditRow], cluster_id: str) -> ChainReport:
     """Whether `rows`, in any order, are a whole chain from its first link on."""
-    ordered = sorted(rows, key=lambda row: row.sequence)
+    ordered = in_order(rows)
     previous = first_link(cluster_id)
     for number, row in enumerate(ordered):
         why = _flaw(row, number, previous)
@@ -150,11 +178,15 @@ def check_chain(rows: Iterable[AuditRow], cluster_id: str) -> ChainReport:
 
 
 def _flaw(row: AuditRow, number: int, previous: str) -> str | None:
-    if row.sequence != number:
-        return "a row is missing or is there twice"
+    if row.sequence is None:
+        return "a row lost its sequence"
+    if row.sequence < number:
+        return f"row {row.sequence} is there twice"
+    if row.sequence > number:
+        return "the row is missing"
     if row.previous_hash != previous:
         return "the row before it is another than it was"
-    return None if _sealed(row).row_hash == row.row_hash else "the row was altered"
+    return None if is_sealed(row) else "the row was altered"
 
 
 def _sealed(row: AuditRow) -> AuditRow:

@@ -261,6 +261,7 @@ class _Attempt:
         rows = [{**about, **execution_row(one, status)} for one in found]
         if rows:
             self._journal.write_executions(rows)
+            self._journal.note([self._entry(Event.RECORDED, None)])
 
     def _give_up(self, groups: Sequence[str], detail: Mapping[str, object]) -> None:
         if groups:
@@ -289,7 +290,12 @@ class _Attempt:
         return [self._entry(Event.LEASE_TAKEN, group, detail=detail) for group in groups]
 
     def _entry(
-        self, event: Event, group_id: str, *, outcome: str | None = None, detail: Mapping[str, object] | None = None
+        self,
+        event: Event,
+        group_id: str | None,
+        *,
+        outcome: str | None = None,
+        detail: Mapping[str, object] | None = None,
     ) -> AuditEntry:
         return AuditEntry(
             kind=self._plan.kind.value,

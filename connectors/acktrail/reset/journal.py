@@ -7,22 +7,27 @@ import difflib
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ChangeInProgress, ConcurrentCommit, ConfigurationError, PlanStale, UnknownName
-from acktrail.reset.audit import AuditEntry, AuditRow, ChainReport, Stamp, chained, check_chain, first_link
+from acktrail.errors import ChangeInProgress, PlanStale, UnknownName
+from acktrail.reset.audit import AuditEntry, AuditRow, ChainReport, Event, Stamp, check_chain, in_order
+from acktrail.reset.audit_log import AUDIT, AuditLog, Check
+from acktrail.reset.digests import row_digest, rows_digest
 from acktrail.reset.standing import GroupStanding, Standing, blocking, standings
 
-__all__ = ["Journal", "here", "read_audit", "read_executions", "read_plan_row", "read_plan_rows"]
+if TYPE_CHECKING:
+    from acktrail.tables.snapshot import TableSnapshot
+
+__all__ = ["Journal", "here", "planned_entry", "read_audit", "read_executions", "read_plan_row", "read_plan_rows"]
 
 Clock = Callable[[], dt.datetime]
 
-_AUDIT: Final = "reset_audit"
-_SEQUENCE: Final = "sequence"
-"""The app id in ``reset_audit`` whose number is the newest sequence: whoever does not know it may not append."""
-_ATTEMPTS: Final = 30
+_PLANS: Final = "reset_plans"
+_PARTITIONS: Final = "reset_plan_partitions"
+_EXECUTIONS: Final = "reset_executions"
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -50,52 +55,34 @@ class Journal:
         self._run_id = run_id
         self._actor = actor
         self._clock = clock
-        self._tail: tuple[int, str] | None = None
+        self._log = AuditLog(self._tables, cluster_id)
+        self._unnoted: list[dict[str, Any]] = []
+
+    @property
+    def tables(self) -> TablesConfig:
+        """Where the tables are."""
+        return self._config
 
     @property
     def now_ms(self) -> int:
         """The journal's clock, ms since the epoch."""
         return (self._clock() - _EPOCH) // dt.timedelta(milliseconds=1)
 
-    def note(self, entries: Sequence[AuditEntry], *, check: Callable[[list[AuditRow]], None] | None = None) -> None:
-        """Append `entries` in one commit, right after the newest row. `check` looks at all rows before, and may raise;
-        then nothing is written. Two writers cannot both be right: who was overtaken looks again.
+    def note(self, entries: Sequence[AuditEntry], *, check: Check | None = None) -> None:
+        """Append `entries` in one commit, right after the newest row. The first one keeps the hash of the results that
+        this journal wrote since the last note. `check` is given the rows of every change that is open, and may raise;
+        then nothing is written. It is called again when another writer was first.
 
         Raises:
             ForeignCluster: the tables belong to another cluster.
-            OutcomeUnknown, ConfigurationError, RetryableError: the storage failed.
+            OutcomeUnknown, ConfigurationError, RetryableError: the storage failed, or the audit lost its newest row.
         """
-        from acktrail.tables.identity import create_for
-        from acktrail.tables.plain_rows import append_rows
+        self._log.append(self._accounted(entries), self._stamp, check=check, now_ms=self.now_ms)
+        self._unnoted = []
 
-        create_for(self._tables, _AUDIT, self._cluster_id)
-        for _ in range(_ATTEMPTS):
-            newest = self._tables.transaction_version(_AUDIT, _SEQUENCE)
-            if check is not None:
-                check(self.audit())
-            rows = chained(
-                entries,
-                self._stamp(),
-                sequence=0 if newest is None else newest + 1,
-                previous_hash=self._hash_of(newest),
-            )
-            try:
-                append_rows(
-                    self._tables,
-                    _AUDIT,
-                    [row.to_row() for row in rows],
-                    transactions={_SEQUENCE: rows[-1].sequence},
-                    expected={_SEQUENCE: newest},
-                )
-            except ConcurrentCommit:
-                continue
-            self._tail = (rows[-1].sequence, rows[-1].row_hash)
-            return
-        raise ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
-
-    def audit(self, equal: Mapping[str, object] = _ANY) -> list[AuditRow]:
-        """The rows of the audit whose columns have these values, in order."""
-        return read_audit(self._config, equal)
+    def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
+        """The rows of the audit from sequence `first` on whose columns have these values, in order."""
+        return self._log.rows(equal, first=first)
 
     def check_chain(self) -> ChainReport:
         """Whether the audit is whole."""
@@ -106,75 +93,135 @@ class Journal:
         return standings(self.audit(equal))
 
     def take_lease(self, entries: Sequence[AuditEntry], *, check: Callable[[], object] | None = None) -> None:
-        """Note the beginning of a change (`lease_taken`, one entry a group), unless one of its groups is being changed,
-        or `check` raises: it is called again when another writer was first.
+        """Note the beginning of a change (`lease_taken`, one entry a group), unless one of its groups is being changed
+        (then that is noted: `lease_refused`), or `check` raises: it is called again when another writer was first.
 
         Raises:
             ChangeInProgress: by another plan or process, or with an outcome that nobody verified.
         """
+        now_ms = self.now_ms
 
         def check_groups(rows: list[AuditRow]) -> None:
             if check is not None:
                 check()
-            found, now_ms = standings(rows), self.now_ms
+            found = standings(rows)
             for entry in entries:
                 held = blocking(found, entry.group_id or "", now_ms=now_ms)
                 if held is not None:
                     raise _in_progress(held, now_ms)
 
-        self.note(entries, check=check_groups)
+        try:
+            self.note(entries, check=check_groups)
+        except ChangeInProgress as error:
+            self.note([_lease_refused(entries, error)])
+            raise
 
     def write_plan(self, row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> None:
-        """Store a plan, once: one that is there already must have the same hash.
+        """Store a plan, once, and note its hashes in the audit: one that is there already must have the same hash.
 
         Raises:
-            PlanStale: another plan has this id.
+            PlanStale: another plan has this id, or the stored one is not the one that was planned.
             ForeignCluster: the tables belong to another cluster.
         """
         from acktrail.tables.identity import create_for
-        from acktrail.tables.plain_rows import append_rows
+        from acktrail.tables.plain_rows import snapshot_rows
 
-        for name in ("reset_plans", "reset_plan_partitions"):
-            create_for(self._tables, name, self._cluster_id)
-        stored = read_plan_rows(self._config, {"plan_id": row["plan_id"]}, columns=["plan_hash"])
+        plan_id = row["plan_id"]
+        plans, parts = (create_for(self._tables, name, self._cluster_id) for name in (_PLANS, _PARTITIONS))
+        stored = snapshot_rows(plans, {"plan_id": plan_id})
         if stored:
-            if stored[0]["plan_hash"] != row["plan_hash"]:
-                raise PlanStale("edited_plan", f"plan {row['plan_id']} was stored with another hash", hint="plan again")
+            if any(found["plan_hash"] != row["plan_hash"] for found in stored):
+                raise PlanStale("edited_plan", f"plan {plan_id} was stored with another hash", hint="plan again")
+            self._note_stored(stored[0], lambda: snapshot_rows(parts, {"plan_id": plan_id}))
             return
-        origin = {"cluster_id": self._cluster_id, "run_id": self._run_id}
-        if partitions:
-            append_rows(self._tables, "reset_plan_partitions", [{**origin, **part} for part in partitions])
-        append_rows(self._tables, "reset_plans", [{**origin, **row}])
+        written = _stored_rows(_PARTITIONS, [{**self._origin, **part} for part in partitions])
+        (plan_row,) = _stored_rows(_PLANS, [{**self._origin, **self._anchor, **row}])
+        if written:
+            self._append(parts, written)
+        self._append(plans, [plan_row])
+        self.note([planned_entry(plan_row, written)])
 
     def write_executions(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append rows of ``reset_executions``."""
+        """Append rows of ``reset_executions``; `note` something afterwards, so that the audit vouches for them."""
         from acktrail.tables.identity import create_for
-        from acktrail.tables.plain_rows import append_rows
 
-        create_for(self._tables, "reset_executions", self._cluster_id)
-        origin = {"cluster_id": self._cluster_id, "run_id": self._run_id}
-        append_rows(self._tables, "reset_executions", [{**origin, **row} for row in rows])
+        about = {**self._origin, **self._anchor}
+        written = _stored_rows(_EXECUTIONS, [{**about, **row} for row in rows])
+        self._append(create_for(self._tables, _EXECUTIONS, self._cluster_id), written)
+        self._unnoted += written
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
         """Rows of ``reset_executions`` of a plan, oldest first."""
         return read_executions(self._config, plan_id)
 
+    @property
+    def _origin(self) -> dict[str, Any]:
+        return {"cluster_id": self._cluster_id, "run_id": self._run_id}
+
+    @property
+    def _anchor(self) -> dict[str, Any]:
+        """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off."""
+        tail = self._log.tail()
+        return {} if tail is None else {"audit_sequence": tail.sequence, "audit_hash": tail.row_hash}
+
+    def _accounted(self, entries: Sequence[AuditEntry]) -> list[AuditEntry]:
+        if not self._unnoted:
+            return list(entries)
+        first, *others = entries
+        detail = {**first.detail, "executions": {"rows": len(self._unnoted), "hash": rows_digest(self._unnoted)}}
+        return [replace(first, detail=detail), *others]
+
+    def _append(self, snapshot: TableSnapshot, rows: Sequence[Mapping[str, Any]]) -> None:
+        from acktrail.tables.compaction import compact_small_files
+        from acktrail.tables.plain_rows import append_rows
+
+        append_rows(self._tables, snapshot.name, rows, at=snapshot)
+        compact_small_files(snapshot)
+
+    def _note_stored(self, row: Mapping[str, Any], parts: Callable[[], list[dict[str, Any]]]) -> None:
+        """See that the audit knows a stored plan, and as it is; one that an older release stored, or a process that was
+        killed, is noted now."""
+        known = self.audit({"plan_id": row["plan_id"]})
+        if any(audited.plan_hash != row["plan_hash"] for audited in known):
+            text = f"plan {row['plan_id']} is not the one that was planned: the audit has another hash"
+            raise PlanStale("edited_plan", text, hint="plan again, and see acktrail reset audit")
+        if not any(audited.event == Event.PLANNED for audited in known):
+            self.note([planned_entry(row, parts())])
+
     def _stamp(self) -> Stamp:
         host, _ = here()
         return Stamp(cluster_id=self._cluster_id, run_id=self._run_id, actor=self._actor, host=host, at=self._clock())
 
-    def _hash_of(self, sequence: int | None) -> str:
-        if sequence is None:
-            return first_link(self._cluster_id)
-        if self._tail is not None and self._tail[0] == sequence:
-            return self._tail[1]
-        (row,) = self.audit({"sequence": sequence}) or (None,)
-        if row is None:
-            raise ConfigurationError(
-                f"tables at {self._tables.root}: row {sequence} of reset_audit is missing",
-                hint="the audit was tampered with, or a file of it is lost: bring it back from a copy",
-            )
-        return row.row_hash
+
+def _stored_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`rows` with the columns alone that table `name` keeps."""
+    from acktrail.columnar.schemas import TABLES
+
+    columns = TABLES[name].names
+    return [{column: row[column] for column in columns if column in row} for row in rows]
+
+
+def planned_entry(row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> AuditEntry:
+    """What the audit keeps of a stored plan: the hashes of its rows."""
+    detail = {"plan": row_digest(row), "partitions": rows_digest(partitions), "rows": len(partitions)}
+    return AuditEntry(
+        kind=row["kind"],
+        event=Event.PLANNED,
+        plan_id=row["plan_id"],
+        plan_hash=row["plan_hash"],
+        attempt=0,
+        detail=detail,
+    )
+
+
+def _lease_refused(entries: Sequence[AuditEntry], error: ChangeInProgress) -> AuditEntry:
+    detail = {
+        "groups": [entry.group_id for entry in entries],
+        "kept_by": error.plan_id,
+        "group": error.group_id,
+        "hint": error.hint,
+    }
+    return replace(entries[0], event=Event.LEASE_REFUSED, group_id=None, outcome=None, detail=detail)
 
 
 def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list[AuditRow]:
@@ -182,8 +229,7 @@ def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list
     from acktrail.tables.plain_rows import read_rows
     from acktrail.tables.store import Tables
 
-    found = [AuditRow.from_row(row) for row in read_rows(Tables(tables), _AUDIT, equal)]
-    return sorted(found, key=lambda row: row.sequence)
+    return in_order(AuditRow.from_row(row) for row in read_rows(Tables(tables), AUDIT, equal))
 
 
 def read_executions(tables: TablesConfig, plan_id: str) -> list[dict[str, Any]]:

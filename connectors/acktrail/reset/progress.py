@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import ConfigurationError
-from acktrail.reset.audit import AuditRow, ChainReport, check_chain
+from acktrail.reset.audit import AuditRow
 from acktrail.reset.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
 from acktrail.reset.life import PlanLife, life_of
 from acktrail.reset.plan import PartitionPlan, ResetPlan
@@ -19,7 +18,7 @@ from acktrail.reset.plan_file import DAY_MS
 from acktrail.reset.undo import UndoLedger, read_ledger, read_whole_ledger
 from acktrail.reset.verdict import Status
 
-__all__ = ["audited", "checked_audit", "done_before", "listed", "outcomes_of", "progress_of"]
+__all__ = ["audited", "done_before", "listed", "outcomes_of", "progress_of"]
 
 
 def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
@@ -90,22 +89,6 @@ def audited(tables: TablesConfig, plan_id: str | None) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
-
-
-def checked_audit(tables: TablesConfig) -> ChainReport:
-    """The report on a whole chain.
-
-    Raises:
-        ConfigurationError: it is broken; or rows of several clusters are in it.
-    """
-    rows = read_audit(tables)
-    report = check_chain(rows, rows[0].cluster_id if rows else "")
-    if report.broken_at is not None:
-        raise ConfigurationError(
-            f"the audit is broken at row {report.broken_at}: {report.why}",
-            hint="rows were altered or lost: compare with a copy of the table reset_audit",
-        )
-    return report
 
 
 def _life(row: Mapping[str, Any], rows: Sequence[AuditRow], ledger: UndoLedger, now_ms: int) -> PlanLife:

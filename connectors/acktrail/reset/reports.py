@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -42,15 +43,17 @@ def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[Json
     return audited(tables, plan_id)
 
 
-def check_audit(tables: TablesConfig) -> Json:
-    """Check the chain of the audit: `rows` and `newest_hash`, which is worth noting elsewhere.
+def check_audit(tables: TablesConfig, *, anchor: Path | None = None) -> Json:
+    """Check audit, plans and results against each other: `rows`, `newest_sequence`, `newest_hash`, and how many plans
+    and results the audit vouches for. `anchor`: see `audit_reports.checked_audit`.
 
     Raises:
-        ConfigurationError: it is broken; it says where and why.
+        ConfigurationError: something is not as it was written; it says what.
+        MalformedFile: `anchor` cannot be used.
     """
-    from acktrail.reset.progress import checked_audit
+    from acktrail.reset.audit_reports import checked_audit
 
-    return dict(to_plain(checked_audit(tables)))
+    return dict(to_plain(checked_audit(tables, anchor=anchor)))
 
 
 def export_current(kafka: KafkaConfig, selection: Mapping[str, Any]) -> tuple[str, int]:

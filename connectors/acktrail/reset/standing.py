@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from acktrail.reset.audit import AuditRow, Event
+from acktrail.reset.audit import AuditRow, Event, in_order
 
 __all__ = ["NOTHING_CHANGED", "PARTIAL", "GroupStanding", "Lease", "Standing", "blocking", "overall", "standings"]
 
@@ -116,7 +116,7 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStanding]:
     """How every group stands in the newest attempt of every plan, oldest first. Rows with `group_id` None are passed
     over."""
     found: dict[tuple[str, str], GroupStanding] = {}
-    for row in sorted(rows, key=lambda row: row.sequence):
+    for row in in_order(rows):
         if row.group_id is None:
             continue
         key = (row.plan_id, row.group_id)
@@ -128,12 +128,15 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStanding]:
 
 
 def blocking(found: Iterable[GroupStanding], group_id: str, *, now_ms: int) -> GroupStanding | None:
-    """What keeps others from changing a group: a lease that is in force, or an outcome that nobody knows."""
+    """What keeps others from changing a group: a lease that is in force, or an outcome that was not looked for yet.
+
+    One that verification could not find out gave its lease back: a new plan starts from what is there now.
+    """
     for standing in found:
-        if standing.group_id == group_id:
-            is_held = standing.lease is not None and standing.lease.is_held(now_ms)
-            if is_held or standing.standing is Standing.UNKNOWN:
-                return standing
+        if standing.group_id != group_id or standing.lease is None:
+            continue
+        if standing.lease.is_held(now_ms) or standing.standing is Standing.UNKNOWN:
+            return standing
     return None
 
 

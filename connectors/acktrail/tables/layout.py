@@ -31,10 +31,21 @@ _APPEND_ONLY: Final = frozenset(
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
 """A reader lists at most this many commits after a checkpoint."""
 
+_CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
+_SHORT_LOG: Final = {
+    "delta.logRetentionDuration": "interval 1 hour",
+    "delta.deletedFileRetentionDuration": "interval 1 day",
+}
+"""For tables with many small commits whose files are put together: what the log lists stays short."""
+
 _STATISTICS: Final = {
     "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id",
     "delivery_history": "group_id,topic_id,partition,first_offset,last_offset,standing,delivery_state,state_partition,"
     "record_offset,record_timestamp_ms",
+    "reset_plans": "plan_id,created_at",
+    "reset_plan_partitions": "plan_id,group_id",
+    "reset_executions": "plan_id,group_id",
+    "reset_audit": "sequence,plan_id,group_id,event",
 }
 """Columns whose least and greatest values are kept for every file; the others would only fill the log."""
 
@@ -55,9 +66,10 @@ _RECORDS_ROW_GROUP: Final = 65_536
 def creation(name: str) -> dict[str, Any]:
     """What a new table `name` is created with: its configuration and partitioning."""
     only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
+    short = _SHORT_LOG if name in _CHANGES else {}
     statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
     return {
-        "configuration": {**_LOG_PROPERTIES, **only, **statistics},
+        "configuration": {**_LOG_PROPERTIES, **only, **short, **statistics},
         "partition_by": [CHUNK] if name in _CHUNKED else None,
     }
 

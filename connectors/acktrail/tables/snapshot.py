@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from acktrail.columnar.schemas import TABLES
 from acktrail.tables.conform import conform
@@ -76,6 +77,14 @@ class TableSnapshot:
         """The number committed last under `app_id`; None when there is none."""
         number = self.delta.transaction_version(app_id)
         return None if number is None else int(number)
+
+    def refresh(self) -> bool:
+        """Become the newest version, reading only what was committed since; whether that was possible."""
+        try:
+            self.delta.update_incremental()
+        except (DeltaError, OSError):
+            return False
+        return True
 
     def commits(self, *, after: int) -> list[CommitRecord]:
         """The commits later than version `after`, oldest first. Reads one log file for each."""

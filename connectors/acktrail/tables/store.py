@@ -169,19 +169,21 @@ class Tables:
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
         metadata: Mapping[str, str] = _NO_TEXT,
+        at: TableSnapshot | None = None,
     ) -> int:
         """One commit of `rows`, `transactions` (number by app id) and `metadata`; gives its version.
 
         Rows lie in the file as they come where `rows` is in one piece (``combine_chunks``). `expected` are the numbers
         that the app ids must have before the commit (None: none yet). Columns that `rows` lacks are null; a column that
-        the stored table lacks is added to it. `rows` may be empty.
+        the stored table lacks is added to it. `rows` may be empty. `at`: the newest version, where the caller has just
+        read it; it is the version of this commit afterwards.
 
         Raises:
             ConcurrentCommit: a number was not as expected, or another writer moved it meanwhile; nothing landed.
             OutcomeUnknown: the storage failed so that nobody can say whether the commit landed.
             ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
         """
-        snapshot = self.create(name)
+        snapshot = self.create(name) if at is None else at
         self._check_expected(snapshot, expected or {})
         write = self._writing(snapshot, conform(rows, TABLES[name]), mode="append")
         return self._commit(snapshot, write, transactions, metadata)

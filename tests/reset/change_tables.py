@@ -1,0 +1,131 @@
+"""Tables of changes as a few attempts leave them, made without a broker; and what somebody may do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import deltalake
+from reset.scenes import a_plan
+
+from acktrail.broker.changes import ChangeResult, Outcome
+from acktrail.config import TablesConfig
+from acktrail.reset.attempt import after_call, before_call
+from acktrail.reset.audit import AuditEntry, Event, chained
+from acktrail.reset.journal import Journal, planned_entry
+from acktrail.reset.open_attempts import closing, open_attempts
+from acktrail.reset.plain import to_plain
+from acktrail.reset.plan import ResetPlan, plan_hash
+from acktrail.reset.rows import partition_rows, plan_row
+from acktrail.reset.standing import standings
+from acktrail.reset.verdict import Status
+from acktrail.reset.verify import Verified
+from acktrail.tables.identity import create_for
+
+__all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
+
+ORIGIN = {"cluster_id": "c1", "run_id": "many"}
+
+
+def a_journal(root: Path, run_id: str = "r1", cluster_id: str = "c1") -> Journal:
+    return Journal(TablesConfig(uri=str(root)), cluster_id=cluster_id, run_id=run_id, actor="ann")
+
+
+def planned(plan_id: str) -> ResetPlan:
+    plan = replace(a_plan(), plan_id=plan_id)
+    return replace(plan, plan_hash=plan_hash(plan))
+
+
+def attempt(root: Path, number: int) -> ResetPlan:
+    """Plan, lease, request, answer, verification: the rows that one reset leaves. Every step has a journal of its
+    own, as commands and tasks have."""
+    plan = planned(f"2026{number:06d}")
+    a_journal(root, f"{number}-plan").write_plan(plan_row(plan), partition_rows(plan))
+    journal = a_journal(root, f"{number}-apply")
+    journal.write_plan(plan_row(plan), partition_rows(plan))
+    assert not journal.standings({"plan_id": plan.plan_id})
+    lease, *sent = _sent(plan, journal.now_ms)
+    journal.take_lease([lease])
+    for entry in sent:
+        journal.note([entry])
+    journal = a_journal(root, f"{number}-verify")
+    journal.write_executions(_executions(plan, journal))
+    journal.note(closing(plan, open_attempts(journal, plan), _found(plan)))
+    return plan
+
+
+def many_attempts(root: Path, numbers: Sequence[int], at_once: int = 30) -> None:
+    """What `attempt` leaves for each number, in fewer commits."""
+    for first in range(0, len(numbers), at_once):
+        plans = [planned(f"2026{number:06d}") for number in numbers[first : first + at_once]]
+        journal = a_journal(root, f"{numbers[first]}-many")
+        rows = {plan.plan_id: {**ORIGIN, **plan_row(plan)} for plan in plans}
+        parts = {plan.plan_id: [{**ORIGIN, **part} for part in partition_rows(plan)] for plan in plans}
+        journal._append(_table(journal, "reset_plans"), list(rows.values()))
+        journal._append(_table(journal, "reset_plan_partitions"), [part for some in parts.values() for part in some])
+        journal.write_executions([row for plan in plans for row in _executions(plan, journal)])
+        entries: list[AuditEntry] = []
+        for plan in plans:
+            sent = _sent(plan, journal.now_ms)
+            begun = standings(chained(sent, journal._stamp(), sequence=0, previous_hash=""))
+            noted = planned_entry(rows[plan.plan_id], parts[plan.plan_id])
+            entries += [noted, *sent, *closing(plan, begun, _found(plan))]
+        journal.note(entries)
+
+
+def _table(journal: Journal, name: str) -> Any:
+    return create_for(journal._tables, name, "c1")
+
+
+def _sent(plan: ResetPlan, now_ms: int) -> list[AuditEntry]:
+    """Lease, request, answer."""
+    group = plan.groups[0].group_id
+    lease = AuditEntry(
+        kind="reset", event=Event.LEASE_TAKEN, plan_id=plan.plan_id, plan_hash=plan.plan_hash, attempt=1,
+        group_id=group, detail={"expires_at_ms": now_ms + 60_000, "pid": 0},
+    )  # fmt: skip
+    results = [
+        ChangeResult(group_id=group, topic=row.topic, partition=row.partition, outcome=Outcome.DONE)
+        for row in plan.partitions
+    ]
+    return [
+        lease,
+        before_call(plan, 1, group, plan.partitions, {3: 0}, now_ms),
+        after_call(plan, 1, group, results),
+    ]
+
+
+def _found(plan: ResetPlan) -> list[Verified]:
+    return [_verified(plan.groups[0].group_id, row.topic, row.partition) for row in plan.partitions]
+
+
+def _executions(plan: ResetPlan, journal: Journal) -> list[dict[str, Any]]:
+    at = {"plan_id": plan.plan_id, "attempt": 1, "verified_at": journal._clock()}
+    return [{**to_plain(one), **at} for one in _found(plan)]
+
+
+def _verified(group: str, topic: str, partition: int) -> Verified:
+    unknown: dict[str, Any] = dict.fromkeys(Verified.__dataclass_fields__)
+    known = {"group_id": group, "topic": topic, "partition": partition, "target_offset": 0, "advice": ""}
+    return Verified(**{**unknown, **known, "status": Status.OK})
+
+
+def delta(root: Path, table: str) -> deltalake.DeltaTable:
+    return deltalake.DeltaTable(str(root / table))
+
+
+def unlocked(root: Path, table: str) -> deltalake.DeltaTable:
+    """The table as somebody opens it who may write it and does not mind that it is append-only."""
+    found = delta(root, table)
+    found.alter.set_table_properties({"delta.appendOnly": "false"})
+    return found
+
+
+def forget_commits(root: Path, table: str, keep: int) -> None:
+    """Delete the newest files of a table's log: it is then as it was at version `keep`."""
+    log = root / table / "_delta_log"
+    for file in log.iterdir():
+        if file.name == "_last_checkpoint" or int(file.name.split(".")[0]) > keep:
+            file.unlink()

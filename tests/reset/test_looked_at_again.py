@@ -1,0 +1,169 @@
+"""What became of a reset is found out late, twice, and after its records were pruned. On real brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import command_line
+import pytest
+from broker.workload import until
+from confluent_kafka import AcknowledgeType
+from kafka_proxy import kafka_proxy
+from reset.test_safety_on_broker import killed
+from reset.world import World
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import NewStartOffset
+from acktrail.broker.state_topic import StateTopic
+from acktrail.config import TablesConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail.reset import reports, steps
+from acktrail.reset.audit import Event
+from acktrail.reset.journal import read_audit
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+RECORDS, TARGET, WORKED = 20, 4, 9
+TOPIC = "orders"
+STATE_PARTITIONS = 50
+ALTER = 91
+
+SHORT_MEMORY = {
+    "share.coordinator.state.topic.num.partitions": str(STATE_PARTITIONS),
+    "share.coordinator.snapshot.update.records.per.snapshot": "6",
+    "share.coordinator.state.topic.prune.interval.ms": "500",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "86400000",
+}
+"""Seven updates make a snapshot, and what lies before it is gone soon after."""
+
+
+@dataclass
+class Forgetful:
+    """A broker that prunes its state topic, and groups that share no state partition: none holds back another's."""
+
+    world: World
+    used: set[int] = field(default_factory=set)
+
+    def group(self) -> str:
+        for number in range(10_000):
+            name = f"g{number}"
+            partition = self.state_partition(name)
+            if partition not in self.used:
+                self.used.add(partition)
+                return name
+        raise AssertionError("no state partition is left")
+
+    def state_partition(self, group: str) -> int:
+        with ShareGroupAdmin(self.world.kafka) as admin:
+            topic_id = admin.topics([TOPIC])[0].topic_id
+        key = SharePartition(group_id=GroupId(group), topic_id=TopicId(topic_id or ""), partition=0)
+        return state_partition_of(key, STATE_PARTITIONS)
+
+    def log_start(self, group: str) -> int:
+        return self._log(group).log_start_offset or 0
+
+    def log_end(self, group: str) -> int:
+        return self._log(group).last_stable_offset or 0
+
+    def _log(self, group: str) -> Any:
+        partition = self.state_partition(group)
+        with ShareGroupAdmin(self.world.kafka) as admin:
+            return StateTopic(admin).log_offsets({partition})[partition]
+
+    def work(self, group: str, records: int, keep: int | None = None, after: Callable[[], Any] = lambda: None) -> None:
+        """The group acknowledges `records` records, each in a write of its own with `after` it, but not the one at
+        offset `keep`."""
+        left, deadline = records, time.monotonic() + 60
+        with self.world.workload.share_consumer(group, TOPIC, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+            while left:
+                assert time.monotonic() < deadline, f"{left} of {records} records are missing"
+                for message in consumer.poll(0.2) or ():
+                    is_kept = message.offset() == keep or not left
+                    consumer.acknowledge(message, AcknowledgeType.RELEASE if is_kept else AcknowledgeType.ACCEPT)
+                    if not is_kept:
+                        consumer.commit_sync()
+                        after()
+                        left -= 1
+                consumer.commit_sync()
+        self.world.wait_empty(group)
+
+
+@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forgetful]:
+    with EmbeddedBroker(request.param, properties=SHORT_MEMORY) as broker:
+        world = World.at(broker.config(), tmp_path_factory.mktemp("reset"))
+        world.make_topic(TOPIC, 1, RECORDS)
+        yield Forgetful(world)
+
+
+def standing(world: World, plan: dict[str, Any]) -> str:
+    return next(line["standing"] for line in reports.list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
+
+
+def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetful) -> None:
+    """Held back by the network until its sender has given up and found nothing: FAILED. Delivered then: the next look
+    finds it done. The audit keeps both."""
+    world, group = forgetful.world, forgetful.group()
+    with ShareGroupAdmin(world.kafka) as admin:
+        admin.alter_offsets(group, [NewStartOffset(topic=TOPIC, partition=0, start_offset=9)])
+    with kafka_proxy(world.kafka.bootstrap_servers) as network:
+        plan = world.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)})
+        network.held.add(ALTER)
+        done = steps.execute(network.config(), world.tables, plan)
+        assert [result["outcome"] for result in done["results"]] == ["unknown"]
+        assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"NOT_ATTEMPTED"}
+        assert standing(world, plan) == "FAILED"
+        assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"NOT_ATTEMPTED"}
+        network.release()
+    assert {row["status"] for row in world.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
+    assert standing(world, plan) == "DONE"
+    assert world.verify(plan) == []
+    rows = read_audit(world.tables, {"plan_id": plan["plan_id"], "event": Event.VERIFIED.value})
+    assert [row.outcome for row in rows] == ["not_done", "not_done", "done"]
+    assert '"corrects":"FAILED"' in rows[-1].detail
+    assert reports.check_audit(world.tables)["flaws"] == []
+
+
+def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
+    forgetful: Forgetful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sent and not verified, then the group works and the records are pruned. Answered: done, whether the start offset
+    is the target still or has moved on. Not answered: done at the target, else unknown, never overwritten; and done
+    where the tables have kept the records. What nobody can say keeps nobody from the next plan."""
+    world = forgetful.world
+    exported = World(world.kafka, TablesConfig(uri=str(tmp_path / "exported")))
+    answered, at_target, unanswered, kept = (forgetful.group() for _ in range(4))
+    plans: dict[str, dict[str, Any]] = {}
+    for group in (answered, at_target, unanswered, kept):
+        forgetful.work(group, 2, keep=0)
+        own = exported if group == kept else world
+        plans[group] = own.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)}, allow_skip=True)
+    world.execute(plans[answered])
+    for group in (at_target, unanswered):
+        killed(world, plans[group], "after", tmp_path)
+    killed(exported, plans[kept], "after", tmp_path)
+    ends = {group: forgetful.log_end(group) for group in plans}
+    options = ("--bootstrap-server", world.kafka.bootstrap_servers, "--tables", exported.tables.uri)
+
+    def export() -> None:
+        assert command_line.run(capsys, "export", "--connector", "state", *options).code == 0
+
+    export()
+    forgetful.work(kept, WORKED, after=export)
+    forgetful.work(at_target, WORKED, keep=TARGET)
+    for group in (answered, unanswered):
+        forgetful.work(group, WORKED)
+    for group, end in ends.items():
+        until(lambda group=group, end=end: forgetful.log_start(group) > end, what=f"{group} to be pruned")
+    found = {
+        group: {row["status"] for row in (exported if group == kept else world).verify(plan, wait_s=0)}
+        for group, plan in plans.items()
+    }
+    assert found == {answered: {"OK"}, at_target: {"OK"}, unanswered: {"UNKNOWN"}, kept: {"OK"}}
+    assert standing(world, plans[unanswered]) == "UNKNOWN"
+    world.reset(groups=[unanswered], topics=[TOPIC], strategies={"to-earliest": None})

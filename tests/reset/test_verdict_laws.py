@@ -142,6 +142,8 @@ def is_at_target(life: Life) -> bool:
 @given(lives())
 @example((Life(15, 2, 4, 10), [(OURS, 0), (WORK, 1), (QUIET, 0)], Outcome.DONE, True))
 @example((Life(15, 2, 4, 10), [(OURS, 0), (WORK, 9), (QUIET, 0)], Outcome.UNKNOWN, True))
+@example((Life(10, 2, 2, 10), [(WORK, 0), (QUIET, 0)], Outcome.UNKNOWN, True))
+@example((Life(15, 2, 4, 10), [(OURS, 0), (STALE, 0)], Outcome.DONE, False))
 def test_a_verdict_is_right_or_unknown(made: tuple[Life, list[Step], Outcome, bool]) -> None:
     """Done: it was, or a request set just the same. Overwritten: it was done and something else than the group's work
     came after it; with every record at hand, before the group began to work. Not done: it was not, or all is as before.
@@ -153,6 +155,8 @@ def test_a_verdict_is_right_or_unknown(made: tuple[Life, list[Step], Outcome, bo
     same_by_others = any(what == OTHER and number == life.target for what, number in history)
     if found.status.is_ok:
         assert is_applied or same_by_others or is_at_target(life)
+        if not is_pruned and is_applied and not same_by_others:
+            assert first_after_ours(history) in (None, WORK) or WORK in names
     elif found.status is Status.OVERWRITTEN_AFTER_RESET:
         assert is_applied or same_by_others
         assert names & {OTHER, STALE}

@@ -74,6 +74,8 @@ class _Tally:
     gaps: list[LogSpan] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     positions: dict[TaskId, int] = field(default_factory=dict)
+    was_cut: bool = False
+    """What was read ahead when the run was stopped was left to the next run."""
     landed: tuple[int, int, int] = (0, 0, 0)
     """Records read, records quarantined and gaps as of the last commit."""
 
@@ -125,11 +127,13 @@ class Worker:
             positions=tally.positions,
             tasks=self._tasks,
             tasks_finished=tally.finished,
-            was_stopped=tally.finished < self._tasks,
+            was_stopped=tally.was_cut or tally.finished < self._tasks,
         )
 
     def run(self, stop: Event | None = None) -> WorkerSummary:
-        """Run until all tasks are finished or `stop` is set; either way what was read is committed before it ends.
+        """Run until all tasks are finished or `stop` is set. Then one more commit follows at most: of what was read, as
+        far as one commit takes it. The rest is read again by the next run, so that a stop takes no longer than two
+        commits, however much was read ahead.
 
         An error ends the run at once: what was not committed is read again by the next one.
 
@@ -162,6 +166,9 @@ class Worker:
                 if batch is not None:
                     self._put(batch, tally, len(tasks))
                 if self._is_due(tally, flushed_at):
+                    if stop.is_set():
+                        tally.was_cut = True
+                        break
                     self._flush(tally, len(tasks))
                     flushed_at = self._clock()
         tally.finished = reading.finished

@@ -56,7 +56,7 @@ def ensure_whole(tables: Tables) -> None:
         DamagedTables: it lost commits or files: which records, by state partition and offsets.
         ConfigurationError, RetryableError: the tables cannot be read.
     """
-    records, ranges = tables.snapshot(RECORDS), tables.snapshot(RANGES_TABLE)
+    records, ranges = _snapshots(tables)
     if ranges is not None and not _has_the_copied_commit(records, ranges):
         raise _lost(tables, records, ranges, lost_at_the_end(tables))
     for snapshot in (records, ranges):
@@ -68,17 +68,24 @@ def ensure_whole(tables: Tables) -> None:
 
 def is_whole(tables: Tables) -> bool:
     """Whether ``state_records`` has every commit that ``export_ranges`` tells of. Reads two logs."""
-    records, ranges = tables.snapshot(RECORDS), tables.snapshot(RANGES_TABLE)
+    records, ranges = _snapshots(tables)
     return ranges is None or _has_the_copied_commit(records, ranges)
 
 
 def lost_at_the_end(tables: Tables) -> tuple[LostOffsets, ...]:
     """What ``export_ranges`` has at or after the positions of ``state_records``. Reads all of the former."""
-    records, ranges = tables.snapshot(RECORDS), tables.snapshot(RANGES_TABLE)
+    records, ranges = _snapshots(tables)
     if ranges is None:
         return ()
     found = (_after_position(records, row) for row in _ends(ranges))
     return tuple(sorted(each for each in found if each is not None))
+
+
+def _snapshots(tables: Tables) -> tuple[TableSnapshot | None, TableSnapshot | None]:
+    """``state_records`` and ``export_ranges``, the former last: a writer at work puts commits into it first, and what
+    the ranges tell of must be there."""
+    ranges = tables.snapshot(RANGES_TABLE)
+    return tables.snapshot(RECORDS), ranges
 
 
 def range_task(row: Any) -> TaskId:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.changes import change_table
+from acktrail.columnar.changes import CHANGE_COLUMNS
 from acktrail.columnar.held import held_of, held_table
-from acktrail.columnar.rows import RECORD_COLUMNS, record_of, share_partition_of
-from acktrail.model.history import Change, History
+from acktrail.columnar.rows import RECORD_COLUMNS
 from acktrail.tables.store import Tables
+from acktrail_jobs.marked_history import MarkedHistory
 
 __all__ = ["GROWTH_COLUMNS", "Grown", "Ranges", "Stretch", "exported_spans", "grow"]
 
@@ -22,9 +22,6 @@ GROWTH_COLUMNS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that growing needs."""
 
 _ADDRESS: Final = ("group_id", "topic_id", "partition")
-_SKIPPED: Final = "unknown_type"
-"""A broker passes over records of a type that it does not know."""
-
 _ROWS_AT_ONCE: Final = 8_192
 
 Ranges = Callable[[int, int], Sequence[tuple[int, int]]]
@@ -66,11 +63,13 @@ def grow(stretch: Stretch, records: pa.Table, held: pa.Table, ranges: Ranges) ->
     own = records.sort_by("offset")
     gaps = _gaps(stretch, own["offset"].to_numpy(), ranges)
     touched = dict(held_of(held if gaps else _touched(held, own)))
-    history = History(stretch.state_partition, touched)
-    changes = [change for change in _changes(history, own, gaps) if change.at.offset >= stretch.told]
+    history = MarkedHistory(stretch.state_partition, touched, stretch.told)
+    batches = own.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    changes = [table for batch in batches for table in history.apply(batch, gaps)]
+    history.settle()
     return Grown(
-        changes=change_table(changes),
-        held=held_table(stretch.state_partition, history.held),
+        changes=pa.concat_tables([CHANGE_COLUMNS.empty_table(), *changes]),
+        held=held_table(stretch.state_partition, touched),
         records=own.num_rows,
         end=own["offset"][-1].as_py() + 1 if own.num_rows else stretch.begin,
     )
@@ -81,25 +80,6 @@ def exported_spans(stored: Tables, state_partition: int, begin: int) -> list[tup
     where = (pc.field("state_partition") == state_partition) & (pc.field("last_offset") >= begin)
     rows = stored.read("export_ranges", columns=["first_offset", "last_offset"], where=where).to_pylist()
     return [(row["first_offset"], row["last_offset"]) for row in rows]
-
-
-def _changes(history: History, records: pa.Table, gaps: Mapping[int, int]) -> Iterator[Change]:
-    """The changes of each record; `gaps` by the offset of the record after them."""
-    for batch in records.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        for row in batch.to_pylist():
-            if row["offset"] in gaps:
-                yield from history.gap(gaps[row["offset"]])
-            yield from _changes_of(history, row)
-
-
-def _changes_of(history: History, row: Mapping[str, Any]) -> Iterator[Change]:
-    offset, timestamp_ms = row["offset"], row["timestamp_ms"]
-    if row["decode_status"] == "decoded":
-        return history.record(record_of(dict(row)), offset=offset, timestamp_ms=timestamp_ms)
-    if row["group_id"] is None or row["decode_status"] == _SKIPPED:
-        return iter(())
-    key = share_partition_of(row)
-    return history.unreadable(key, offset=offset, timestamp_ms=timestamp_ms)
 
 
 def _gaps(stretch: Stretch, offsets: Any, ranges: Ranges) -> dict[int, int]:

@@ -27,7 +27,7 @@ from acktrail_jobs.workers import Workers, workers
 
 __all__ = ["build_history"]
 
-RECORDS_AT_ONCE: Final = 1_000_000
+RECORDS_AT_ONCE: Final = 250_000
 """Records of one step, each of which is one commit: what driver and workers hold at a time."""
 
 

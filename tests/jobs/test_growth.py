@@ -90,12 +90,15 @@ def test_any_stretches_give_the_models_changes(log: Log, cuts: list[int]) -> Non
     """However the log is cut into stretches, each going on from the rows that the one before left."""
     changes, states = expected(log)
     rows, held, found, begin = rows_of(log), HELD_COLUMNS.empty_table(), [], 0
+    parts: list[pa.Table] = []
     for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
         part = grown(rows, begin, end, held)
         found += changes_of(part.changes)
+        parts.append(part.changes)
         held, begin = merged(held, part.held), part.end
     assert found == changes
     assert dict(held_of(held)) == states
+    assert change_table(found).equals(pa.concat_tables([change_table(()), *parts]).combine_chunks())
 
 
 @given(logs, st.integers(0, 16), st.integers(0, 16))

@@ -21,7 +21,7 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["Cause", "Change", "Evidence", "History"]
+__all__ = ["DATING", "Cause", "Change", "Evidence", "History"]
 
 
 class Cause(StrEnum):
@@ -41,7 +41,7 @@ class Cause(StrEnum):
     """A record of the share partition that cannot be read."""
 
 
-_DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
+DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 """They make anew what they show, whatever was before."""
 
 
@@ -73,7 +73,7 @@ class Change:
     @property
     def is_dated(self) -> bool:
         """Whether it happened with the record at `at`; if not, this record only shows what may have been so before."""
-        if self.before.standing is not Standing.UNKNOWN or self.at.cause in _DATING:
+        if self.before.standing is not Standing.UNKNOWN or self.at.cause in DATING:
             return True
         return self.at.cause is Cause.UPDATE and self.after.standing is Standing.RECORDED
 

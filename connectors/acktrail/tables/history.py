@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -186,9 +188,25 @@ def _with_later_chunks(snapshot: TableSnapshot, changes: pa.Table) -> tuple[int,
     chunk = chunks[first] if first < len(chunks) else (chunks[-1] + 1 if chunks else 0)
     if first < len(chunks):
         changes = pa.concat_tables([snapshot.read(where=pc.field("chunk") >= chunk), changes])
-    rows = changes.sort_by([(name, "ascending") for name in _ORDER])
+    rows = changes.take(pa.array(_ordered(changes)))
     numbers = pa.repeat(pa.scalar(chunk, pa.int64()), rows.num_rows)
     return chunk, rows.set_column(rows.column_names.index("chunk"), "chunk", numbers)
+
+
+def _ordered(changes: pa.Table) -> npt.NDArray[np.int64]:
+    """The rows by ``_ORDER``. Names are compared once each, not once for every pair of rows."""
+    order: npt.NDArray[np.int64] = np.lexsort([_ranks(changes[name]) for name in reversed(_ORDER)])
+    return order
+
+
+def _ranks(values: pa.ChunkedArray) -> npt.NDArray[Any]:
+    if not pa.types.is_string(values.type):
+        return np.asarray(values.to_numpy())
+    encoded = values.combine_chunks().dictionary_encode()
+    places = pc.sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(places), np.int64)
+    ranks[places] = np.arange(len(places))
+    return ranks[encoded.indices.to_numpy()]
 
 
 def _chunk_sizes(snapshot: TableSnapshot) -> dict[int, int]:

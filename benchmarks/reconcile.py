@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import process_tree
 import pyarrow as pa
+from connect_server import running_connect_server
 from raw_log import LogShape, raw_log
 from table import Row
 
@@ -33,6 +36,8 @@ _SECOND = dt.timedelta(seconds=1)
 _POLL_S = 0.1
 _BARE = "bare session, three trivial jobs"
 
+WAYS = ("here", "spark", "connect")
+
 SHAPES = {
     "24 share partitions, 240 records": LogShape(records=240, share_partitions=24),
     "2,000 share partitions, 6,000 records": LogShape(records=6_000, share_partitions=2_000),
@@ -49,22 +54,54 @@ class Measured:
     jobs: int
 
 
-def compare(shapes: dict[str, LogShape] | None = None) -> list[Row]:
-    """The table's rows."""
-    bare = measured("--bare")
-    rows = [Row(what=_BARE, ours=_text(bare))]
-    for name, shape in (shapes or SHAPES).items():
+def compare(shapes: Mapping[str, LogShape] | None = None, ways: Collection[str] = WAYS, rounds: int = 3) -> list[Row]:
+    """The table's rows: the first shape in all `ways`, the others as `acktrail reconcile` does them by itself.
+
+    `here`: as it does by itself; `spark`: with a session of its own, beside a bare one; `connect`: as the client of a
+    Spark Connect server that stays up, the last of so many `rounds`.
+    """
+    bare = measured("--bare") if "spark" in ways else None
+    rows: list[Row] = []
+    for number, (name, shape) in enumerate((shapes or SHAPES).items()):
         with tempfile.TemporaryDirectory() as folder:
-            write_tables(TablesConfig(uri=folder), shape)
-            found = measured(folder)
-        rows.append(Row(what=name, ours=_text(found), beside=_BARE, ratio=f"{found.cpu_s - bare.cpu_s:+.1f} s CPU"))
+            write_tables(TablesConfig(uri=f"{folder}/tables"), shape)
+            rows.append(_row(name, bare, _measured_on_copy(folder)))
+            if number == 0 and "spark" in ways:
+                rows.append(_row("  with Spark in any case", bare, _measured_on_copy(folder, ACKTRAIL_DRIVER_ROWS="0")))
+            if number == 0 and "connect" in ways:
+                rows.append(_row_of_connect(folder, bare, rounds))
     return rows
 
 
-def measured(*arguments: str) -> Measured:
+def _row(name: str, bare: Measured | None, found: Measured) -> Row:
+    if bare is None:
+        return Row(what=name, ours=_text(found))
+    ratio = f"{found.cpu_s - bare.cpu_s:+.1f} s CPU"
+    return Row(what=name, ours=_text(found), beside=f"{_BARE}: {_text(bare)}", ratio=ratio)
+
+
+def _row_of_connect(folder: str, bare: Measured | None, rounds: int) -> Row:
+    with running_connect_server() as server:
+        for _ in range(rounds):
+            before = server.cpu_s()
+            found = _measured_on_copy(folder, master=server.url)
+            spent = server.cpu_s() - before
+    row = _row("  client of a Spark Connect server", bare, found)
+    return replace(row, ours=f"{found.cpu_s:.1f} s CPU, {found.peak_mb:,.0f} MB; server {spent:.1f} s CPU")
+
+
+def _measured_on_copy(folder: str, master: str | None = None, **environment: str) -> Measured:
+    with tempfile.TemporaryDirectory() as own:
+        shutil.copytree(f"{folder}/tables", f"{own}/tables")
+        return measured(f"{own}/tables", *([master] if master else []), **environment)
+
+
+def measured(*arguments: str, **environment: str) -> Measured:
     """This file run with `arguments` in a process of its own."""
     peak_mb, watch = 0.0, process_tree.Watch()
-    with subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, __file__, *arguments]
+    surroundings = {**os.environ, **environment}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=surroundings) as process:
         assert process.stdout is not None
         while process.poll() is None:
             peak_mb = max(peak_mb, process_tree.resident_mb(process.pid))

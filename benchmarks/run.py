@@ -14,6 +14,7 @@ import decode
 import describe
 import export
 import fate
+import reconcile
 import replay
 import reset_plan
 import scale
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "describe": describe.compare,
     "reset": reset_plan.compare,
     "spark": spark.compare,
+    "reconcile": reconcile.compare,
     "day": day.compare,
 }
 """What runs, in this order. Keyword arguments make each smaller: the tests run all of them so."""

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas import TABLES
 from acktrail.config import TablesConfig, reconcile_every
-from acktrail.errors import ConcurrentCommit
-from acktrail.tables.identity import create_for
+from acktrail.errors import ConcurrentCommit, DamagedTables
+from acktrail.tables.identity import create_anew_for
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_jobs.due import Decision, Due, Last, due
@@ -82,7 +82,11 @@ def _last(row: Mapping[str, Any]) -> Last:
 
 
 def _row(tables: Tables) -> Mapping[str, Any]:
-    rows = tables.read(CHECKS).to_pylist()
+    """A table that cannot be read tells nothing: a reconciliation is due, and makes it anew."""
+    try:
+        rows = tables.read(CHECKS).to_pylist()
+    except DamagedTables:
+        return _NOTHING
     return rows[0] if rows else _NOTHING
 
 
@@ -91,7 +95,7 @@ def _keep(tables: Tables, row: Mapping[str, Any], cluster_id: str | None = None)
     owner = cluster_id or row["cluster_id"] or _cluster_of(tables)
     if owner is None:
         return
-    create_for(tables, CHECKS, owner)
+    create_anew_for(tables, CHECKS, owner)
     with contextlib.suppress(ConcurrentCommit):
         tables.replace(CHECKS, pa.Table.from_pylist([{**row, "cluster_id": owner}], schema=TABLES[CHECKS]))
 

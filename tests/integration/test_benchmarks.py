@@ -37,6 +37,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
         "reconciliations": 1,
         "airflow_s": None,
     },
+    "reconcile": {"shapes": {"small": SMALL_LOG}, "ways": ("here", "connect"), "rounds": 1},
     "spark": {"count": 1, "shapes": {"2 M": SMALL_LOG}},
 }
 """In this order: `reset` makes the group that `describe` asks for."""
@@ -57,7 +58,9 @@ def test_none_is_left_out() -> None:
     assert SMALL.keys() >= run.ON_A_BROKER
 
 
-@pytest.mark.parametrize("name", [*list(SMALL)[:-1], pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "name", [*list(SMALL)[:-2], *(pytest.param(name, marks=pytest.mark.spark) for name in list(SMALL)[-2:])]
+)
 def test_a_benchmark_fills_its_part_of_the_table(name: str, request: pytest.FixtureRequest) -> None:
     """It ends, its answers are right where it compares them, and every row is a line with figures."""
     if name in BESIDE_KAFKAS_CLASSES and shutil.which("javac") is None:

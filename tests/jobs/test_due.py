@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +187,17 @@ def test_a_reconciliation_by_hand_counts(schedule: Schedule) -> None:
 def test_an_export_that_cannot_be_found_is_due(schedule: Schedule) -> None:
     """What is not known equals nothing."""
     assert schedule.look(6, "never") == "run"
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "json"])
+def test_a_damaged_note_is_made_anew(schedule: Schedule, suffix: str) -> None:
+    """Lost or cut-off files of it: a reconciliation is due, and what it covered is known again."""
+    exported = schedule.export()
+    for file in (Path(schedule.world.config.uri) / "reconcile_checks").rglob(f"*.{suffix}"):
+        file.write_bytes(file.read_bytes()[:10])
+    assert check(schedule.world.config, exported, "r2", NOON + 6 * MINUTE).decision == "run"
+    schedule.reconcile(7)
+    assert schedule.look(8) == "unchanged"
 
 
 def test_writers_that_meet_lose_nothing(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:

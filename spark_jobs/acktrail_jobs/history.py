@@ -27,7 +27,10 @@ from acktrail_jobs.workers import Workers, workers
 
 __all__ = ["build_history"]
 
-RECORDS_AT_ONCE: Final = 250_000
+_PARTITIONS_AT_LEAST: Final = 8
+"""State partitions in one step, where so many have new records: work for several workers."""
+
+RECORDS_AT_ONCE: Final = 125_000
 """Records of one step, each of which is one commit: what driver and workers hold at a time."""
 
 
@@ -103,19 +106,32 @@ class _Run:
             self._hold(replace(self._holding, records_version=self._version))
 
     def _stretches(self) -> list[Stretch]:
-        """As many records of each state partition that has some as share the limit, the longest stretch first."""
-        left = {number: new for number, new in self._new.items() if self._bounds[number] < new.end}
-        quota = max(1, RECORDS_AT_ONCE // len(left))
+        """As many records of each state partition in turn as share the limit, the longest stretch first."""
+        numbers = self._in_turn()
+        quota = max(1, RECORDS_AT_ONCE // len(numbers))
         stretches = [
             Stretch(
                 state_partition=number,
                 begin=self._holding.positions.get(number, 0),
                 told=self._told[number],
-                end=new.end_of(self._bounds[number], quota),
+                end=self._new[number].end_of(self._bounds[number], quota),
             )
-            for number, new in left.items()
+            for number in numbers
         ]
         return sorted(stretches, key=lambda stretch: stretch.begin - stretch.end)
+
+    def _in_turn(self) -> list[int]:
+        """The state partitions with the most records left, as many as fill a step, but some in any case: what is held
+        of a state partition is read and written once for each of its stretches, so these should be long."""
+        left = {number: new.end - self._bounds[number] for number, new in self._new.items()}
+        chosen: list[int] = []
+        records = 0
+        for number in sorted((number for number, count in left.items() if count > 0), key=lambda n: (-left[n], n)):
+            if len(chosen) >= _PARTITIONS_AT_LEAST and records >= RECORDS_AT_ONCE:
+                break
+            chosen.append(number)
+            records += left[number]
+        return chosen
 
     def _commit(self, done: Collected) -> None:
         self._history.add(done.changes, self._told, done.ends)

@@ -22,7 +22,7 @@ from acktrail_jobs.sharing import shares_of
 
 __all__ = ["Recall", "RememberedShare", "replay_of", "replay_shares"]
 
-_RECORDS_OF_A_SHARE: Final = 500_000
+_RECORDS_OF_A_SHARE: Final = 250_000
 """A worker holds what it still needs of the records of one share: more records make more shares, not larger ones."""
 
 

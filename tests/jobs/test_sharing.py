@@ -5,6 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail_jobs.coverage import Coverage
+from acktrail_jobs.observation import StateLog
+from acktrail_jobs.recall import Recall, replay_shares
 from acktrail_jobs.sharing import shares_of
 
 
@@ -20,3 +23,15 @@ def test_shares_are_neighbours_of_about_the_same_weight(weights: list[int], coun
     for share in shares:
         own = [weight for _, weight in share]
         assert sum(own) <= sum(weights) / count + max(own)
+
+
+def test_more_records_make_more_shares_not_larger_ones() -> None:
+    """What a worker holds does not follow the number of records: a share has a limited number of them, or one state
+    partition."""
+    for records in (10, 90_000, 2_000_000):
+        coverages = {n: Coverage(state_partition=n, log=StateLog(), end_offset=records) for n in range(50)}
+        shares = replay_shares(coverages, Recall(), 2)
+        assert [each.state_partition for share in shares for each in share] == list(range(50))
+        assert len(shares) >= 2
+        for share in shares:
+            assert len(share) == 1 or sum(each.end_offset or 0 for each in share) <= 2 * 250_000

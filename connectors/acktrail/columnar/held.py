@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -43,7 +42,16 @@ def _row(held: Held) -> dict[str, Any]:
     if not isinstance(held, SharePartitionState):
         return {"held": held.value}
     plain = {name: getattr(held, name) for name in STATE_NUMBERS}
-    return {"held": _STATE, **plain, "batches": [asdict(batch) for batch in held.batches]}
+    batches = [
+        {
+            "first_offset": batch.first_offset,
+            "last_offset": batch.last_offset,
+            "delivery_state": batch.delivery_state,
+            "delivery_count": batch.delivery_count,
+        }
+        for batch in held.batches
+    ]
+    return {"held": _STATE, **plain, "batches": batches}
 
 
 def _without_state(text: str) -> Held:

@@ -299,5 +299,6 @@ def test_a_plan_says_records_where_the_log_tells_and_offsets_where_not(world: Wo
     open_end.flush()
     plan = here.plan(groups=[group], topics=[topic], strategies={"to-earliest": None})
     assert plan["totals"].get("records") is None, "nobody can say what becomes of an open transaction"
+    assert "offsets_not_records" in {notice["rule"] for notice in plan["notices"]}
     assert "13 offsets (control records" in plan_text(from_plain(ResetPlan, plan))
     open_end.abort_transaction()

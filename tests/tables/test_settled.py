@@ -9,6 +9,7 @@ from history_tables import build
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.errors import ForeignCluster
+from acktrail.model.history import History
 from acktrail.tables.identity import OWN_DIALECT, create_records_for
 from acktrail.tables.settled import Range, SettledHistory, Told
 
@@ -109,3 +110,21 @@ def test_tables_of_another_cluster_or_state_topic_tell_nothing(world: World) -> 
     assert numbers(told(world, state_topic_id="AAAAAAAAAAAAAAAAAAAAAA")) == (0, 0, 10)
     with pytest.raises(ForeignCluster):
         told(world, cluster_id="c2")
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_newer_records_go_on_from_what_is_held(world: World, gap: bool) -> None:
+    """They are laid over what the history tells; where some were pruned unread, everything before is a least number."""
+    use(world, "r1")
+    own = Range(key=KEY, first_offset=0, last_offset=12, state_partition=0, record_offset=5)
+    found = SettledHistory(world.tables, "c1", None, [own])
+    assert found.behind == (own,)
+    positions, held = found.holding({KEY})
+    assert positions == {0: 3}
+    history = History(0, dict(held))
+    changes = list(history.gap(3)) if gap else []
+    changes += history.record(update(KEY, 10, 3, (batch(10, 12, 4, 5),)), offset=4, timestamp_ms=WRITTEN_MS)
+    changes += history.record(update(KEY, 13, 0, ()), offset=5, timestamp_ms=WRITTEN_MS)
+    found.add(changes, {0: 6})
+    assert found.behind == ()
+    assert numbers(found.told()[KEY]) == (4, 9, 10 if gap else 0)

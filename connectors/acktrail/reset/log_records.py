@@ -10,6 +10,7 @@ from typing import Final
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.batch_headers import Batch, BatchKind, LogStretch
 from acktrail.model.delivery import TERMINAL_STATES
+from acktrail.reset.notices import Notice, Severity, worst_first
 from acktrail.reset.passed import passed_range
 from acktrail.reset.plan import PartitionPlan, RecordCounts, ResetPlan, with_totals
 
@@ -24,12 +25,20 @@ Span = tuple[int, int]
 """First and last offset, inclusive."""
 
 
+_OFFSETS_ONLY: Final = Notice(
+    severity=Severity.INFO,
+    rule="offsets_not_records",
+    text=(
+        "totals count offsets: control records of transactions and what compaction removed are among them and are "
+        "delivered to nobody, records of aborted transactions only to groups that read uncommitted ones"
+    ),
+)
 _NOTHING: Final = RecordCounts(to_deliver=0, to_deliver_aborted=0, delivered_again=0, delivered_again_aborted=0)
 
 
 def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     """`plan`, not sealed, with the records of share partitions whose logs are short enough to be looked through from
-    their targets on.
+    their targets on. Where some are not, a notice says that its totals count offsets.
 
     Raises:
         Unreachable, RetryableError: a broker did not answer.
@@ -38,12 +47,15 @@ def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     longest: dict[tuple[str, int], LogStretch] = {}
     for stretch in sorted(stretches, key=_first_offset):
         longest.setdefault((stretch.topic, stretch.partition), stretch)
-    if len(longest) > _MOST_LOGS:
-        return plan
-    read = admin.record_batches(longest.values(), most_bytes=_MOST_BYTES // len(longest)) if longest else {}
+    read = {}
+    if 0 < len(longest) <= _MOST_LOGS:
+        read = admin.record_batches(longest.values(), most_bytes=_MOST_BYTES // len(longest))
     batches = {(stretch.topic, stretch.partition): found for stretch, found in read.items()}
     rows = tuple(replace(row, records=_counted(row, batches)) for row in plan.partitions)
-    return with_totals(replace(plan, partitions=rows))
+    counted = with_totals(replace(plan, partitions=rows))
+    if counted.totals.records is not None or not counted.totals.to_deliver:
+        return counted
+    return replace(counted, notices=worst_first([*counted.notices, _OFFSETS_ONLY]))
 
 
 def _counted(row: PartitionPlan, batches: Mapping[tuple[str, int], Sequence[Batch]]) -> RecordCounts | None:

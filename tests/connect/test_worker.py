@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from acktrail.connect.contract import Commit, SourceBatch
@@ -233,3 +234,21 @@ def test_idle_tasks_are_waited_for_one_at_a_time(pairs: list[Any]) -> None:
     Worker(Source(), MemorySink(MemoryTables()), policy=FlushPolicy(poll_s=9.0)).run(stop)
     assert waits[:5] == [0.0] * 5
     assert waits[-4:] == [9.0] * 4
+
+
+def test_a_stop_with_a_backlog_makes_one_more_commit_at_most(pairs: list[Any]) -> None:
+    """However much was read ahead: what one commit does not take is read again by the next run, and nothing is lost."""
+    tables, stop = MemoryTables(), threading.Event()
+    log = MemoryLog(pairs=pairs, end_offset=10_000)
+
+    def stopping(progress: Progress) -> None:
+        if progress.records_read >= 300:
+            stop.set()
+
+    policy = FlushPolicy(rows=100, poll_s=0)
+    worker = Worker(MemorySource([log], batch_rows=10), MemorySink(tables), policy=policy, progress=stopping)
+    summary = worker.run(stop)
+    assert summary.was_stopped
+    assert summary.records_read <= 400
+    Worker(MemorySource([log], batch_rows=1_000), MemorySink(tables, run_id="next")).run()
+    assert sorted(pa.concat_tables(tables.rows["state_records"])["offset"].to_pylist()) == list(range(10_000))

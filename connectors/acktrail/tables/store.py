@@ -36,6 +36,7 @@ from acktrail.tables.durable import bring_to_disk
 from acktrail.tables.failures import damaged_table, storage_failure
 from acktrail.tables.keyed import KEYED, merge_rows
 from acktrail.tables.layout import CHUNK, creation, writer_properties
+from acktrail.tables.native_stderr import without_panics
 from acktrail.tables.place import TablePlace
 from acktrail.tables.probe import ensure_conditional_put, ensure_writable
 from acktrail.tables.root import table_root
@@ -357,7 +358,8 @@ class Tables:
             app_transactions=[Transaction(app_id, number) for app_id, number in transactions.items()],
         )
         try:
-            write(properties)
+            with without_panics():
+                write(properties)
         except (DeltaError, OSError) as error:
             # A commit whose answer got lost is found by its id: writing it again would double its rows.
             landed = self._landed(snapshot.name, base, commit_id, error)

@@ -1,0 +1,68 @@
+"""A full disk is one good line: nothing that the storage's library prints by itself stands before it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acktrail.tables.native_stderr import without_panics
+
+_PANIC = (
+    b"\nthread 'tokio-rt-worker' (77) panicked at /a/buffered.rs:369:41:\nAlready shut down\nstack backtrace:\n"
+    b"note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.\n"
+)
+
+_WRITER = """
+import os
+import sys
+from acktrail.config import TablesConfig
+from acktrail.connect.testing import MemoryLog, MemorySource
+from acktrail.connect.worker import Worker
+from acktrail.errors import AcktrailError
+from acktrail.tables.sink import DeltaSink
+from acktrail.tables.store import Tables
+
+log = MemoryLog(pairs=[(os.urandom(20), os.urandom(200)) for _ in range(2_000)], end_offset=2_000)
+try:
+    Worker(MemorySource([log]), DeltaSink(Tables(TablesConfig(uri=sys.argv[1])), cluster_id="c", run_id="r")).run()
+except AcktrailError as error:
+    print(error.exit_code, file=sys.stderr)
+    print(error.message, file=sys.stderr)
+"""
+
+
+def _no_large_files() -> None:
+    """A disk that takes no more than 64 kB of a file, as a full one would: every write beyond fails."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, 65_536))
+
+
+def test_a_write_that_fails_says_one_line(tmp_path: Path) -> None:
+    """No panic and no trace: the error's own line alone, with exit code 3 or 4."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WRITER, str(tmp_path / "tables")],
+        capture_output=True,
+        text=True,
+        preexec_fn=_no_large_files,  # no thread runs here
+        timeout=120,
+        check=True,
+    )
+    code, *lines = done.stderr.splitlines()
+    assert code in {"3", "4"}
+    assert len(lines) == 1, done.stderr
+
+
+def test_only_panics_are_kept_back(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whatever else is printed meanwhile is printed afterwards; nesting keeps nothing back twice."""
+    with without_panics():
+        os.write(2, b"before\n" + _PANIC + b"after\n")
+        with without_panics():
+            os.write(2, b"inside\n")
+    os.write(2, b"end\n")
+    assert capfd.readouterr().err == "before\nafter\ninside\nend\n"

@@ -17,6 +17,7 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.tables.continuity import ensure_whole
 from acktrail.tables.history import HistoryTables, Holding, held_rows, without
+from acktrail.tables.record_files import RECORDS, files_digest
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, exported_spans, grow
@@ -69,8 +70,10 @@ class _Run:
         self._stored = stored
         self._version = snapshot.version
         self._history = HistoryTables(stored, _cluster_id(stored, snapshot))
-        self._holding = self._history.holding()
-        self._paths = tuple(file.path for file in stored.files_since(snapshot, self._holding.records_version))
+        paths = frozenset(file.path for file in snapshot.files())
+        self._files = files_digest(paths)
+        self._holding, used = _usable(stored, snapshot.version, paths, self._history.holding())
+        self._paths = tuple(sorted(paths - used))
         self._new = new_offsets(_addresses(stored, self._paths), self._holding.positions)
         self._told = self._history.positions(self._new)
         self._bounds = {number: new.first for number, new in self._new.items()}
@@ -103,7 +106,7 @@ class _Run:
     def close(self) -> None:
         """Remember that all rows are used, where the newest version of the records brought none."""
         if self._holding.records_version != self._version:
-            self._hold(replace(self._holding, records_version=self._version))
+            self._hold(replace(self._holding, records_version=self._version, records_files=self._files))
 
     def _stretches(self) -> list[Stretch]:
         """As many records of each state partition in turn as share the limit, the longest stretch first."""
@@ -142,11 +145,23 @@ class _Run:
                 rows=pa.concat_tables([without(self._holding.rows, done.held), done.held]),
                 positions={**self._holding.positions, **done.ends},
                 records_version=self._version if self.is_done else self._holding.records_version,
+                records_files=self._files if self.is_done else self._holding.records_files,
             )
         )
 
     def _hold(self, holding: Holding) -> None:
         self._holding = self._history.hold(holding)
+
+
+def _usable(stored: Tables, version: int, paths: frozenset[str], holding: Holding) -> tuple[Holding, frozenset[str]]:
+    """`holding`, and the files of ``state_records`` all of whose records it has; nothing of it where the table came
+    back with other records since it was made, from an older copy that was restored. `paths`: the files at `version`."""
+    is_newest = holding.records_version == version
+    used = paths if is_newest else stored.paths_at(RECORDS, holding.records_version)
+    is_another = used is not None and holding.records_files not in (None, files_digest(used))
+    if is_another or holding.records_version > version:
+        return Holding(step=holding.step), frozenset()
+    return holding, used or frozenset()
 
 
 def _cluster_id(stored: Tables, records: TableSnapshot) -> str:

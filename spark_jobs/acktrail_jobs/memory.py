@@ -24,6 +24,7 @@ _OF_STATE_PARTITIONS: Final = (
     "dialect",
     "law",
     "records_version",
+    "records_files",
     "unfinished",
     "exported",
 )

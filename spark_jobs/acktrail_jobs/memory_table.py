@@ -57,6 +57,7 @@ class Kept:
     run_id: str = ""
     origin: Origin | None = None
     records_version: int = 0
+    records_files: str | None = None
     unfinished: frozenset[str] = frozenset()
     exported: Mapping[int, Mapping[str, Any] | None] = field(default_factory=dict)
     share_partitions: int = 0
@@ -99,6 +100,7 @@ def kept_memory(tables: Tables) -> Kept:
         run_id=first["run_id"],
         origin=Origin(**{name: first[name] for name in Origin.__slots__}),
         records_version=first["records_version"],
+        records_files=first["records_files"],
         unfinished=frozenset(first["unfinished"] or ()),
         exported={place["state_partition"]: place["exported"] for place in places},
         share_partitions=counts.total(),
@@ -127,6 +129,7 @@ def keep_memory(tables: Tables, kept: Kept, memory: Memory, *, cluster_id: str, 
     said = {
         "run_id": kept.run_id,
         "records_version": kept.records_version,
+        "records_files": kept.records_files,
         "unfinished": sorted(kept.unfinished),
         **asdict(kept.origin),
     }

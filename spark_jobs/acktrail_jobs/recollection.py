@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.errors import ConcurrentCommit
-from acktrail.tables.record_files import RECORDS, RecordFiles
+from acktrail.tables.record_files import RECORDS, RecordFiles, files_digest
 from acktrail.tables.store import Tables
 from acktrail_jobs.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, covered, with_quarantined
 from acktrail_jobs.export_memory import exported_column, quarantined_of
@@ -45,7 +45,7 @@ class Recollection:
     def __init__(self, tables: Tables, observation: Observation) -> None:
         self._tables = tables
         self._observation = observation
-        self._kept = kept_memory(tables)
+        self._kept = _of_these_records(tables, kept_memory(tables))
         self._extents = Extents(tables, observation, self._kept.ranges)
         coverages = covered(observation, self._extents.by_state_partition)
         self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
@@ -95,6 +95,7 @@ class Recollection:
             run_id=self._observation.run_id,
             origin=origin_of(self._records),
             records_version=self._records.version,
+            records_files=files_digest(self._files.paths),
             unfinished=frozenset(self._files.beyond(self._files.paths if self._doubt else self._new, self._ends)),
             exported=self._exported(),
         )
@@ -150,3 +151,16 @@ class Recollection:
             return f"{RECORDS} was given records before those that are remembered"
         self._new = added | (self._kept.unfinished & self._files.paths)
         return None
+
+
+def _of_these_records(tables: Tables, kept: Kept) -> Kept:
+    """`kept`, or why it cannot be used: an older copy of the table was restored and went on from there, so that a
+    version is another one than it was."""
+    if kept.records_files is None:
+        return kept
+    paths = tables.paths_at(RECORDS, kept.records_version)
+    if paths is None or files_digest(paths) == kept.records_files:
+        return kept
+    return Kept(
+        flaw=f"version {kept.records_version} of {RECORDS} is another one than when it was made", step=kept.step
+    )

@@ -85,8 +85,10 @@ def repair(
 def _note(tables: Tables, found: Outlook) -> tuple[LostOffsets, ...]:
     """Note what is lost for good: more than it looked where Kafka pruned meanwhile."""
     from acktrail.tables.presence import missing_records, present_records
+    from acktrail.tables.ranges import copy_ranges
     from acktrail.tables.repairs import end_positions, note_lost
 
+    copy_ranges(tables)  # what an export that was killed left
     gone = tuple(missing_records(tables, present_records(tables)))
     end_positions(tables, found.survey.at_the_end)
     note_lost(tables, gone)

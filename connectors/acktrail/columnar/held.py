@@ -15,7 +15,9 @@ from acktrail.model.share_partition import SharePartition
 
 __all__ = ["HELD_COLUMNS", "held_of", "held_table"]
 
-HELD_COLUMNS: Final = pa.schema([field for field in HELD_STATES if field.name not in ("cluster_id", "next_offset")])
+HELD_COLUMNS: Final = pa.schema(
+    [field for field in HELD_STATES if field.name not in ("cluster_id", "next_offset", "records_files")]
+)
 """The columns of ``HELD_STATES`` that a share partition and its state decide."""
 
 _STATE: Final = "state"

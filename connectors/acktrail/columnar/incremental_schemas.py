@@ -39,6 +39,7 @@ HELD_STATES: Final = pa.schema(
         ("cluster_id", pa.string()),
         ("state_partition", pa.int32()),
         ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
+        ("records_files", pa.string()),  # in that row: a digest of the files of state_records that were used
         ("group_id", pa.string()),
         ("topic_id", pa.string()),
         ("partition", pa.int32()),
@@ -82,6 +83,7 @@ REPLAY_MEMORY: Final = pa.schema(
         ("dialect", pa.string()),
         ("law", pa.int32()),
         ("records_version", pa.int64()),
+        ("records_files", pa.string()),  # a digest of its files: a version can come back as another one
         ("unfinished", pa.list_(pa.string())),
         ("exported", _EXPORTED),
         ("group_id", pa.string()),

@@ -94,14 +94,20 @@ def range_task(row: Any) -> TaskId:
 
 
 def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot) -> bool:
-    """Whether the log has the commit copied last, and every one after it."""
+    """Whether the log has the commit copied last, and every one after it.
+
+    A log file that is not there although the table opens lies before a checkpoint: old ones are removed in time.
+    """
     copied = ranges.transaction_version(COPIED)
     if copied is None:
         return True
     if records is None or records.version < copied:
         return False
     commits = records.commits(after=copied - 1)
-    if [each.version for each in commits] != list(range(copied, records.version + 1)):
+    versions = [each.version for each in commits]
+    if versions == list(range(copied + 1, records.version + 1)) and not records.has_log_file(copied):
+        return True
+    if versions != list(range(copied, records.version + 1)):
         return False
     known = next((each.metadata.get(COPIED_COMMIT) for each in ranges.commits(after=ranges.version - 1)), None)
     return known in (None, commits[0].metadata.get(COMMIT_ID))

@@ -9,7 +9,7 @@ from ``state_records``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -60,12 +60,14 @@ _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 class Holding:
     """What is held: rows of ``HELD_COLUMNS``, after the records before `positions` (by state partition).
 
-    `records_version`: all rows that ``state_records`` had at that version lie before the positions.
+    `records_version`: all rows that ``state_records`` had at that version lie before the positions. `records_files`:
+    the digest of its files then; None: an older release did not note it.
     """
 
     rows: pa.Table = field(default_factory=HELD_COLUMNS.empty_table)
     positions: Mapping[int, int] = field(default_factory=dict)
     records_version: int = _CREATED
+    records_files: str | None = None
     step: int = 0
 
 
@@ -99,11 +101,13 @@ class HistoryTables:
         except DamagedTables:
             return Holding(step=step)
         is_position = pc.is_valid(rows["next_offset"])
-        positions = rows.filter(is_position).select(["state_partition", "next_offset"]).to_pydict()
+        places = rows.filter(is_position)
+        positions = places.select(["state_partition", "next_offset"]).to_pydict()
         return Holding(
             rows=rows.filter(pc.invert(is_position)).select(HELD_COLUMNS.names),
             positions=dict(zip(positions["state_partition"], positions["next_offset"], strict=True)),
             records_version=snapshot.transaction_version(RECORDS_USED) or _CREATED,
+            records_files=places["records_files"][0].as_py() if places.num_rows else None,
             step=step,
         )
 
@@ -138,6 +142,7 @@ class HistoryTables:
             {
                 "state_partition": pa.array(list(holding.positions), pa.int32()),
                 "next_offset": pa.array(list(holding.positions.values()), pa.int64()),
+                "records_files": pa.array([holding.records_files] * len(holding.positions), pa.string()),
             }
         )
         rows = [_stamped(part, self._cluster_id, HELD_STATES) for part in (places, holding.rows)]
@@ -147,9 +152,7 @@ class HistoryTables:
             transactions={_STEP: step, RECORDS_USED: holding.records_version},
             expected={_STEP: holding.step or None},
         )
-        return Holding(
-            rows=holding.rows, positions=holding.positions, records_version=holding.records_version, step=step
-        )
+        return replace(holding, step=step)
 
 
 def told_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:

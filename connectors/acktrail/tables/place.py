@@ -82,6 +82,14 @@ class TablePlace:
         damage = self._damage(named_file(str(error)))
         return found if damage is None else damaged_table(self.root.shown, self.name, damage)
 
+    def has(self, file: str) -> bool:
+        """Whether the table has a file.
+
+        Raises:
+            OSError: the storage does not answer.
+        """
+        return bool(self.storage().get_file_info(file).type == fs.FileType.File)
+
     def damage(self) -> list[Damage]:
         """Everything that is wrong with the table's log; where that can be read, with its list of data files.
 

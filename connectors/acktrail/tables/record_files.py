@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Final
 
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 
-__all__ = ["RECORDS", "RecordFiles"]
+__all__ = ["RECORDS", "RecordFiles", "files_digest"]
 
 RECORDS: Final = "state_records"
 
@@ -16,6 +17,11 @@ _ADDRESS: Final = ("state_partition", "offset")
 _SAID: Final = ("min.offset", "min.state_partition", "max.state_partition", "max.offset")
 
 _Span = tuple[int, int]
+
+
+def files_digest(paths: Iterable[str]) -> str:
+    """What tells some files from any others. A version of a table does not: a lost one comes back as another one."""
+    return sha256("\n".join(sorted(paths)).encode()).hexdigest()[:32]
 
 
 class RecordFiles:

@@ -95,6 +95,11 @@ class TableSnapshot:
         records = [CommitRecord(version=entry["version"], metadata=_metadata(entry)) for entry in found]
         return sorted((record for record in records if record.version > after), key=lambda record: record.version)
 
+    def has_log_file(self, version: int) -> bool:
+        """Whether the log file of a commit is there, readable or not."""
+        with self._place.translated():
+            return self._place.has(f"_delta_log/{version:020d}.json")
+
     def files(self) -> tuple[DataFile, ...]:
         """The files that make up the table: what a worker in another process reads on its own."""
         actions = self._actions().select(["path", "size_bytes", "num_records"])

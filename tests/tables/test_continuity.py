@@ -1,0 +1,71 @@
+"""Which tables are whole: nothing that is in order is refused, nothing that lost a commit is used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from tables.test_sink import PAIRS, export
+
+from acktrail.config import TablesConfig
+from acktrail.connect.testing import MemoryLog
+from acktrail.errors import DamagedTables
+from acktrail.tables.continuity import ensure_whole
+from acktrail.tables.store import Tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    """Three commits of records, each with its ranges."""
+    tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
+    log = MemoryLog(pairs=PAIRS)
+    for end in (4, 8, 12):
+        log.end_offset = end
+        export(tables, log)
+    return tables
+
+
+def _log(tables: Tables, name: str) -> list[Path]:
+    return sorted(Path(tables.root, name, "_delta_log").glob("*.json"))
+
+
+def test_log_files_that_were_removed_in_time_are_no_loss(tables: Tables) -> None:
+    """Before a checkpoint the log may be cleaned: exports go on."""
+    tables.append("state_records", tables.read("state_records").slice(0, 0))
+    DeltaTable(f"{tables.root}/state_records").create_checkpoint()
+    for file in _log(tables, "state_records")[:-1]:
+        file.unlink()
+    ensure_whole(tables)
+    export(tables, MemoryLog(pairs=PAIRS, end_offset=15))
+    assert tables.read("state_records").num_rows == 15
+
+
+def test_tables_of_an_older_release_are_whole(tables: Tables) -> None:
+    """Their ranges name no commit: the version alone counts."""
+    newest = _log(tables, "export_ranges")[-1]
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    for line in lines:
+        line.get("commitInfo", {}).pop("acktrail.copied_commit", None)
+    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ensure_whole(tables)
+    _log(tables, "state_records")[-1].unlink()
+    with pytest.raises(DamagedTables, match="went back to version 2"):
+        ensure_whole(tables)
+
+
+def test_another_commit_in_the_place_of_a_lost_one_is_found(tables: Tables) -> None:
+    """The version is the same, the commit is not."""
+    _log(tables, "state_records")[-1].unlink()
+    tables.append("state_records", tables.read("state_records").slice(0, 1))
+    with pytest.raises(DamagedTables, match="has others in their place"):
+        ensure_whole(tables)
+
+
+def test_a_lost_copy_is_made_again(tables: Tables) -> None:
+    """``export_ranges`` that lost its newest commit is whole again with the next export: it is a copy."""
+    _log(tables, "export_ranges")[-1].unlink()
+    ensure_whole(tables)
+    export(tables, MemoryLog(pairs=PAIRS, end_offset=12))
+    assert sum(row["records_read"] for row in tables.read("export_ranges").to_pylist()) == 12

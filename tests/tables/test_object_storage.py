@@ -13,10 +13,12 @@ from s3_server import S3, running_s3
 
 from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Worker
-from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, DamagedTables
 from acktrail.tables import probe
+from acktrail.tables.repairs import EMPTY_COMMIT
 from acktrail.tables.sink import DeltaSink
 from acktrail.tables.store import Tables
+from acktrail.tables.survey import survey
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 
@@ -53,6 +55,37 @@ def test_export_lands_on_object_storage(s3: S3) -> None:
     assert rows.num_rows == 70
     assert any(key.endswith(".parquet") for key in s3.keys("exported"))
     assert not [key for key in s3.keys("exported") if "probe" in key]
+
+
+def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
+    """As in a folder: the list of files is held against the log, a commit or file that cannot be read is left out and
+    kept beside the others, what is lost of the records is known, and a table can be thrown away."""
+    tables, log = Tables(s3.bucket("damaged-bucket")), MemoryLog(pairs=PAIRS)
+    for end_offset in (4, 8, 12):
+        log.end_offset = end_offset
+        sink = DeltaSink(tables, cluster_id="c", run_id="r")
+        Worker(MemorySource([log], cluster_id="c"), sink).run()
+    assert survey(tables).is_sound
+    place, snapshot = tables.place("state_records"), tables.snapshot("state_records")
+    assert snapshot is not None
+    lost = snapshot.files()[0].path
+    offsets = sorted(tables.read_files("state_records", [lost], columns=["offset"])["offset"].to_pylist())
+    place.storage().delete_file(lost)
+    found = survey(tables)
+    assert [each.damage.file for each in found.damages] == [lost]
+    assert [(each.first_offset, each.last_offset) for each in found.lost or ()] == [(offsets[0], offsets[-1])]
+    place.leave_out([lost])
+    assert tables.read("state_records").num_rows == 8
+
+    commit = f"_delta_log/{snapshot.version:020d}.json"
+    place.stub_commit(commit, "{")
+    with pytest.raises(DamagedTables, match=f"table state_records: {commit} is no JSON"):
+        tables.read("state_records")
+    place.stub_commit(commit, EMPTY_COMMIT)
+    assert place.damage() == []
+    assert f"tables/state_records/{commit}.damaged" in s3.keys("damaged-bucket")
+    tables.place("export_ranges").discard()
+    assert not tables.exists("export_ranges")
 
 
 def test_storage_that_ignores_conditions_is_refused(object_storage: Any) -> None:

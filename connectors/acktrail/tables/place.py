@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as fs
 from deltalake import DeltaTable
+from deltalake._internal import DeltaFileSystemHandler
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
@@ -109,10 +110,14 @@ class TablePlace:
         Raises:
             OSError: the storage refused.
         """
-        storage = self.storage()
-        self._set_aside(storage, file)
-        with storage.open_output_stream(file) as stream:
-            stream.write(text.encode())
+        self._set_aside(self.storage(), file)
+        if self.root.is_local:
+            Path(self.uri, file).write_text(text, encoding="utf-8")
+            return
+        # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
+        stream = DeltaFileSystemHandler(self.uri, dict(self.options or {})).open_output_stream(file)
+        stream.write(text.encode())
+        stream.close()  # type: ignore[attr-defined]
 
     def leave_out(self, files: Iterable[str]) -> None:
         """Make a version of the table without data files that are missing or cannot be read; these are kept beside the

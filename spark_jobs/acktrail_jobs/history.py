@@ -70,10 +70,9 @@ class _Run:
         self._stored = stored
         self._version = snapshot.version
         self._history = HistoryTables(stored, _cluster_id(stored, snapshot))
-        paths = frozenset(file.path for file in snapshot.files())
-        self._files = files_digest(paths)
-        self._holding, used = _usable(stored, snapshot.version, paths, self._history.holding())
-        self._paths = tuple(sorted(paths - used))
+        self._files = files_digest(file.path for file in snapshot.files())
+        self._holding = _usable(stored, snapshot.version, self._files, self._history.holding())
+        self._paths = tuple(file.path for file in stored.files_since(snapshot, self._holding.records_version))
         self._new = new_offsets(_addresses(stored, self._paths), self._holding.positions)
         self._told = self._history.positions(self._new)
         self._bounds = {number: new.first for number, new in self._new.items()}
@@ -153,15 +152,15 @@ class _Run:
         self._holding = self._history.hold(holding)
 
 
-def _usable(stored: Tables, version: int, paths: frozenset[str], holding: Holding) -> tuple[Holding, frozenset[str]]:
-    """`holding`, and the files of ``state_records`` all of whose records it has; nothing of it where the table came
-    back with other records since it was made, from an older copy that was restored. `paths`: the files at `version`."""
-    is_newest = holding.records_version == version
-    used = paths if is_newest else stored.paths_at(RECORDS, holding.records_version)
-    is_another = used is not None and holding.records_files not in (None, files_digest(used))
-    if is_another or holding.records_version > version:
-        return Holding(step=holding.step), frozenset()
-    return holding, used or frozenset()
+def _usable(stored: Tables, version: int, files: str, holding: Holding) -> Holding:
+    """`holding`; nothing of it where the table came back with other records since it was made, from an older copy that
+    was restored. `files`: the digest of the files at `version`."""
+    used: str | None = files
+    if holding.records_version != version:
+        paths = stored.paths_at(RECORDS, holding.records_version)
+        used = None if paths is None else files_digest(paths)
+    is_another = used is not None and holding.records_files not in (None, used)
+    return Holding(step=holding.step) if is_another or holding.records_version > version else holding
 
 
 def _cluster_id(stored: Tables, records: TableSnapshot) -> str:

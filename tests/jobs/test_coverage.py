@@ -11,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import World, key_of, snapshot
 
+from acktrail.columnar.decode import decode_records
 from acktrail.columnar.schemas import TABLES
-from acktrail_jobs.coverage import Coverage, read_coverage
-from acktrail_jobs.observation import read_observation
+from acktrail.config import TablesConfig
+from acktrail.connect.contract import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, SourceBatch, state_task_id
+from acktrail.connect.testing import MemoryLog
+from acktrail.tables.sink import DeltaSink
+from acktrail.tables.store import Tables
+from acktrail_jobs.coverage import Coverage, Gap, read_coverage
+from acktrail_jobs.observation import STATE_TOPIC, read_observation
 
 Commit = tuple[int, int, bool]
 """Offsets lost, offsets exported, whether the exporter noted the loss."""
@@ -91,3 +97,46 @@ def test_records_beyond_the_observation_are_not_its_own(world: World) -> None:
     world.observe("r2")
     assert (coverage_of(world, "r1")[place].end_offset, coverage_of(world, "r1")[place].quarantined) == (1, 0)
     assert (coverage_of(world, "r2")[place].quarantined, coverage_of(world, "r2")[place].quarantined_at) == (1, 1)
+
+
+def test_a_replaced_log_is_a_gap_and_its_ends_are_those_of_the_tables(tmp_path: Path) -> None:
+    """The log ended at 100 when it was lost; the new one has 30 records, from offset 101 of the tables on. The brokers
+    say that it ends at 30: the coverage ends at 131. What was pruned before the first export is no gap, the break is
+    one: states are unknown from there to the next snapshot."""
+    tables, at = Tables(TablesConfig(uri=str(tmp_path))), dt.datetime.now(dt.UTC)
+    sink = DeltaSink(tables, cluster_id="c", run_id="r1", clock=lambda: at)
+    log = MemoryLog(pairs=[(b"key", b"value")], end_offset=1_000)
+    task = state_task_id("c", log.topic_id, 0)
+
+    def put(first: int, end: int, reason: str | None = None, shift: int = 0) -> None:
+        rows = TABLES["state_records"].empty_table() if reason else decode_records(log.raw(first, end))
+        span = LogSpan(
+            topic_id=log.topic_id,
+            partition=0,
+            first_offset=None if reason else first,
+            last_offset=None if reason else end - 1,
+            records=rows.num_rows,
+            quarantined=rows.num_rows,
+            log_start_offset=shift,
+            log_end_offset=end,
+            gap_first=first if reason else None,
+            gap_last=end - 1 if reason else None,
+            gap_reason=reason,
+            offset_shift=shift,
+            leader_epoch=1,
+        )
+        sink.put(SourceBatch(task=task, rows={"state_records": rows}, position=end, span=span))
+
+    put(0, 5, PRUNED_BEFORE_FIRST_EXPORT)
+    put(5, 100)
+    put(100, 101, LOG_REPLACED, 101)
+    put(101, 131, None, 101)
+    sink.flush()
+    said = {"run_id": "r1", "topic": STATE_TOPIC, "partition": 0, "log_start_offset": 0, "log_end_offset": 30}
+    observed = [{**said, "phase": phase, "observed_at": at} for phase in ("before", "after")]
+    tables.append("offset_observations", pa.Table.from_pylist(observed, schema=TABLES["offset_observations"]))
+    (found,) = read_coverage(tables, read_observation(tables, "r1")).values()
+    assert found.gaps == (Gap(first_offset=100, last_offset=100),)
+    assert (found.end_offset, found.incomplete) == (131, None)
+    assert found.gap_after(50) is not None
+    assert found.gap_after(110) is None

@@ -86,6 +86,14 @@ def _example(kind: pa.DataType) -> object:
     return b"\x00\xff" if pa.types.is_binary(kind) else HOSTILE_GROUP
 
 
+def test_names_that_end_lines_of_text(tables: Tables) -> None:
+    """A group id may hold what text takes for the end of a line; the log of a commit quotes it in its statistics."""
+    name = "a\x85b\u2028c\u2029d\x1ce"
+    tables.append("state_records", records(1, 2, group_id=name))
+
+    assert tables.read("state_records")["group_id"].unique().to_pylist() == [name]
+
+
 def test_a_table_nobody_made_reads_as_empty(tables: Tables) -> None:
     """A known table that was never created has no rows and is not made by reading it."""
     assert tables.read("findings").equals(TABLES["findings"].empty_table())

@@ -114,7 +114,7 @@ def _commit_damage(storage: fs.FileSystem, version: int, sizes: Mapping[str, Any
         yield Damage(file=file, cause="is empty")
         return
     try:
-        for line in _text(storage, file).splitlines():
+        for line in _text(storage, file).encode().splitlines():  # not of text, which U+0085 in a name would end
             json.loads(line)
     except ValueError:
         yield Damage(file=file, cause="is no JSON")

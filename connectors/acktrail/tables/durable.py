@@ -35,7 +35,7 @@ def bring_to_disk(table: Path, version: int) -> None:
 
 def _added(commit: Path) -> Iterator[str]:
     with contextlib.suppress(FileNotFoundError):  # another writer's checkpoint took its place
-        for line in commit.read_text(encoding="utf-8").splitlines():
+        for line in commit.read_bytes().splitlines():  # not of text: names may hold what ends a line there (U+0085)
             action = json.loads(line).get("add")
             if action is not None:
                 yield unquote(action["path"])

@@ -30,5 +30,6 @@ if __name__ == "__main__":
     if moment == "before":
         interrupting(_Attempt, "_look_once_more", number)
     else:
-        interrupting(ShareGroupAdmin, "alter_offsets", number)
+        for change in ("alter_offsets", "delete_offsets"):
+            interrupting(ShareGroupAdmin, change, number)
     main()

@@ -182,6 +182,19 @@ def test_deletions_have_the_same_life(scene: Scene, reset: Command, monkeypatch:
     assert scene.starts(group) == [5, 5]
 
 
+def test_a_plan_that_was_done_is_not_sent_again(scene: Scene, reset: Command) -> None:
+    """Everything at its target: nothing is sent. Somebody put it back as the plan had found it: refused all the same,
+    really and as a dry run, although nothing moved in the plan's eyes."""
+    group = scene.group()
+    plan = scene.reset(groups=[group], topics=[TOPIC], strategies={"to-earliest": None})
+    assert reset("apply", plan["plan_id"], "--execute").stdout == "every share partition is at its target already\n"
+    scene.put(group, {0: 5, 1: 5})
+    for words in ((), ("--execute",)):
+        assert "[plan_carried_out]" in reset("apply", plan["plan_id"], *words).complaint(2)
+    assert scene.starts(group) == [5, 5]
+    assert scene.events(plan["plan_id"]).count(Event.BEFORE_CALL) == 1
+
+
 # Partial plans
 
 
@@ -264,6 +277,8 @@ def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) 
     scene.verify(first)
     with pytest.raises(ChangeRefused, match="already_undone"):
         scene.execute(second)
+    with pytest.raises(ChangeRefused, match="already_undone"):
+        steps.recheck(scene.kafka, second, tables=scene.tables)
     assert Event.BEFORE_CALL not in scene.events(second["plan_id"])
     redo = scene.plan(**steps.undo_params(first))
     scene.execute(redo)
@@ -448,10 +463,20 @@ def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.S
     words = (str(int(number)), "reset", "apply", plan["plan_id"], "--execute")
     assert process(scene, "before", *words)[0] == 130
     assert (scene.standing(plan["plan_id"]), scene.starts(group)) == ("REFUSED", [5, 5])
-    code, said = process(scene, "after", *words)
-    assert (code, f"acktrail reset verify {plan['plan_id']}" in said) == (5, True), said
+    code, message = process(scene, "after", *words)
+    assert (code, f"acktrail reset verify {plan['plan_id']}" in message) == (5, True), message
     assert scene.standing(plan["plan_id"]) == "UNKNOWN"
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
+
+
+def test_a_signal_after_a_deletion_is_not_silent(scene: Scene) -> None:
+    """The same for what is not a reset."""
+    group = scene.group()
+    words = ("offsets", "delete", "--group", group, "--topic", TOPIC, "--execute")
+    code, message = process(scene, "after", str(int(signal.SIGTERM)), *words)
+    plan_id = reports.list_plans(scene.tables)[0]["plan_id"]
+    assert (code, f"acktrail reset verify {plan_id}" in message) == (5, True), message
+    assert scene.standing(plan_id) == "UNKNOWN"
 
 
 def test_a_signal_while_verification_waits(scene: Scene) -> None:
@@ -463,8 +488,8 @@ def test_a_signal_while_verification_waits(scene: Scene) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         until(lambda: Event.AFTER_CALL in scene.events(plan["plan_id"]), what="the answer to be noted")
         running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
-    assert (running.returncode, f"acktrail reset verify {plan['plan_id']}" in said) == (5, True), said
+        _, message = running.communicate(timeout=60)
+    assert (running.returncode, f"acktrail reset verify {plan['plan_id']}" in message) == (5, True), message
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
 
 

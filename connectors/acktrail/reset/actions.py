@@ -78,7 +78,6 @@ def recheck(
     Raises:
         ChangeRefused, PlanStale, GroupNotEmpty: nothing would be; as `execute`.
     """
-    from acktrail.reset.progress import done_before
     from acktrail.reset.sendable import to_send
 
     value, done = value_of(plan), frozenset[tuple[str, str, int]]()
@@ -86,8 +85,7 @@ def recheck(
     if tables is not None:
         journal = _journal(tables, value)
         rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
-        _admission(tables, journal, value, max_age_ms, rule).check_apply()
-        done = done_before(kafka, journal, value)
+        done = _done_before(kafka, tables, journal, value, _admission(tables, journal, value, max_age_ms, rule))
     return len(to_send(kafka, value, partial=partial, now_ms=now_ms(), done=done))
 
 
@@ -147,24 +145,12 @@ def execute(
         OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have noted a step.
     """
     from acktrail.reset.execute import execute as carry_out
-    from acktrail.reset.progress import done_before
-    from acktrail.reset.standing import Standing
-    from acktrail.reset.undo import check_not_undone
 
     value = value_of(plan)
     journal = _journal(tables, value, actor)
     admission = _admission(tables, journal, value, max_age_ms)
-    is_done = admission.check_apply().standing is Standing.DONE
-    check_not_undone(tables, value)
-    _check_cluster(kafka, value)
+    done = _done_before(kafka, tables, journal, value, admission)
     store_value(tables, value)
-    done = done_before(kafka, journal, value)
-    if is_done and any(row.key not in done for row in value.executable(partial=True)):
-        raise ChangeRefused(
-            "plan_carried_out",
-            f"plan {value.plan_id} was carried out, and not everything is at its target any more",
-            hint="nothing was sent; make a new plan: acktrail reset plan",
-        )
     check, sending = admission.check_apply, departure
     return _json(carry_out(kafka, journal, value, partial=partial, done=done, check=check, departure=sending))
 
@@ -221,6 +207,27 @@ def raise_unless_ok(plan: Json, verified: list[Json], execution: Json | None) ->
     from acktrail.reset.outcomes import raise_unless_ok as check
 
     check(plan["plan_id"], verified, execution)
+
+
+def _done_before(
+    kafka: KafkaConfig, tables: TablesConfig, journal: Journal, value: ResetPlan, admission: Admission
+) -> frozenset[tuple[str, str, int]]:
+    """What an earlier attempt brought to its target, of a plan that may be carried out. Raises as `execute`."""
+    from acktrail.reset.progress import done_before
+    from acktrail.reset.standing import Standing
+    from acktrail.reset.undo import check_not_undone
+
+    is_done = admission.check_apply().standing is Standing.DONE
+    check_not_undone(tables, value)
+    _check_cluster(kafka, value)
+    done = done_before(kafka, journal, value)
+    if is_done and any(row.key not in done for row in value.executable(partial=True)):
+        raise ChangeRefused(
+            "plan_carried_out",
+            f"plan {value.plan_id} was carried out, and not everything is at its target any more",
+            hint="nothing was sent; make a new plan: acktrail reset plan",
+        )
+    return done
 
 
 def _check_cluster(kafka: KafkaConfig, value: ResetPlan) -> None:

@@ -25,9 +25,9 @@ def interrupting(owner: type, name: str, number: int) -> None:
 
 
 if __name__ == "__main__":
-    moment, number = sys.argv.pop(1), int(sys.argv.pop(1))
+    when, number = sys.argv.pop(1), int(sys.argv.pop(1))
     signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
-    if moment == "before":
+    if when == "before":
         interrupting(_Attempt, "_look_once_more", number)
     else:
         for change in ("alter_offsets", "delete_offsets"):

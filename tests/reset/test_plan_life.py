@@ -336,10 +336,13 @@ def lost_tables(monkeypatch: pytest.MonkeyPatch, scene: Scene, name: str) -> Ite
         folder.rename(away)
         folder.write_text("")
 
-    with after_the_call(monkeypatch, name, lose):
-        yield
-    folder.unlink()
-    away.rename(folder)
+    try:
+        with after_the_call(monkeypatch, name, lose):
+            yield
+    finally:
+        if away.exists():
+            folder.unlink()
+            away.rename(folder)
 
 
 def test_tables_lost_after_the_request_leave_an_unknown_outcome(
@@ -488,7 +491,10 @@ def test_a_signal_while_verification_waits(scene: Scene) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         until(lambda: Event.AFTER_CALL in scene.events(plan["plan_id"]), what="the answer to be noted")
         running.send_signal(signal.SIGTERM)
-        _, message = running.communicate(timeout=60)
+        try:
+            _, message = running.communicate(timeout=60)
+        finally:
+            running.kill()
     assert (running.returncode, f"acktrail reset verify {plan['plan_id']}" in message) == (5, True), message
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
 

@@ -155,7 +155,8 @@ def _carry_out(
     from acktrail.reset import steps
     from acktrail.reset.departure import Departure
 
-    with interruptible(), Departure(loaded["plan_id"]) as departure:
+    departure = Departure(loaded["plan_id"])
+    with departure, interruptible(), departure:
         done = steps.execute(kafka, target, loaded, partial=partial, max_age_ms=max_age_ms, departure=departure)
         found = steps.verify(kafka, target, loaded, wait_s=wait, watch_s=watch, departure=departure)
     _show_outcomes(target, loaded, found, done, as_json)

@@ -17,6 +17,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from acktrail.errors import AcktrailError, DamagedTables
 from acktrail.tables.damage import Damage, broken_data, data_damage, log_damage, named_file
+from acktrail.tables.durable import bring_to_disk
 from acktrail.tables.failures import damaged_table, storage_failure
 from acktrail.tables.root import TableRoot
 
@@ -113,6 +114,7 @@ class TablePlace:
         self._set_aside(self.storage(), file)
         if self.root.is_local:
             Path(self.uri, file).write_text(text, encoding="utf-8")
+            bring_to_disk(Path(self.uri), int(Path(file).stem))
             return
         # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
         stream = DeltaFileSystemHandler(self.uri, dict(self.options or {})).open_output_stream(file)
@@ -129,7 +131,10 @@ class TablePlace:
         storage = self.storage()
         for file in files:
             self._set_aside(storage, file)
-        self.open().repair(dry_run=False)
+        table = self.open()
+        table.repair(dry_run=False)
+        if self.root.is_local:
+            bring_to_disk(Path(self.uri), table.version())
 
     def discard(self) -> None:
         """Remove the table with all its files.

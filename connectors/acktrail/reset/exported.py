@@ -35,10 +35,10 @@ class ExportedRecords:
         mine = {"cluster_id": self.cluster_id, "state_partition": list(spans)}
         try:
             ranges = read_rows(store, "export_ranges", {**mine, "state_topic_id": self.state_topic_id})
-            if self.state_topic_id is None or not all(
-                is_covered(span, [_range(row) for row in ranges if row["state_partition"] == partition])
-                for partition, span in spans.items()
-            ):
+            if self.state_topic_id is None or any(row["offset_shift"] for row in ranges):
+                return None  # behind a break of the log the tables have offsets of their own
+            by_partition = {p: [_range(row) for row in ranges if row["state_partition"] == p] for p in spans}
+            if not all(is_covered(span, by_partition[partition]) for partition, span in spans.items()):
                 return None
             groups = sorted({key.group_id for key in self.keys})
             columns = ["state_partition", "offset", "timestamp_ms", "key", "value"]

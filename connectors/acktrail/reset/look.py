@@ -77,9 +77,10 @@ class Look:
 
     def read(self) -> None:
         """Take in what came since the last time. Where records were pruned meanwhile, the tables may still have them;
-        without them what the log has left is taken in."""
+        without them, or where the log lost its end, what is left is taken in."""
+        before = self._position
         try:
-            records, self._position = self._reader.since(self._keys, self._position)
+            records, self._position = self._reader.since(self._keys, before)
         except RetryableError:
             starts = self._reader.starts(set(self._position))
             spans = {p: (at, starts[p]) for p, at in self._position.items() if at < starts[p]}
@@ -88,6 +89,8 @@ class Look:
             self._fill(spans)
             from_there = {p: max(at, starts[p]) for p, at in self._position.items()}
             records, self._position = self._reader.since(self._keys, from_there)
+        if any(self._position[partition] < at for partition, at in before.items()):
+            self._is_complete = False
         for key, addressed in records:
             if addressed.record is not None:
                 self._seen[key].append(((addressed.raw.state_partition, addressed.raw.offset), addressed.record))

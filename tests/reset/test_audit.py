@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
 from acktrail.reset.audit import AuditEntry, AuditRow, Event, Stamp, chained, check_chain, first_link
 from acktrail.reset.journal import Journal, read_audit
 from acktrail.reset.standing import Lease, Standing, blocking, overall, standings
+from acktrail.tables import compaction
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -96,13 +98,16 @@ def test_where_a_change_stands(entries: tuple[AuditEntry, ...], standing: Standi
 
 
 def test_what_keeps_others_away() -> None:
-    """A lease in force, or an outcome that nobody knows, whoever holds it; nothing else does."""
+    """A lease in force, or an outcome that nobody looked for, whoever holds it; nothing else does: not an outcome that
+    verification could not find out, nor what others tried meanwhile."""
     for entries, blocks in (
         ((lease(),), True),
         ((lease(-1),), False),
         ((lease(-1), entry(Event.BEFORE_CALL)), True),
         ((lease(-1), entry(Event.BEFORE_CALL), entry(Event.AFTER_CALL, "done")), False),
         ((lease(), entry(Event.LEASE_RELEASED)), False),
+        ((lease(), entry(Event.BEFORE_CALL), entry(Event.VERIFIED, "unknown"), entry(Event.LEASE_RELEASED)), False),
+        ((lease(), entry(Event.BEFORE_CALL), entry(Event.LEASE_REFUSED, group_id=None, plan_id="p2")), True),
     ):
         found = standings(rows_of(*entries))
         assert (blocking(found, "g", now_ms=NOW_MS) is not None) is blocks, entries
@@ -131,6 +136,24 @@ def test_writers_that_overtake_each_other_keep_one_chain(tmp_path: Path) -> None
     assert two.check_chain().broken_at is None
     with pytest.raises(ForeignCluster):
         journal(tmp_path, "c2").note([entry(Event.BEFORE_CALL)])
+
+
+def test_files_are_put_together_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers that compact the table at every end of a change, side by side: every row lands once, in one chain."""
+    compact = compaction.compact_small_files
+    monkeypatch.setattr(compaction, "compact_small_files", lambda *at: compact(*at, more_than=1))
+    journal(tmp_path).note([entry(Event.PLANNED)])
+
+    def write(plan_id: str) -> None:
+        mine = journal(tmp_path)
+        for _ in range(4):
+            mine.note([entry(Event.LEASE_RELEASED, plan_id=plan_id)])
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(write, f"p{number}") for number in range(3)]:
+            done.result()
+    report = journal(tmp_path).check_chain()
+    assert (report.rows, report.broken_at) == (13, None)
 
 
 def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:

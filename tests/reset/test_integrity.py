@@ -51,9 +51,10 @@ def test_what_was_written_is_whole(root: Path) -> None:
     assert (before["plans"], before["executions"]) == (ATTEMPTS, ATTEMPTS)
     assert (before["plans_without_audit"], before["executions_without_audit"], before["flaws"]) == (0, 0, [])
     for table in ("reset_audit", "reset_plans", "reset_plan_partitions", "reset_executions"):
-        snapshot = Tables(config(root)).snapshot(table)
+        tables = Tables(config(root))
+        snapshot = tables.snapshot(table)
         assert snapshot is not None
-        assert compact_small_files(snapshot, more_than=1)
+        assert compact_small_files(tables, snapshot, more_than=1)
         assert len(delta(root, table).file_uris()) == 1
     assert reports.check_audit(config(root)) == before
     attempt(root, ATTEMPTS)

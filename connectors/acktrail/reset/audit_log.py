@@ -83,7 +83,7 @@ class AuditLog:
                 continue
             self._tail = Tail(sequence=rows[-1].sequence, row_hash=rows[-1].row_hash)
             if rows[-1].event in _ENDS:
-                compact_small_files(snapshot)
+                compact_small_files(self._tables, snapshot)
             return
         raise ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
 

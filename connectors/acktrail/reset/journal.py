@@ -176,7 +176,7 @@ class Journal:
         from acktrail.tables.plain_rows import append_rows
 
         append_rows(self._tables, snapshot.name, rows, at=snapshot)
-        compact_small_files(snapshot)
+        compact_small_files(self._tables, snapshot)
 
     def _note_stored(self, row: Mapping[str, Any], parts: Callable[[], list[dict[str, Any]]]) -> None:
         """See that the audit knows a stored plan, and as it is; one that an older release stored, or a process that was

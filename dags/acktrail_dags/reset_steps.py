@@ -204,13 +204,14 @@ def recheck(planned: Planned) -> int:
     from acktrail.reset import steps
 
     with advised():
-        return steps.recheck(
+        rows = steps.would_send(
             kafka_config(planned["kafka_conn_id"]),
             _stored(planned),
             partial=planned["partial"],
             tables=_tables(planned["tables_uri"]),
             is_approved=True,
         )
+        return len(rows)
 
 
 def execute(planned: Planned, actor: str) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def test_members_forbid_a_deletion(world: World, group: str, topic: str, capsys:
     """Refused before anything is sent, and the member is named."""
     with world.member(group, topic):
         done = command(capsys, world, "groups", "delete", group)
-    assert done.code == 2
+    assert done.code == 4
     assert "[group_not_empty]" in done.stderr
     assert "a-member" in done.stdout
 

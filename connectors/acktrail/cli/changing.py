@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acktrail.cli.interruption import interruptible
+from acktrail.cli.lean_arrow import lean_tables
 from acktrail.cli.tabular import printable, table
 from acktrail.config import KafkaConfig, TablesConfig
 
@@ -31,19 +32,19 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Print the preview; with `execute` change the cluster, verified and audited."""
-    from acktrail.errors import ChangeRefused
     from acktrail.reset import other_steps
+    from acktrail.reset.other_plan import right_needed
+    from acktrail.reset.refusals import refusal_error
 
     value = other_steps.other_value(plan)
     if not execute:
         typer.echo(json.dumps(plan) if as_json else other_text(value))
         if value.refusals:
-            first = value.refusals[0]
-            raise ChangeRefused(first.rule, f"{first.subject}: {first.text}".removeprefix(": "))
+            raise refusal_error(value.refusals, value.groups, operation=right_needed(value.kind))
         if not as_json:
             typer.echo(f"nothing was changed; to do it: --execute --expect {value.preview_hash}", err=True)
         return
-    target = TablesConfig.from_environment(tables, tables_options)
+    target = lean_tables(tables, tables_options)
     _apply(kafka, target, plan, expect=expect, as_json=as_json)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.doctor_checks import Check, tried
+from acktrail.cli.lean_arrow import lean_tables
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.tabular import table
 from acktrail.config import KafkaConfig, TablesConfig
@@ -64,7 +65,7 @@ def _checks(
 
     yield _java()
     try:
-        target = TablesConfig.from_environment(tables, tables_options)
+        target = lean_tables(tables, tables_options)
     except AcktrailError as error:
         target, failure = None, Check(what="tables", status="missing", detail=error.message, hint=error.hint)
     try:

@@ -12,7 +12,7 @@ from acktrail.cli.changing import Expect, carry_out
 from acktrail.cli.group_config import app as config_app
 from acktrail.cli.group_selection import GroupAnswer, describe_all, list_matching, raise_first, selected_ids
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset_options import Execute, Reason, RequestedBy
+from acktrail.cli.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.cli.tabular import printable
 from acktrail.config import KafkaConfig
 from acktrail.errors import InputError
@@ -123,6 +123,7 @@ def delete(
     expect: Expect = None,
     reason: Reason = "",
     requested_by: RequestedBy = "",
+    wait_empty: WaitEmpty = 0.0,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
@@ -135,8 +136,10 @@ def delete(
     show`); acknowledgements and archived records cannot come back.
     """
     from acktrail.reset.other_steps import plan_deletion
+    from acktrail.reset.steps import wait_until_empty
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    wait_until_empty(kafka, groups, timeout_s=wait_empty)
     plan = plan_deletion(kafka, groups, reason=reason, requested_by=requested_by)
     carry_out(
         kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json

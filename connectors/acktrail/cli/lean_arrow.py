@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
-__all__ = ["forgo_pandas"]
+from acktrail.config import TablesConfig
+
+__all__ = ["forgo_pandas", "lean_tables", "optional_lean_tables"]
 
 
 def forgo_pandas() -> None:
@@ -24,6 +27,25 @@ def forgo_pandas() -> None:
         pa.array([None])
     finally:
         sys.meta_path.remove(_NoPandas)
+
+
+def lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
+    """The tables of a command that needs them and no pandas; see ``TablesConfig.from_environment``.
+
+    Raises:
+        ConfigurationError: when no root is named, or the options cannot be read.
+    """
+    found = TablesConfig.from_environment(uri, options_file)
+    forgo_pandas()
+    return found
+
+
+def optional_lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig | None:
+    """`lean_tables`; None where neither the arguments nor the environment name a root."""
+    found = TablesConfig.optional_from_environment(uri, options_file)
+    if found is not None:
+        forgo_pandas()
+    return found
 
 
 class _NoPandas:

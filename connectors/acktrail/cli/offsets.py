@@ -8,7 +8,7 @@ import typer
 
 from acktrail.cli.changing import Expect, carry_out
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset_options import Execute, Reason, RequestedBy
+from acktrail.cli.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.config import KafkaConfig
 
 __all__ = ["app"]
@@ -34,6 +34,7 @@ def delete(
     expect: Expect = None,
     reason: Reason = "",
     requested_by: RequestedBy = "",
+    wait_empty: WaitEmpty = 0.0,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
@@ -46,8 +47,10 @@ def delete(
     share.auto.offset.reset decides where it begins. The start offsets stay in the plan (`acktrail reset show`).
     """
     from acktrail.reset.other_steps import plan_deletion
+    from acktrail.reset.steps import wait_until_empty
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    wait_until_empty(kafka, group, timeout_s=wait_empty)
     plan = plan_deletion(kafka, group, topic, reason=reason, requested_by=requested_by)
     carry_out(
         kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from acktrail.cli.lean_arrow import optional_lean_tables
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.reset_apply import apply, undo, verify
 from acktrail.cli.reset_decisions import approve, reject
@@ -22,7 +23,7 @@ from acktrail.cli.reset_options import (
 )
 from acktrail.cli.reset_plans import show_new
 from acktrail.cli.reset_reports import audit, export, list_plans, show
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import KafkaConfig
 
 __all__ = ["app"]
 
@@ -89,7 +90,8 @@ def plan_(
 ) -> None:
     """Say what a reset would do to every record, and change nothing.
 
-    Exit code 2 when a rule forbids it; the plan is printed all the same. With tables the plan is stored as well.
+    Where a rule forbids it the plan is printed all the same; exit code 4 while there are members, 3 where a right is
+    missing, else 2. With tables the plan is stored as well.
     Options that kafka-share-groups.sh --reset-offsets has are spelled like there; a time without a zone is refused.
 
     Example: acktrail reset plan --group billing --topic orders --to-datetime 2026-01-31T06:00:00Z --out plan.json
@@ -126,7 +128,7 @@ def plan_(
         }
     )
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    target = TablesConfig.optional_from_environment(tables, tables_options)
+    target = optional_lean_tables(tables, tables_options)
     if wait_empty:
         steps.groups_empty(kafka, request, timeout_s=wait_empty)
     show_new(steps.planned(kafka, request, tables=target), target, out, as_json)

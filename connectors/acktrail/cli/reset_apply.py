@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from acktrail.cli.changing import carry_out_stored
 from acktrail.cli.interruption import interruptible
+from acktrail.cli.lean_arrow import lean_tables
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset_options import Execute, MaxAge, Out, Partial, Reason, RequestedBy, Topics, Wait, Watch
+from acktrail.cli.reset_options import (
+    Execute,
+    MaxAge,
+    Out,
+    Partial,
+    Reason,
+    RequestedBy,
+    Topics,
+    Wait,
+    WaitEmpty,
+    Watch,
+)
 from acktrail.cli.reset_plans import loaded_other, loaded_plan, show_new
 from acktrail.cli.tabular import table
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError
+
+if TYPE_CHECKING:
+    from acktrail.reset.plan import PartitionPlan
 
 __all__ = ["apply", "undo", "verify"]
 
@@ -27,6 +43,7 @@ def apply(
     execute: Execute = False,
     partial: Partial = False,
     max_age: MaxAge = 24.0,
+    wait_empty: WaitEmpty = 0.0,
     wait: Wait = 30.0,
     watch: Watch = 5.0,
     bootstrap_server: BootstrapServer = None,
@@ -45,7 +62,7 @@ def apply(
     """
     from acktrail.reset import steps
 
-    target = TablesConfig.from_environment(tables, tables_options)
+    target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     other = loaded_other(plan, target)
     if other is not None:
@@ -53,9 +70,10 @@ def apply(
         return
     loaded, max_age_ms = loaded_plan(plan, target), int(max_age * _HOURS)
     if not execute:
-        rows = steps.recheck(kafka, loaded, partial=partial, tables=target, max_age_ms=max_age_ms)
+        rows = steps.would_send(kafka, loaded, partial=partial, tables=target, max_age_ms=max_age_ms)
         _show_what_would_be_sent(rows, loaded, as_json)
         return
+    steps.wait_until_empty(kafka, [group["group_id"] for group in loaded["groups"]], timeout_s=wait_empty)
     _carry_out(kafka, target, loaded, wait, watch, as_json, partial=partial, max_age_ms=max_age_ms)
 
 
@@ -75,7 +93,7 @@ def verify(
     """
     from acktrail.reset import other_steps, steps
 
-    target = TablesConfig.from_environment(tables, tables_options)
+    target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     other = loaded_other(plan, target)
     if other is None:
@@ -124,7 +142,7 @@ def undo(
     from acktrail.reset import steps
     from acktrail.reset.plain import to_plain
 
-    target = TablesConfig.from_environment(tables, tables_options)
+    target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     earlier = steps.load_plan(target, plan)
     params = steps.undo_params(
@@ -188,9 +206,23 @@ def _outcomes_text(outcomes: list[_Json], found: list[_Json], done: _Json | None
     return "nothing to settle" if done is None else "every share partition is at its target already"
 
 
-def _show_what_would_be_sent(rows: int, loaded: _Json, as_json: bool) -> None:
+def _show_what_would_be_sent(rows: Sequence[PartitionPlan], loaded: _Json, as_json: bool) -> None:
+    """Every start offset that AlterShareGroupOffsets would carry, in the order of the requests: one a group."""
     if as_json:
-        typer.echo(json.dumps({"plan_id": loaded["plan_id"], "would_send": rows, "sent": 0}))
-    else:
-        typer.echo(f"{rows} share partition(s) would be sent, nothing moved since the plan was made")
-        typer.echo("nothing was sent: give --execute", err=True)
+        requests = [
+            {
+                "group": row.group_id,
+                "topic": row.topic,
+                "partition": row.partition,
+                "start_offset_now": row.start_offset,
+                "start_offset": row.target_offset,
+            }
+            for row in rows
+        ]
+        about = {"plan_id": loaded["plan_id"], "would_send": len(rows), "sent": 0, "share_partitions": requests}
+        typer.echo(json.dumps(about))
+        return
+    cells = [(row.group_id, row.topic, row.partition, row.start_offset, row.target_offset) for row in rows]
+    typer.echo(table(("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "NEW-START-OFFSET"), cells))
+    typer.echo(f"{len(rows)} share partition(s) would be sent, nothing moved since the plan was made")
+    typer.echo("nothing was sent: give --execute", err=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from acktrail.cli.lean_arrow import lean_tables
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.reset_plans import loaded_other, loaded_plan
 from acktrail.cli.tabular import printable
@@ -32,7 +33,7 @@ def approve(
 
     Example: acktrail reset approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
     """
-    _decide(plan, TablesConfig.from_environment(tables, tables_options), reason, as_json, approved=True)
+    _decide(plan, lean_tables(tables, tables_options), reason, as_json, approved=True)
 
 
 def reject(
@@ -43,7 +44,7 @@ def reject(
     as_json: AsJson = False,
 ) -> None:
     """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
-    _decide(plan, TablesConfig.from_environment(tables, tables_options), reason, as_json, approved=False)
+    _decide(plan, lean_tables(tables, tables_options), reason, as_json, approved=False)
 
 
 def _decide(plan: str, target: TablesConfig, reason: str, as_json: bool, *, approved: bool) -> None:

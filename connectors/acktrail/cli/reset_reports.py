@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from acktrail.cli.lean_arrow import lean_tables, optional_lean_tables
 from acktrail.cli.options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.reset_options import AllGroups, Globs, Groups, Topics
 from acktrail.cli.reset_plans import loaded_plan
 from acktrail.cli.tabular import printable, table
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import KafkaConfig
 
 __all__ = ["audit", "export", "list_plans", "show"]
 
@@ -29,7 +30,7 @@ def list_plans(
     """
     from acktrail.reset import reports
 
-    found = reports.list_plans(TablesConfig.from_environment(tables, tables_options), limit=limit)
+    found = reports.list_plans(lean_tables(tables, tables_options), limit=limit)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -51,7 +52,7 @@ def show(
     """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
     from acktrail.reset import other_steps, reports, steps
 
-    target = TablesConfig.optional_from_environment(tables, tables_options)
+    target = optional_lean_tables(tables, tables_options)
     other = None if target is None or Path(plan).exists() else other_steps.load_other(target, plan)
     loaded = other or loaded_plan(plan, target)
     progress = {} if target is None else reports.progress(target, loaded["plan_id"])
@@ -110,7 +111,7 @@ def audit(
     """
     from acktrail.reset import reports
 
-    target = TablesConfig.from_environment(tables, tables_options)
+    target = lean_tables(tables, tables_options)
     report = reports.check_audit(target, anchor=anchor)
     found = reports.audit_rows(target, plan_id=plan)
     if as_json:
@@ -143,7 +144,7 @@ def export(
     from acktrail.reset import reports
 
     if plan is not None:
-        target = TablesConfig.optional_from_environment(tables, tables_options)
+        target = optional_lean_tables(tables, tables_options)
         text, left_out = reports.export_plan(loaded_plan(plan, target))
     else:
         kafka = KafkaConfig.from_environment(bootstrap_server, client_config)

@@ -9,7 +9,7 @@ from acktrail.errors import ChangeRefused, PlanStale
 from acktrail.reset.departure import Departure
 from acktrail.reset.people import account
 from acktrail.reset.plain import from_plain, to_plain
-from acktrail.reset.plan import ResetPlan, plan_hash
+from acktrail.reset.plan import PartitionPlan, ResetPlan, plan_hash
 from acktrail.reset.plan_file import DAY_MS, check_age
 from acktrail.reset.runs import new_id, now_ms
 
@@ -23,11 +23,11 @@ __all__ = [
     "note_decision",
     "outcomes",
     "raise_unless_ok",
-    "recheck",
     "store_plan",
     "store_value",
     "value_of",
     "verify",
+    "would_send",
 ]
 
 Json = dict[str, Any]
@@ -63,7 +63,7 @@ def store_value(tables: TablesConfig, value: ResetPlan) -> str:
     return value.plan_id
 
 
-def recheck(
+def would_send(
     kafka: KafkaConfig,
     plan: Json,
     *,
@@ -71,9 +71,9 @@ def recheck(
     tables: TablesConfig | None = None,
     max_age_ms: int = DAY_MS,
     is_approved: bool = False,
-) -> int:
-    """How many share partitions would be sent now. `execute` looks again itself. With `tables` also whether the plan's
-    life allows it; what is done already is not counted then. `is_approved`: an approval is about to be noted.
+) -> tuple[PartitionPlan, ...]:
+    """The share partitions that would be sent now. `execute` looks again itself. With `tables` also whether the plan's
+    life allows it; what is done already is not among them then. `is_approved`: an approval is about to be noted.
 
     Raises:
         ChangeRefused, PlanStale, GroupNotEmpty: nothing would be; as `execute`.
@@ -86,7 +86,7 @@ def recheck(
         journal = _journal(tables, value)
         rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
         done = _done_before(kafka, tables, journal, value, _admission(tables, journal, value, max_age_ms, rule))
-    return len(to_send(kafka, value, partial=partial, now_ms=now_ms(), done=done))
+    return to_send(kafka, value, partial=partial, now_ms=now_ms(), done=done)
 
 
 def approval_needed(plan: Json) -> str:

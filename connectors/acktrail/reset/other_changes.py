@@ -13,7 +13,7 @@ from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome
 from acktrail.broker.failures import GROUP_ID_NOT_FOUND
 from acktrail.broker.patience import Patience
 from acktrail.config import KafkaConfig
-from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, ConfigurationError, PlanStale
+from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, PlanStale
 from acktrail.reset.attempt import call_outcome
 from acktrail.reset.audit import AuditEntry, Event
 from acktrail.reset.departure import Departure
@@ -27,7 +27,9 @@ from acktrail.reset.other_plan import (
     OtherPlan,
     build_other_plan,
     config_notices,
+    right_needed,
 )
+from acktrail.reset.refusals import refusal_error
 from acktrail.reset.standing import Standing
 
 __all__ = ["carry_out", "check_preview", "gather_configs", "gather_deletion", "other_plan_row", "settle_other"]
@@ -172,8 +174,7 @@ def check_preview(plan: OtherPlan, again: Callable[[], OtherPlan]) -> None:
 
 def _check_refusals(plan: OtherPlan) -> None:
     if plan.refusals:
-        first = plan.refusals[0]
-        raise ChangeRefused(first.rule, f"{first.subject}: {first.text}".removeprefix(": "))
+        raise refusal_error(plan.refusals, plan.groups, operation=right_needed(plan.kind))
 
 
 def settle_other(kafka: KafkaConfig, journal: Journal, plan: OtherPlan) -> dict[str, str]:

@@ -25,6 +25,7 @@ __all__ = [
     "build_other_plan",
     "config_notices",
     "other_hash",
+    "right_needed",
 ]
 
 OTHER_FORMAT: Final = "acktrail-change-plan"
@@ -148,6 +149,11 @@ def build_other_plan(
     }
     plan = replace(plan, preview_hash=fingerprint(seen))
     return replace(plan, plan_hash=other_hash(plan))
+
+
+def right_needed(kind: OtherKind) -> str:
+    """The ACL operation on the group that a change needs."""
+    return _RIGHT[kind]
 
 
 def other_hash(plan: OtherPlan) -> str:

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.reset.audit import AuditRow
 from acktrail.reset.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
@@ -30,6 +29,8 @@ def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozen
     }
     if not done:
         return frozenset()
+    from acktrail.broker.admin import ShareGroupAdmin
+
     with ShareGroupAdmin(kafka) as admin:
         now = {
             (answer.group_id, offset.topic, offset.partition): offset.start_offset

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, PlanStale
+from acktrail.errors import AcktrailError, ChangeRefused, PlanStale
 from acktrail.reset.again import look_again
 from acktrail.reset.facts import Snapshot
 from acktrail.reset.notices import Notice, RefusedParts
 from acktrail.reset.plan import PartitionPlan, ResetPlan
 from acktrail.reset.recheck import what_moved
+from acktrail.reset.refusals import refusal_error
 
 __all__ = ["refusal_of", "stale", "to_send", "unmoved"]
 
@@ -32,14 +33,12 @@ def to_send(
     return unmoved(plan, rows, look_again(kafka, plan, now_ms=now_ms).snapshot, partial=partial)[0]
 
 
-def refusal_of(plan: ResetPlan, *, partial: bool) -> ChangeRefused:
+def refusal_of(plan: ResetPlan, *, partial: bool) -> AcktrailError:
     """What to raise for a plan of which nothing may be sent."""
     if not plan.refusals:
         return ChangeRefused("nothing_to_reset", "the plan has no share partition")
-    first = plan.refusals[0]
-    more = f" (and {len(plan.refusals) - 1} more)" if len(plan.refusals) > 1 else ""
     hint = "" if partial else "nothing is sent while a rule forbids it; --partial sends the rest, if there is any"
-    return ChangeRefused(first.rule, f"{first.subject}: {first.text}{more}".removeprefix(": "), hint=hint)
+    return refusal_error(plan.refusals, plan.groups, hint=hint)
 
 
 def unmoved(
@@ -56,10 +55,7 @@ def unmoved(
 
 def stale(moved: Sequence[Notice], now: Snapshot) -> AcktrailError:
     """What to raise for a plan of which something moved."""
-    first = moved[0]
-    if first.rule == "group_not_empty":
-        members = next(group.members for group in now.groups if group.group_id == first.group_id)
-        return GroupNotEmpty(first.group_id or "", members=members)
-    text = f"{first.subject}: {first.text}".removeprefix(": ")
-    more = f" ({len(moved)} things moved)" if len(moved) > 1 else ""
-    return PlanStale(first.rule, f"the plan is stale: {text}{more}", hint="make a new plan: acktrail reset plan")
+    error = refusal_error(moved, now.groups, kind=PlanStale, hint="make a new plan: acktrail reset plan")
+    if isinstance(error, PlanStale):
+        error.message = f"the plan is stale: {error.message}"
+    return error

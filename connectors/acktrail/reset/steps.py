@@ -12,24 +12,24 @@ raised is an error of `acktrail.errors`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acktrail import __version__
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty
+from acktrail.errors import AcktrailError, ConfigurationError, GroupNotEmpty
 from acktrail.reset.actions import (
     approval_needed,
     execute,
     note_decision,
     outcomes,
     raise_unless_ok,
-    recheck,
     store_plan,
     store_value,
     value_of,
     verify,
+    would_send,
 )
 from acktrail.reset.facts import GroupFacts, Snapshot
 from acktrail.reset.given import GivenOffsets
@@ -50,6 +50,9 @@ from acktrail.reset.rules import notices_before
 from acktrail.reset.runs import new_id
 from acktrail.reset.runs import now_ms as present_ms
 
+if TYPE_CHECKING:
+    from acktrail.broker.admin import ShareGroupAdmin
+
 __all__ = [
     "approval_needed",
     "check_undo",
@@ -63,7 +66,6 @@ __all__ = [
     "preflight",
     "raise_unless_ok",
     "read_plan_file",
-    "recheck",
     "refusal_of",
     "snapshot",
     "store_plan",
@@ -72,6 +74,8 @@ __all__ = [
     "validate",
     "value_of",
     "verify",
+    "wait_until_empty",
+    "would_send",
 ]
 
 Json = dict[str, Any]
@@ -126,19 +130,38 @@ def groups_empty(kafka: KafkaConfig, request: Json, *, timeout_s: float = 0.0) -
         GroupNotEmpty: one still has members; it names them.
     """
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.broker.patience import Patience
-    from acktrail.reset.gather import describe_groups, select_groups
+    from acktrail.reset.gather import select_groups
 
-    patience = Patience(timeout_s)
     with ShareGroupAdmin(kafka) as admin:
         groups, _ = select_groups(admin, from_plain(ResetRequest, request))
-        while True:
-            found, _ = describe_groups(admin, groups)
-            busy: GroupFacts | None = next((group for group in found if group.members), None)
-            if busy is None:
-                return {"groups": to_plain(found)}
-            if not patience.wait():
-                raise GroupNotEmpty(busy.group_id, members=busy.members)
+        return {"groups": to_plain(_empty(admin, groups, timeout_s))}
+
+
+def wait_until_empty(kafka: KafkaConfig, groups: Sequence[str], *, timeout_s: float) -> None:
+    """Wait up to `timeout_s` seconds until none of these groups has a member; 0: do not look at all.
+
+    Raises:
+        GroupNotEmpty: one still has members; it names them.
+    """
+    from acktrail.broker.admin import ShareGroupAdmin
+
+    if timeout_s > 0:
+        with ShareGroupAdmin(kafka) as admin:
+            _empty(admin, groups, timeout_s)
+
+
+def _empty(admin: ShareGroupAdmin, groups: Sequence[str], timeout_s: float) -> Sequence[GroupFacts]:
+    from acktrail.broker.patience import Patience
+    from acktrail.reset.gather import describe_groups
+
+    patience = Patience(timeout_s)
+    while True:
+        found, _ = describe_groups(admin, groups)
+        busy: GroupFacts | None = next((group for group in found if group.members), None)
+        if busy is None:
+            return found
+        if not patience.wait():
+            raise GroupNotEmpty(busy.group_id, members=busy.members)
 
 
 def snapshot(kafka: KafkaConfig, request: Json, *, tables: TablesConfig | None = None) -> Json:
@@ -220,7 +243,7 @@ def read_plan_file(file: Path) -> Json:
     return _json(read_plan(file))
 
 
-def refusal_of(plan: ResetPlan) -> ChangeRefused:
+def refusal_of(plan: ResetPlan) -> AcktrailError:
     """What to raise for a plan with refusals."""
     from acktrail.reset.sendable import refusal_of as made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -55,6 +56,8 @@ def _records(run: RunData) -> Iterator[QualityResult]:
         frame = frames.add(records, since=run.since.records)
         if len(frame):
             yield from evaluate("state_records", checks, frame, record_subject)
+        del records, frame
+        gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place
 
 
 def _states(run: RunData) -> Iterator[QualityResult]:

@@ -13,6 +13,7 @@ from operator import or_
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.snapshot import TableSnapshot
@@ -26,6 +27,7 @@ __all__ = [
     "Window",
     "from_offsets",
     "moved_on",
+    "pieces",
     "read_positions",
     "windows",
 ]
@@ -34,7 +36,7 @@ LOOK_BACK: Final = 5_000
 """Records before the first one to validate that are read too, on each state partition: among them are the
 predecessors that it is compared with. What has none there is not compared."""
 
-MOST_RECORDS: Final = 250_000
+MOST_RECORDS: Final = 131_072
 """Records read and validated at once: what memory follows, however many records there are."""
 
 SEQUENCE: Final = "validations"
@@ -120,6 +122,18 @@ def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RE
         ends = {p: runs[p].at(np.array([low, high - 1])) for p, (low, high) in cuts.items() if low < high}
         if ends:
             yield Window(first={p: int(e[0]) for p, e in ends.items()}, last={p: int(e[1]) for p, e in ends.items()})
+
+
+def pieces(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -> Iterator[pa.Table]:
+    """`batches` in their order as tables of about `most` rows."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held += [batch] if batch.num_rows else []
+        if sum(each.num_rows for each in held) >= most:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _to_read(runs: Runs, since: int) -> Runs:

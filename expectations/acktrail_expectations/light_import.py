@@ -25,7 +25,7 @@ def light_import(*, absent: Collection[str], lazy: Collection[str]) -> Iterator[
 
     Top-level packages in `absent` count as not installed, unless they are loaded already: for packages that the
     importer treats as optional. Modules in `lazy` are loaded when an attribute of theirs is first asked for. Other
-    threads' imports, and later ones, are as usual. Nothing that is imported is looked through for garbage meanwhile.
+    threads' imports, and later ones, are as usual. What is imported is not looked through for garbage, then or later.
     """
     finder = _LightFinder(absent, lazy)
     collects = gc.isenabled()
@@ -35,6 +35,7 @@ def light_import(*, absent: Collection[str], lazy: Collection[str]) -> Iterator[
         yield
     finally:
         sys.meta_path.remove(finder)
+        gc.freeze()
         if collects:
             gc.enable()
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_expectations.facts import ClusterFacts, cluster_facts
 from acktrail_expectations.frames.export_ranges import RANGE_COLUMNS
 from acktrail_expectations.frames.reconciliations import RECONCILIATION_COLUMNS
 from acktrail_expectations.frames.share_partition_states import STATE_COLUMNS
 from acktrail_expectations.frames.state_records import RECORD_COLUMNS
-from acktrail_expectations.increment import LOOK_BACK, Positions, from_offsets, moved_on, read_positions, windows
+from acktrail_expectations.increment import (
+    LOOK_BACK,
+    Positions,
+    from_offsets,
+    moved_on,
+    pieces,
+    read_positions,
+    windows,
+)
 from acktrail_expectations.stored_offsets import StoredOffsets, stored_offsets
 
 __all__ = ["RunData"]
@@ -37,7 +46,7 @@ _NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
 class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
-    `since`: where those begin. `stored`: which records are stored, from somewhat below.
+    `since`: where those begin. `stored`: which records are stored, from somewhat below; `files`: where, oldest first.
     """
 
     store: Tables
@@ -46,6 +55,7 @@ class RunData:
     facts: ClusterFacts
     since: Positions
     stored: StoredOffsets
+    files: tuple[str, ...]
     ranges: pa.Table
 
     @classmethod
@@ -58,13 +68,16 @@ class RunData:
         positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, facts))
         since = Positions(sequence=positions.sequence) if every_record else positions
         ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _with_predecessors(since.ranges))
+        begin = _somewhat_below(since.records, ranges)
+        files = _files(store.snapshot("state_records"), begin)
         return cls(
             store=store,
             run_id=run_id,
             cluster_id=_cluster_id(store, run_id, groups, offsets),
             facts=facts,
             since=since,
-            stored=_stored(store, _somewhat_below(since.records, ranges)),
+            stored=_stored(store, files, begin),
+            files=files,
             ranges=ranges,
         )
 
@@ -77,8 +90,22 @@ class RunData:
     @property
     def records(self) -> Iterator[pa.Table]:
         """The records to validate after some before them, in pieces that follow each other."""
+        if self.stored.in_order:
+            yield from self._as_stored()
+            return
         for window in windows(self.stored, self.since.records):
             yield self.store.read("state_records", columns=RECORD_COLUMNS, where=window.rows)
+
+    def _as_stored(self) -> Iterator[pa.Table]:
+        """The same in one pass over the files, where each state partition's records lie in their order."""
+        since = self.since.records
+        with_new = [p for p, runs in self.stored.runs.items() if runs.ends_above(since.get(p, 0))]
+        if not with_new:
+            return
+        begin = {p: since[p] - LOOK_BACK for p in with_new if p in since}
+        rows = pc.field("state_partition").isin(with_new) & from_offsets(begin, "offset")
+        batches = self.store.file_batches("state_records", self.files, columns=RECORD_COLUMNS, where=rows, sparing=True)
+        yield from pieces(batches)
 
     @property
     def states(self) -> pa.Table:
@@ -112,12 +139,31 @@ def _ends(ranges: pa.Table) -> dict[int, int]:
     return {row["state_partition"]: row["last_max"] + 1 for row in highest if row["last_max"] is not None}
 
 
-def _stored(store: Tables, begin: Mapping[int, int]) -> StoredOffsets:
-    snapshot = store.snapshot("state_records")
+def _files(snapshot: TableSnapshot | None, begin: Mapping[int, int]) -> tuple[str, ...]:
+    """The files with records at or above `begin`, oldest first."""
     if snapshot is None:
-        return StoredOffsets(begin=begin)
-    columns = ["state_partition", "offset"]
-    return stored_offsets(snapshot.batches(columns=columns, where=from_offsets(begin, "offset")), begin)
+        return ()
+    known = snapshot.statistics(("modification_time", *_EXTENT))
+    wanted = (path for path, stats in known.items() if not _lies_below(stats, begin))
+    return tuple(sorted(wanted, key=lambda path: (str(known[path]["modification_time"]), path)))
+
+
+_EXTENT: Final = ("min.state_partition", "max.state_partition", "max.offset")
+
+
+def _lies_below(stats: Mapping[str, Any], begin: Mapping[int, int]) -> bool:
+    """Whether a file with these statistics has nothing at or above `begin`."""
+    first, last, offset = (stats[name] for name in _EXTENT)
+    if first is None or last is None or offset is None:
+        return False
+    return all(p in begin and offset < begin[p] for p in range(first, last + 1))
+
+
+def _stored(store: Tables, files: tuple[str, ...], begin: Mapping[int, int]) -> StoredOffsets:
+    columns, rows = ("state_partition", "offset"), from_offsets(begin, "offset")
+    return stored_offsets(
+        store.file_batches("state_records", files, columns=columns, where=rows, sparing=True) if files else (), begin
+    )
 
 
 def _somewhat_below(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:

@@ -58,10 +58,15 @@ _NONE: Final[Integers] = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOffsets:
-    """The runs by state partition. `begin`: from where on they were looked for, by state partition; absent: from 0."""
+    """The runs by state partition.
+
+    `begin`: from where on they were looked for, by state partition; absent: from 0. `in_order`: the offsets of each
+    state partition came in ascending order, each once.
+    """
 
     runs: Mapping[int, Runs] = field(default_factory=dict)
     begin: Mapping[int, int] = field(default_factory=dict)
+    in_order: bool = True
 
     def count(self, state_partition: int, first: int, last: int) -> int | None:
         """How many of the offsets `first` to `last` (inclusive) are stored; None where some were not looked for."""
@@ -78,22 +83,28 @@ class StoredOffsets:
 def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]) -> StoredOffsets:
     """The runs of `addresses` (`state_partition` and `offset`, in any order, also twice); held are the runs alone."""
     gathered: dict[int, list[Runs]] = {}
+    reached: dict[int, int] = {}
+    in_order = True
     for batch in addresses:
-        for partition, runs in _runs_of(batch):
+        for partition, offsets in _by_state_partition(batch):
+            in_order &= bool((np.diff(offsets, prepend=reached.get(partition, -1)) > 0).all())
             parts = gathered.setdefault(partition, [])
-            parts.append(runs)
+            parts.append(_joined(offsets, offsets + 1))
+            reached[partition] = int(offsets[-1])
             if len(parts) >= _MOST_PIECES:
                 gathered[partition] = [_all_of(parts)]
-    return StoredOffsets(runs={p: _all_of(parts) for p, parts in sorted(gathered.items())}, begin=begin)
+    runs = {partition: _all_of(parts) for partition, parts in sorted(gathered.items())}
+    return StoredOffsets(runs=runs, begin=begin, in_order=in_order)
 
 
-def _runs_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Runs]]:
+def _by_state_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, Integers]]:
+    """The offsets of each state partition, in the order in which they come."""
     partition, offset = (_numbers(batch, name) for name in ("state_partition", "offset"))
-    order = np.lexsort((offset, partition))
+    order = np.argsort(partition, kind="stable")
     partition, offset = partition[order], offset[order]
     heads = np.flatnonzero(np.diff(partition, prepend=-1))
-    for own in np.split(np.arange(len(offset)), heads[1:]) if len(offset) else ():
-        yield int(partition[own[0]]), _joined(offset[own], offset[own] + 1)
+    for head, own in zip(heads, np.split(offset, heads[1:]), strict=False):
+        yield int(partition[head]), own
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> Integers:

@@ -211,8 +211,30 @@ def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pyte
     config = fill(tmp_path)
     whole = examine(Tables(config), RUN)
     for most in (1, 12):
-        monkeypatch.setattr(increment.windows, "__defaults__", (most,))
+        monkeypatch.setattr(increment.pieces, "__defaults__", (most,))
         assert examine(Tables(config), RUN, every_record=True).results == whole.results
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["later ones first", "some twice"])
+def test_records_that_lie_in_no_order_are_read_in_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twice: bool
+) -> None:
+    """Files in another order than the log's, as an optimized table has them: the same results, by windows of offsets;
+    a record that is stored twice is found."""
+    life = everyday()
+    records = life.table()
+    middle = records.num_rows // 2
+    config = fill(
+        tmp_path, life, state_records=records if twice else records.slice(middle), export_ranges=ranges(records)
+    )
+    Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
+    for most in (10, 1_000):
+        monkeypatch.setattr(increment.windows, "__defaults__", (most,))
+
+        summary = examine(Tables(config), RUN, every_record=True)
+
+        assert failed(summary) == ({("state_records", "record_once")} if twice else set())
+        assert compared(summary, "state_records", "record_decoded") == records.num_rows + twice
 
 
 def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> None:

@@ -57,16 +57,30 @@ class TablePlace:
         return DeltaTable(self.uri, version=version, storage_options=dict(self.options) if self.options else None)
 
     def file_batches(
-        self, schema: pa.Schema, paths: Sequence[str], columns: Sequence[str], where: ds.Expression | None
+        self,
+        schema: pa.Schema,
+        paths: Sequence[str],
+        columns: Sequence[str],
+        where: ds.Expression | None,
+        *,
+        sparing: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Rows of the files at `paths` that satisfy `where`, piece by piece; columns that a file lacks are null.
+
+        Files and rows come in their order. `sparing`: one row group at a time; a scanner of all reads up to 1 GiB
+        ahead of a slow reader.
 
         Raises:
             DamagedTables, ConfigurationError, RetryableError: a file cannot be read.
         """
         with self.translated():
             dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=self.storage())
-            yield from dataset.scanner(columns=list(columns), filter=where).to_batches()
+            if not sparing:
+                yield from dataset.scanner(columns=list(columns), filter=where).to_batches()
+                return
+            for file in dataset.get_fragments():
+                for group in file.split_by_row_group(where, schema):
+                    yield from group.scanner(schema=schema, columns=list(columns), filter=where).to_batches()
 
     @contextmanager
     def translated(self) -> Iterator[None]:

@@ -266,10 +266,11 @@ class Tables:
         *,
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
+        sparing: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """What ``read_files`` gives, piece by piece."""
+        """What ``read_files`` gives, piece by piece, in the order of `paths`; `sparing`: nothing is read ahead."""
         wanted = TABLES[name].names if columns is None else list(columns)
-        yield from self._place(name).file_batches(TABLES[name], paths, wanted, where)
+        yield from self._place(name).file_batches(TABLES[name], paths, wanted, where, sparing=sparing)
 
     def files_since(self, snapshot: TableSnapshot, version: int | None) -> tuple[DataFile, ...]:
         """The files of `snapshot` that were not there at `version`; all of them for None, or where the log no longer

@@ -278,7 +278,7 @@ def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) 
     with pytest.raises(ChangeRefused, match="already_undone"):
         scene.execute(second)
     with pytest.raises(ChangeRefused, match="already_undone"):
-        steps.recheck(scene.kafka, second, tables=scene.tables)
+        steps.would_send(scene.kafka, second, tables=scene.tables)
     assert Event.BEFORE_CALL not in scene.events(second["plan_id"])
     redo = scene.plan(**steps.undo_params(first))
     scene.execute(redo)

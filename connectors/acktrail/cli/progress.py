@@ -12,10 +12,12 @@ from typing import Final, Protocol, Self
 
 import typer
 
+from acktrail.config import environment
 from acktrail.connect.activity import listening
 
 __all__ = ["Counter", "LiveLine", "file_counter", "showing_activity"]
 
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _LIVE_S: Final = 0.2
 _PLAIN_S: Final = 10.0
 _SHOWN_EVERY: Final = 100_000
@@ -64,7 +66,13 @@ class LiveLine:
 
 @contextmanager
 def showing_activity() -> Iterator[None]:
-    """Show what the calls within the block say that they do (``acktrail.connect.activity``)."""
+    """Show what the calls within the block say that they do (``acktrail.connect.activity``).
+
+    Nothing under ``spark-submit``: it writes the stderr of a Python program to stdout, into the results.
+    """
+    if _SUBMITTED in environment():
+        yield
+        return
     with LiveLine() as line, listening(_urgent(line)):
         yield
 

@@ -23,9 +23,10 @@ __all__ = ["light_import"]
 def light_import(*, absent: Collection[str], lazy: Collection[str]) -> Iterator[None]:
     """Around an import by this thread.
 
-    Top-level packages in `absent` count as not installed, unless they are loaded already: for packages that the
-    importer treats as optional. Modules in `lazy` are loaded when an attribute of theirs is first asked for. Other
-    threads' imports, and later ones, are as usual. What is imported is not looked through for garbage, then or later.
+    Top-level packages in `absent` count as not installed: for packages that the importer treats as optional. Where one
+    of them is loaded already none is hidden, because they need each other: PySpark ends a process that lacks google.
+    Modules in `lazy` are loaded when an attribute of theirs is first asked for. Other threads' imports, and later ones,
+    are as usual. What is imported is not looked through for garbage, then or later.
     """
     finder = _LightFinder(absent, lazy)
     collects = gc.isenabled()
@@ -43,7 +44,7 @@ def light_import(*, absent: Collection[str], lazy: Collection[str]) -> Iterator[
 class _LightFinder(MetaPathFinder):
     def __init__(self, absent: Collection[str], lazy: Collection[str]) -> None:
         self._thread = threading.get_ident()
-        self._absent = frozenset(absent) - sys.modules.keys()
+        self._absent = frozenset[str]() if sys.modules.keys() & set(absent) else frozenset(absent)
         self._lazy = frozenset(lazy)
 
     def find_spec(

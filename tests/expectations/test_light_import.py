@@ -37,6 +37,14 @@ def test_what_is_loaded_already_stays_in_use() -> None:
     assert "boto3" in loaded
 
 
+def test_a_process_that_uses_spark_keeps_all_that_spark_needs() -> None:
+    """Beside a loaded PySpark the import of the gate hides nothing: PySpark's check of its packages passes."""
+    connect = "import pyspark.sql.connect.session"
+    loaded = loaded_after("import pyspark.sql", "import acktrail_expectations.gate", connect)
+
+    assert {"google", "grpc"} <= loaded
+
+
 def test_what_loads_when_used_works() -> None:
     """A module that was put off is whole when somebody asks for it."""
     loaded = loaded_after(

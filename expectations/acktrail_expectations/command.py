@@ -46,8 +46,9 @@ def _validate(
     """Check the tables of one run with Great Expectations and record the results in quality_results.
 
     The run must have been reconciled. State records and export ranges are validated once, by the first run after them;
-    --all does it again. A run that has results keeps and shows them until it grows. A rule that finds nothing to
-    compare is not evaluated: it neither holds nor fails. Exit code 6: a critical expectation failed.
+    --all does it again and compares every record with its raw bytes. A run that has results keeps and shows them until
+    it grows. A rule that finds nothing to compare is not evaluated: it neither holds nor fails. Exit code 6: a critical
+    expectation failed.
 
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """

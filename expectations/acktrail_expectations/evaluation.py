@@ -12,7 +12,7 @@ from acktrail_expectations.check import Check, compared_columns
 from acktrail_expectations.engine import Expectation, validated
 from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
 
-__all__ = ["NO_ROW", "Subject", "evaluate"]
+__all__ = ["NO_ROW", "Subject", "evaluate", "not_evaluated"]
 
 NO_ROW: Final = "no row to compare"
 """The reason of every rule on a frame without rows."""
@@ -44,10 +44,15 @@ def evaluate(suite: str, checks: Sequence[Check], frame: pd.DataFrame, subject: 
     row to compare has neither: its `success` is None, and `reason` says why.
     """
     if frame.empty:
-        return tuple(_nothing_compared(_blank(suite, check), check, frame) for check in checks)
+        return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)
     frames = {check.rule: _narrowed(frame, check.expectation, subject) for check in checks}
     outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
     return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
+
+
+def not_evaluated(suite: str, check: Check, reason: str) -> QualityResult:
+    """The result of a rule that compared nothing."""
+    return replace(_blank(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
 
 
 def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: Subject) -> pd.DataFrame:
@@ -69,7 +74,7 @@ def _result(suite: str, check: Check, outcome: Any, frame: pd.DataFrame, subject
     details = outcome.result
     compared = _compared(details)
     if compared == 0:
-        return _nothing_compared(blank, check, frame)
+        return not_evaluated(suite, check, _why_nothing(check, frame))
     return replace(
         blank,
         success=bool(outcome.success),
@@ -79,13 +84,7 @@ def _result(suite: str, check: Check, outcome: Any, frame: pd.DataFrame, subject
     )
 
 
-def _nothing_compared(blank: QualityResult, check: Check, frame: pd.DataFrame) -> QualityResult:
-    return replace(blank, success=None, element_count=0, unexpected_count=0, reason=_why_nothing(check, frame))
-
-
 def _why_nothing(check: Check, frame: pd.DataFrame) -> str:
-    if frame.empty:
-        return NO_ROW
     if check.only_where:
         return f"no {check.only_where} among {len(frame)} rows"
     columns = compared_columns(check.expectation)

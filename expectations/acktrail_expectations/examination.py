@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from acktrail.connect.activity import doing
-from acktrail_expectations.evaluation import NO_ROW, Subject, evaluate
+from acktrail_expectations.evaluation import NO_ROW, Subject, evaluate, not_evaluated
 from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
@@ -20,7 +20,7 @@ from acktrail_expectations.run_data import RunData
 from acktrail_expectations.suites.export_ranges import export_ranges
 from acktrail_expectations.suites.reconciliations import reconciliations
 from acktrail_expectations.suites.share_partition_states import share_partition_states
-from acktrail_expectations.suites.state_records import state_records
+from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, state_records
 
 __all__ = ["range_subject", "record_subject", "run_suites", "share_partition_subject"]
 
@@ -49,8 +49,13 @@ def _ranges(run: RunData) -> Iterator[QualityResult]:
 
 
 def _records(run: RunData) -> Iterator[QualityResult]:
-    frames, checks = StateRecordFrames(gaps=run.gaps, facts=run.facts), state_records(run.facts)
+    checks = state_records(run.facts)
+    if run.bytes_unseen is None:
+        checks = (*checks, MATCHES_RAW_BYTES)
     yield from evaluate("state_records", checks, pd.DataFrame(), record_subject)
+    if run.bytes_unseen is not None:
+        yield not_evaluated("state_records", MATCHES_RAW_BYTES, run.bytes_unseen)
+    frames = StateRecordFrames(gaps=run.gaps, facts=run.facts, compares_bytes=run.bytes_unseen is None)
     for number, records in enumerate(run.records, start=1):
         doing(f"validating state_records, part {number}")
         frame = frames.add(records, since=run.since.records)

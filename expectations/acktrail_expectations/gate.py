@@ -15,6 +15,7 @@ from acktrail_expectations.recording import record, recorded
 from acktrail_expectations.results import QualityResult, ValidationSummary, headline, merged, unevaluated_lines
 from acktrail_expectations.run_data import RunData
 from acktrail_expectations.run_rows import count_rows, is_current, require_reconciled
+from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
 
 __all__ = ["examine", "log_summary", "pass_gate", "validate"]
 
@@ -54,7 +55,7 @@ def examine(store: Tables, run_id: str, *, every_record: bool = False) -> Valida
     data = RunData.read(store, run_id, every_record=every_record)
     results = run_suites(data)
     if known is not None and not every_record:
-        results = _with_earlier_records(results, known)
+        results = _with_earlier_records(results, known, data)
     summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=json.dumps(rows))
     if is_known:
         return replace(summary, recorded=False)
@@ -70,10 +71,15 @@ def log_summary(summary: ValidationSummary) -> None:
         _log.log(level, "%s", line)
 
 
-def _with_earlier_records(results: tuple[QualityResult, ...], known: ValidationSummary) -> tuple[QualityResult, ...]:
-    """State records are validated once: those of the run's earlier validation stay in its results."""
+def _with_earlier_records(
+    results: tuple[QualityResult, ...], known: ValidationSummary, data: RunData
+) -> tuple[QualityResult, ...]:
+    """State records are validated once: those of the run's earlier validation stay in its results. Raw bytes that
+    matched then say nothing of records that came since."""
     rules = {(result.suite, result.expectation) for result in results}
-    earlier = (r for r in known.results if r.suite == "state_records" and (r.suite, r.expectation) in rules)
+    earlier = [r for r in known.results if r.suite == "state_records" and (r.suite, r.expectation) in rules]
+    if data.bytes_unseen is not None:
+        earlier = [r for r in earlier if r.expectation != MATCHES_RAW_BYTES.rule or r.success is False]
     return merged((*results, *earlier))
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.identity import reads_as_own
+from acktrail.tables.raw_bytes import COMPARED_COLUMNS
 from acktrail.tables.snapshot import TableSnapshot
 from acktrail.tables.store import Tables
 from acktrail_expectations.facts import ClusterFacts, cluster_facts
@@ -47,6 +49,7 @@ class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
     `since`: where those begin. `stored`: which records are stored, from somewhat below; `files`: where, oldest first.
+    `bytes_unseen`: why the records are not compared with their raw bytes; None: they are.
     """
 
     store: Tables
@@ -57,6 +60,7 @@ class RunData:
     stored: StoredOffsets
     files: tuple[str, ...]
     ranges: pa.Table
+    bytes_unseen: str | None
 
     @classmethod
     def read(cls, store: Tables, run_id: str, *, every_record: bool) -> RunData:
@@ -69,7 +73,8 @@ class RunData:
         since = Positions(sequence=positions.sequence) if every_record else positions
         ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _with_predecessors(since.ranges))
         begin = _somewhat_below(since.records, ranges)
-        files = _files(store.snapshot("state_records"), begin)
+        snapshot = store.snapshot("state_records")
+        files = _files(snapshot, begin)
         return cls(
             store=store,
             run_id=run_id,
@@ -79,7 +84,13 @@ class RunData:
             stored=_stored(store, files, begin),
             files=files,
             ranges=ranges,
+            bytes_unseen=_why_bytes_unseen(snapshot, every_record=every_record),
         )
+
+    @property
+    def _columns(self) -> list[str]:
+        """What is read of the records."""
+        return list(dict.fromkeys((*RECORD_COLUMNS, *(() if self.bytes_unseen else COMPARED_COLUMNS))))
 
     @property
     def gaps(self) -> pa.Table:
@@ -94,7 +105,7 @@ class RunData:
             yield from self._as_stored()
             return
         for window in windows(self.stored, self.since.records):
-            yield self.store.read("state_records", columns=RECORD_COLUMNS, where=window.rows)
+            yield self.store.read("state_records", columns=self._columns, where=window.rows)
 
     def _as_stored(self) -> Iterator[pa.Table]:
         """The same in one pass over the files, where each state partition's records lie in their order."""
@@ -104,7 +115,7 @@ class RunData:
             return
         begin = {p: since[p] - LOOK_BACK for p in with_new if p in since}
         rows = pc.field("state_partition").isin(with_new) & from_offsets(begin, "offset")
-        batches = self.store.file_batches("state_records", self.files, columns=RECORD_COLUMNS, where=rows, sparing=True)
+        batches = self.store.file_batches("state_records", self.files, columns=self._columns, where=rows, sparing=True)
         yield from pieces(batches)
 
     @property
@@ -146,6 +157,13 @@ def _files(snapshot: TableSnapshot | None, begin: Mapping[int, int]) -> tuple[st
     known = snapshot.statistics(("modification_time", *_EXTENT))
     wanted = (path for path, stats in known.items() if not _lies_below(stats, begin))
     return tuple(sorted(wanted, key=lambda path: (str(known[path]["modification_time"]), path)))
+
+
+def _why_bytes_unseen(snapshot: TableSnapshot | None, *, every_record: bool) -> str | None:
+    """To decode them again costs a quarter of a validation: it is done when everything is validated."""
+    if snapshot is not None and not reads_as_own(snapshot):
+        return "the records are in another dialect: they are not compared with their raw bytes"
+    return None if every_record else "records are compared with their raw bytes by acktrail validate --all"
 
 
 _EXTENT: Final = ("min.state_partition", "max.state_partition", "max.offset")

@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.raw_bytes import COMPARED_COLUMNS, differing_columns
 from acktrail_expectations.batch_columns import batch_columns
 from acktrail_expectations.facts import ClusterFacts
 from acktrail_expectations.frames.columns import (
@@ -56,6 +57,9 @@ RECORD_COLUMNS: Final = (
 _NAMELESS: Final = ("null_key", "malformed_key")
 """Decode statuses of records that may belong to any share partition. A key type nobody knows is no state record."""
 
+_COMPARED_AT_ONCE: Final = 16_384
+"""Records that are decoded again together: memory for both forms of them comes on top of the rest."""
+
 
 def state_records_frame(
     records: pa.Table, *, since: Mapping[int, int], gaps: pa.Table, facts: ClusterFacts
@@ -71,10 +75,12 @@ class StateRecordFrames:
     in force after it.
     """
 
-    def __init__(self, *, gaps: pa.Table, facts: ClusterFacts) -> None:
-        """`gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost."""
+    def __init__(self, *, gaps: pa.Table, facts: ClusterFacts, compares_bytes: bool = False) -> None:
+        """`gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost. `compares_bytes`: records
+        have ``COMPARED_COLUMNS`` too, and are compared with their raw bytes."""
         self._gaps = gaps
         self._facts = facts
+        self._compares_bytes = compares_bytes
         self._placement = Placement(facts.state_partition_count)
         self._kept: pa.Table | None = None
 
@@ -92,9 +98,10 @@ class StateRecordFrames:
             that comes next), `base_epoch` and `base_type` (updates: snapshot epoch and type of the record before),
             `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (what may not be fallen below),
             `first_state_partition` (the one that had the key first), `home_state_partition` (the one its hash names),
-            `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`.
+            `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`; where bytes are
+            compared, `matches_raw_bytes` (the decoded columns are what the key and the value say).
         """
-        table, is_new = self._ordered(records.select(list(RECORD_COLUMNS)))
+        table, place = self._ordered(records.select(list(RECORD_COLUMNS)))
         frame = frame_of(table)
         log = _Log.of(table, frame, self._gaps)
         bounds, in_force = _chained(frame, log)
@@ -102,14 +109,26 @@ class StateRecordFrames:
         placed = {"first_state_partition": first, "home_state_partition": home}
         self._kept = _kept(table, log, in_force)
         whole = frame.assign(**bounds, **placed, **_counted(table, frame, self._facts))
-        return whole[is_new & _wanted(frame, since)].reset_index(drop=True)
+        wanted = (place >= 0) & _wanted(frame, since)
+        new = whole[wanted].reset_index(drop=True)
+        return new.assign(matches_raw_bytes=_matching(records, place[wanted])) if self._compares_bytes else new
 
-    def _ordered(self, records: pa.Table) -> tuple[pa.Table, Mask]:
-        """What was kept and `records` as they follow each other, and which of them are new."""
+    def _ordered(self, records: pa.Table) -> tuple[pa.Table, Codes]:
+        """What was kept and `records` as they follow each other, and which row of `records` each is (below 0: none)."""
         table = records if self._kept is None else pa.concat_tables([self._kept, records])
         order = pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")])
-        is_new = np.asarray(order, dtype=np.int64) >= table.num_rows - records.num_rows
-        return table.take(order), is_new
+        place = np.asarray(order, dtype=np.int64) - (table.num_rows - records.num_rows)
+        return table.take(order), place
+
+
+def _matching(records: pa.Table, rows: Codes) -> Mask:
+    """Which of these rows of `records` say what their bytes say."""
+    stored = records.select(list(COMPARED_COLUMNS))
+    matches = np.ones(len(rows), np.bool_)
+    for begin in range(0, len(rows), _COMPARED_AT_ONCE):
+        part = pa.array(rows[begin : begin + _COMPARED_AT_ONCE])
+        matches[[begin + row for row in differing_columns(stored.take(part))]] = False
+    return matches
 
 
 def _kept(table: pa.Table, log: _Log, in_force: Mapping[str, pd.Series]) -> pa.Table:

@@ -7,17 +7,26 @@ before 4.4 may let a start offset and a delivery complete count fall back; `star
 
 from __future__ import annotations
 
+from typing import Final
+
 from acktrail_expectations.check import Check, at_least, equal
 from acktrail_expectations.engine import core
 from acktrail_expectations.facts import ClusterFacts
 from acktrail_expectations.severity import Severity
 from acktrail_expectations.suites.batches import batch_checks
 
-__all__ = ["state_records"]
+__all__ = ["MATCHES_RAW_BYTES", "state_records"]
+
+MATCHES_RAW_BYTES: Final = Check(
+    rule="record_matches_raw_bytes",
+    expectation=core.ExpectColumnValuesToBeInSet(column="matches_raw_bytes", value_set=[True]),
+    severity=Severity.CRITICAL,
+)
+"""The decoded columns of a record are what its key and its value say: for frames that compare bytes."""
 
 
 def state_records(facts: ClusterFacts) -> tuple[Check, ...]:
-    """Checks of a frame that ``frames.state_records`` made."""
+    """Checks of a frame that ``frames.state_records`` made, without ``MATCHES_RAW_BYTES``."""
     return (*_address_checks(), *batch_checks(facts), *_epoch_checks(), *_count_checks(), *_placement_checks())
 
 

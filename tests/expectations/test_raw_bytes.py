@@ -1,0 +1,170 @@
+"""Records whose raw bytes and decoded columns differ are found when all records are validated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from coordinator_log import batch, everyday, from_raw, share_partition
+from quality_scenes import RUN, changed, fill, ranges, reconciliations, row_where, states
+
+from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.config import TablesConfig
+from acktrail.errors import QualityGateFailed
+from acktrail.tables.store import Tables
+from acktrail_expectations import increment
+from acktrail_expectations.frames import state_records
+from acktrail_expectations.gate import examine, pass_gate, validate
+from acktrail_expectations.results import QualityResult, State
+
+RULE = "record_matches_raw_bytes"
+WITH_ALL = "records are compared with their raw bytes by acktrail validate --all"
+
+Damage = Callable[[pa.Table], pa.Table]
+
+
+def outcome(config: TablesConfig, *, every_record: bool = True) -> QualityResult:
+    summary = examine(Tables(config), RUN, every_record=every_record)
+    return next(result for result in summary.results if result.expectation == RULE)
+
+
+def flipped(name: str) -> Damage:
+    """The last byte of a key or a value altered in the record at 0/9."""
+
+    def harm(records: pa.Table) -> pa.Table:
+        index = row_where(records, state_partition=0, offset=9)
+        octets = records[name][index].as_py()
+        return changed(records, index, **{name: octets[:-1] + bytes([octets[-1] ^ 1])})
+
+    return harm
+
+
+def decoded(**values: object) -> Damage:
+    """Other decoded values in the record at 0/9."""
+    return lambda records: changed(records, row_where(records, state_partition=0, offset=9), **values)
+
+
+DAMAGE: dict[str, Damage] = {
+    "key bytes": flipped("key"),
+    "value bytes": flipped("value"),
+    "no value": decoded(value=None),
+    "a decoded number": decoded(leader_epoch=77),
+    "a decoded number lost": decoded(start_offset=None),
+    "a decoded name": decoded(group_id="nobody"),
+    "decoded batches": decoded(batches=[]),
+    "the decode status": decoded(decode_status="malformed_value"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_bytes_and_columns_that_differ_are_critical(tmp_path: Path, damage: str) -> None:
+    """Whichever of the two was altered: the record is named, and the gate closes."""
+    config = fill(tmp_path, state_records=DAMAGE[damage](everyday().table()))
+
+    result = outcome(config)
+
+    assert (result.state, result.unexpected_count, result.observed_value) == (State.FAILS, 1, "0/9")
+    with pytest.raises(QualityGateFailed, match=RULE):
+        pass_gate(examine(Tables(config), RUN, every_record=True))
+
+
+def with_unreadable() -> pa.Table:
+    """Everyday's records with some that nobody can decode: half a value, no key, half a key, a version of tomorrow."""
+    records = everyday().table()
+    raw = records.select(["state_partition", "offset", "timestamp_ms", "key", "value"]).rename_columns(
+        RAW_RECORDS.names
+    )
+    rows = raw.to_pylist()
+    rows[3]["value"] = rows[3]["value"][:-1]
+    rows[5]["key"] = None
+    rows[7]["key"] = rows[7]["key"][:5]
+    rows[9]["key"] = b"\x00\x63" + rows[9]["key"][2:]
+    return from_raw(rows)
+
+
+def test_undecodable_records_agree_with_their_bytes(tmp_path: Path) -> None:
+    """Every record counts as compared, also those whose status says that they cannot be read."""
+    records = with_unreadable()
+    assert len(set(records["decode_status"].to_pylist())) > 3
+
+    result = outcome(fill(tmp_path, state_records=records))
+
+    assert (result.state, result.element_count, result.reason) == (State.HOLDS, records.num_rows, None)
+
+
+@pytest.mark.parametrize(("pieces", "parts"), [(1, 1), (12, 5)])
+def test_pieces_and_order_make_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
+) -> None:
+    """Files in another order than the log's, a record stored twice, small pieces: the altered records are named."""
+    monkeypatch.setattr(increment.pieces, "__defaults__", (pieces,))
+    monkeypatch.setattr(increment.windows, "__defaults__", (pieces,))
+    monkeypatch.setattr(state_records, "_COMPARED_AT_ONCE", parts)
+    records = flipped("value")(everyday().table())
+    middle = records.num_rows // 2
+    config = fill(tmp_path, state_records=records.slice(middle), export_ranges=ranges(records))
+    Tables(config).append("state_records", records.slice(0, middle))
+    Tables(config).append("state_records", records.slice(middle, 1))
+
+    result = outcome(config)
+
+    assert (result.element_count, result.unexpected_count) == (records.num_rows + 1, 1)
+    assert result.observed_value == "0/9"
+
+
+def test_other_runs_do_not_say_that_bytes_match(tmp_path: Path) -> None:
+    """A validation of new records alone leaves the rule open with its reason, also after one of all that it grew
+    beyond; what failed stays failed."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    assert outcome(config).state is State.HOLDS  # recorded: the first validation of the run
+    life.patience(100)
+    life.write(share_partition("orders"), 2, batch(7, 8))
+    there = Tables(config).read("state_records").num_rows
+    assert life.table().num_rows == there + 1
+    new = life.table().filter((pc.field("state_partition") == 0) & (pc.field("offset") == 19))
+    Tables(config).append("state_records", flipped_first(new))
+    Tables(config).append("export_ranges", ranges(new, pieces=1))
+
+    later = outcome(config, every_record=False)
+
+    assert (later.state, later.success, later.reason) == (State.NOT_EVALUATED, None, WITH_ALL)
+    assert outcome(config).state is State.FAILS
+
+
+def flipped_first(records: pa.Table) -> pa.Table:
+    octets = records["value"][0].as_py()
+    return changed(records, 0, value=octets[:-1] + bytes([octets[-1] ^ 1]))
+
+
+def test_a_failure_of_an_earlier_validation_stays(tmp_path: Path) -> None:
+    """A run that failed on all its records and grew since does not pass by what came."""
+    life = everyday()
+    config = fill(tmp_path, life, state_records=flipped("value")(life.table()))
+    assert outcome(config).state is State.FAILS
+    Tables(config).append("reconciliations", reconciliations(life).slice(0, 1))
+    Tables(config).append("share_partition_states", states(life).slice(0, 1))
+
+    with pytest.raises(QualityGateFailed, match=RULE):
+        validate(config, RUN)
+
+
+def test_an_everyday_validation_says_why_it_does_not_compare(tmp_path: Path) -> None:
+    """The rule is open and the run passes."""
+    result = next(r for r in validate(fill(tmp_path), RUN).results if r.expectation == RULE)
+
+    assert (result.state, result.reason) == (State.NOT_EVALUATED, WITH_ALL)
+
+
+def test_records_of_another_dialect_are_not_judged(tmp_path: Path) -> None:
+    """Their bytes are laid out in another way: nothing is known, and the reason says so."""
+    Tables(TablesConfig(uri=str(tmp_path))).create("state_records", properties={"dialect": "4.0"})
+
+    result = outcome(fill(tmp_path, state_records=flipped("value")(everyday().table())))
+
+    assert (result.state, result.element_count) == (State.NOT_EVALUATED, 0)
+    assert result.reason is not None
+    assert "another dialect" in result.reason

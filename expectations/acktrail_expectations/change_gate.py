@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
@@ -20,37 +21,44 @@ from acktrail_expectations.frames.reset_plan import reset_plan_frame
 from acktrail_expectations.frames.reset_result import reset_result_frame
 from acktrail_expectations.gate import log_summary
 from acktrail_expectations.recording import record_apart, recorded
-from acktrail_expectations.results import ValidationSummary
+from acktrail_expectations.results import QualityResult, ValidationSummary
+from acktrail_expectations.row_count import counted
 from acktrail_expectations.suites.reset_plan import reset_plan
 from acktrail_expectations.suites.reset_result import reset_result
 
 __all__ = ["validate_plan", "validate_result"]
 
-_HINT: Final = "the results are in quality_results under run id {run_id}"
+_STORED: Final = "rows in reset_plan_partitions: {rows}, share partitions of the plan: {planned}"
+_VERIFIED: Final = "share partitions with a result: {rows}, rows of the plan in reset_plan_partitions: {planned}"
 
 
 def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
-    """Suite ``reset_plan`` on a stored plan; the results are recorded once, under run id ``reset-plan-ID``.
+    """Suite ``reset_plan`` on a stored plan; the results are recorded once, under run id ``reset-plan-ID``, and again
+    when the number of its rows changed.
 
     Raises:
         UnknownName: no such plan is stored.
-        QualityGateFailed: a critical expectation failed: the plan is not to be carried out.
+        QualityGateFailed: a critical expectation failed: the plan is not to be carried out. Its rows are as many as its
+            share partitions, and at least one.
     """
     store = Tables(tables)
-    allow_skip = bool(json.loads(_plan_row(store, plan_id)["plan"])["request"]["allow_skip"])
-    partitions = store.read("reset_plan_partitions", where=pc.field("plan_id") == plan_id)
+    plan = _plan_row(store, plan_id)
+    allow_skip = bool(json.loads(plan["plan"])["request"]["allow_skip"])
+    partitions = _partitions(store, plan_id)
+    count = counted("reset_plan", rows=partitions.num_rows, planned=plan["partitions"], what=_STORED)
     return _validated(
         store,
         f"reset-plan-{plan_id}",
-        "reset_plan",
+        count,
         reset_plan(),
         lambda: reset_plan_frame(partitions, allow_skip=allow_skip),
-        partitions,
+        plan["cluster_id"],
     )
 
 
 def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
-    """Suite ``reset_result`` on the newest attempt at a plan, recorded once for each verification.
+    """Suite ``reset_result`` on the newest result of every share partition of a plan, recorded once for each
+    verification.
 
     Raises:
         UnknownName: nothing was ever verified of such a plan.
@@ -62,42 +70,54 @@ def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
         raise UnknownName("verified attempt at plan", plan_id)
     attempt = pc.max(executions["attempt"]).as_py()
     verified_ms = int(pc.max(executions["verified_at"]).as_py().timestamp() * 1000)
+    frame = reset_result_frame(executions)
+    planned = _partitions(store, plan_id).num_rows
     return _validated(
         store,
         f"reset-result-{plan_id}-{attempt}-{verified_ms}",
-        "reset_result",
+        counted("reset_result", rows=len(frame), planned=planned, what=_VERIFIED),
         reset_result(),
-        lambda: reset_result_frame(executions),
-        executions,
+        lambda: frame,
+        executions["cluster_id"][0].as_py(),
     )
 
 
 def _validated(
     store: Tables,
     run_id: str,
-    suite: str,
+    count: QualityResult,
     checks: tuple[Check, ...],
     frame: Callable[[], pd.DataFrame],
-    rows: pa.Table,
+    cluster_id: str | None,
 ) -> ValidationSummary:
+    """The recorded results where they are about as many rows as there are now, else new ones."""
     summary = recorded(store, run_id)
-    if summary is None:
-        cluster_id = rows["cluster_id"][0].as_py() if rows.num_rows else None
-        results = evaluate(suite, checks, frame(), share_partition_subject)
+    if summary is None or count not in summary.results:
+        results = (count, *evaluate(count.suite, checks, frame(), share_partition_subject))
         summary = ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results)
         try:
             record_apart(store, summary)
         except ConcurrentCommit:
-            summary = recorded(store, run_id) or summary
+            summary = replace(summary, recorded=False)
     log_summary(summary)
     failures = [(r.suite, r.expectation, r.unexpected_count or 0) for r in summary.critical_failures]
     if failures:
-        raise QualityGateFailed(failures, hint=_HINT.format(run_id=run_id))
+        raise QualityGateFailed(failures, hint=_hint(summary, count))
     return summary
 
 
-def _plan_row(store: Tables, plan_id: str) -> dict[str, str]:
-    rows = store.read("reset_plans", columns=["plan_id", "plan"], where=pc.field("plan_id") == plan_id).to_pylist()
+def _hint(summary: ValidationSummary, count: QualityResult) -> str:
+    where = f"the results are in quality_results under run id {summary.run_id}"
+    return where if count.success else f"{count.observed_value}; {where}"
+
+
+def _partitions(store: Tables, plan_id: str) -> pa.Table:
+    return store.read("reset_plan_partitions", where=pc.field("plan_id") == plan_id)
+
+
+def _plan_row(store: Tables, plan_id: str) -> dict[str, Any]:
+    columns = ["cluster_id", "plan_id", "partitions", "plan"]
+    rows = store.read("reset_plans", columns=columns, where=pc.field("plan_id") == plan_id).to_pylist()
     if not rows:
         raise UnknownName("plan", plan_id)
     return dict(rows[0])

@@ -67,9 +67,15 @@ def record_apart(store: Tables, summary: ValidationSummary) -> None:
     """Append `summary`'s results where no run of the export is meant: no position moves.
 
     Raises:
-        ConcurrentCommit: there are results under this run id; nothing landed.
+        ConcurrentCommit: another process recorded results under this run id at the same time; nothing landed.
     """
-    store.append("quality_results", _rows(summary), transactions={summary.run_id: 1}, expected={summary.run_id: None})
+    before = store.transaction_version("quality_results", summary.run_id)
+    store.append(
+        "quality_results",
+        _rows(summary),
+        transactions={summary.run_id: (before or 0) + 1},
+        expected={summary.run_id: before},
+    )
 
 
 def _rows(summary: ValidationSummary) -> pa.Table:

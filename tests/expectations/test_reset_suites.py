@@ -15,6 +15,8 @@ from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
 from acktrail.tables.store import Tables
 from acktrail_expectations.change_gate import validate_plan, validate_result
+from acktrail_expectations.recording import recorded
+from acktrail_expectations.results import ValidationSummary
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -87,13 +89,24 @@ def stored(folder: Path, name: str, *rows: dict[str, Any]) -> TablesConfig:
     return config
 
 
-def plan_of(folder: Path, *rows: dict[str, Any], allow_skip: bool = False) -> TablesConfig:
+def plan_of(
+    folder: Path, *rows: dict[str, Any], allow_skip: bool = False, partitions: int | None = None
+) -> TablesConfig:
+    """Tables with a plan of so many share partitions (as many as `rows` unless given) and `rows`."""
     text = json.dumps({"request": {"allow_skip": allow_skip}})
-    config = stored(folder, "reset_plans", {"cluster_id": "c", "run_id": "r", "plan_id": "p", "plan": text})
+    count = len(rows) if partitions is None else partitions
+    plan = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": count, "plan": text}
+    config = stored(folder, "reset_plans", plan)
     Tables(config).append(
         "reset_plan_partitions", pa.Table.from_pylist(list(rows), schema=TABLES["reset_plan_partitions"])
     )
     return config
+
+
+def result_of(folder: Path, *rows: dict[str, Any], planned: int = 1) -> TablesConfig:
+    """Tables with the results `rows` of a plan of so many share partitions."""
+    config = plan_of(folder, *({**PLANNED, "partition": partition} for partition in range(planned)))
+    return stored(folder, "reset_executions", *rows) if rows else config
 
 
 def test_a_plan_in_order_passes_and_is_recorded_once(tmp_path: Path) -> None:
@@ -102,9 +115,9 @@ def test_a_plan_in_order_passes_and_is_recorded_once(tmp_path: Path) -> None:
     config = plan_of(tmp_path, PLANNED, clamped, counted, REFUSED)
     first = validate_plan(config, "p")
     assert first.failed == ()
-    assert len(first.results) == 10
+    assert len(first.results) == 11
     assert validate_plan(config, "p").results == first.results
-    assert Tables(config).read("quality_results").num_rows == 10
+    assert Tables(config).read("quality_results").num_rows == 11
 
 
 @pytest.mark.parametrize(
@@ -168,9 +181,8 @@ def test_a_plan_that_nobody_stored_is_unknown(tmp_path: Path) -> None:
 
 def test_the_newest_verification_of_the_newest_attempt_counts(tmp_path: Path) -> None:
     """An earlier attempt, and what was unknown at first, are history."""
-    config = stored(
+    config = result_of(
         tmp_path,
-        "reset_executions",
         {**DONE, "attempt": 1, "status": "FAILED"},
         {**DONE, "status": "UNKNOWN", "verified_at": AT - dt.timedelta(seconds=9)},
         DONE,
@@ -191,7 +203,7 @@ def test_the_newest_verification_of_the_newest_attempt_counts(tmp_path: Path) ->
 )
 def test_each_damage_of_a_result_is_critical(tmp_path: Path, change: dict[str, Any], rule: str) -> None:
     """A result that is not what was planned stops the run."""
-    config = stored(tmp_path, "reset_executions", {**DONE, **change})
+    config = result_of(tmp_path, {**DONE, **change})
     with pytest.raises(QualityGateFailed) as caught:
         validate_result(config, "p")
     assert rule in {name for _, name, _ in caught.value.failures}
@@ -199,7 +211,88 @@ def test_each_damage_of_a_result_is_critical(tmp_path: Path, change: dict[str, A
 
 def test_a_result_without_evidence_is_a_warning(tmp_path: Path) -> None:
     """Unless it is known by the broker's description alone, which is a status of its own."""
-    summary = validate_result(stored(tmp_path, "reset_executions", {**DONE, "evidence_offset": None}), "p")
+    summary = validate_result(result_of(tmp_path, {**DONE, "evidence_offset": None}), "p")
     assert {result.expectation for result in summary.failed} == {"shown_by_a_state_record"}
-    other = stored(tmp_path / "o", "reset_executions", {**DONE, "evidence_offset": None, "status": "OK_BY_DESCRIPTION"})
+    other = result_of(tmp_path / "o", {**DONE, "evidence_offset": None, "status": "OK_BY_DESCRIPTION"})
     assert validate_result(other, "p").failed == ()
+
+
+def parts(count: int, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """`row` for so many share partitions."""
+    return [{**row, "partition": partition} for partition in range(count)]
+
+
+def results_of(config: TablesConfig, run_id: str) -> ValidationSummary:
+    found = recorded(Tables(config), run_id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rows", "partitions"), [(0, 4), (3, 4), (4, 3), (0, 0)], ids=["none", "one missing", "one too many", "empty plan"]
+)
+def test_a_plan_whose_rows_are_not_as_many_as_planned_is_stopped(tmp_path: Path, rows: int, partitions: int) -> None:
+    """Both numbers are in the error and in the results, whatever the other rules found; a plan of nothing passes
+    neither."""
+    config = plan_of(tmp_path, *parts(rows, PLANNED), partitions=partitions)
+
+    for _ in range(2):
+        with pytest.raises(QualityGateFailed, match="row_count_as_planned") as caught:
+            validate_plan(config, "p")
+        assert f"{rows}, share partitions of the plan: {partitions};" in caught.value.hint
+
+    (failed,) = results_of(config, "reset-plan-p").critical_failures
+    assert failed.observed_value is not None
+    assert failed.observed_value in caught.value.hint
+    assert Tables(config).read("quality_results").num_rows == 11
+
+
+def test_a_plan_of_unknown_size_is_stopped(tmp_path: Path) -> None:
+    """Nothing says whether its rows are all of it."""
+    config = stored(tmp_path, "reset_plan_partitions", PLANNED)
+    text = json.dumps({"request": {"allow_skip": False}})
+    stored(tmp_path, "reset_plans", {"cluster_id": "c", "run_id": "r", "plan_id": "p", "plan": text})
+
+    with pytest.raises(QualityGateFailed) as caught:
+        validate_plan(config, "p")
+
+    assert "share partitions of the plan: unknown" in caught.value.hint
+
+
+def test_results_are_renewed_when_the_number_of_rows_changed(tmp_path: Path) -> None:
+    """What passed does not vouch for rows that are gone, and rules that had no row are looked at once there is one."""
+    config = plan_of(tmp_path, *parts(2, PLANNED))
+    assert validate_plan(config, "p").failed == ()
+    empty = TABLES["reset_plan_partitions"].empty_table()
+    with Tables(config).rewritable("reset_plan_partitions"):
+        Tables(config).replace("reset_plan_partitions", empty)
+
+    with pytest.raises(QualityGateFailed, match="row_count_as_planned"):
+        validate_plan(config, "p")
+
+    stored(tmp_path, "reset_plan_partitions", *parts(2, {**PLANNED, "skipped": 1}))
+    with pytest.raises(QualityGateFailed, match="skips_only_where_allowed"):
+        validate_plan(config, "p")
+
+
+@pytest.mark.parametrize(("rows", "planned"), [(3, 4), (4, 3), (1, 0)], ids=["one missing", "one too many", "no plan"])
+def test_a_result_that_is_not_about_the_whole_plan_is_critical(tmp_path: Path, rows: int, planned: int) -> None:
+    """A share partition without a result is not known to stand at its target."""
+    config = result_of(tmp_path, *parts(rows, DONE), planned=planned)
+
+    with pytest.raises(QualityGateFailed, match="row_count_as_planned") as caught:
+        validate_result(config, "p")
+
+    assert f"a result: {rows}, rows of the plan in reset_plan_partitions: {planned};" in caught.value.hint
+
+
+def test_what_an_earlier_attempt_did_counts(tmp_path: Path) -> None:
+    """A second attempt leaves out what is done: each share partition has its newest result, from either."""
+    first, second = parts(2, {**DONE, "attempt": 1, "verified_at": AT - dt.timedelta(seconds=9)})
+    config = result_of(tmp_path, first, {**second, "status": "FAILED"}, planned=2)
+    with pytest.raises(QualityGateFailed, match="every_share_partition_done"):
+        validate_result(config, "p")
+
+    stored(tmp_path, "reset_executions", {**DONE, "partition": 1})
+
+    assert validate_result(config, "p").failed == ()

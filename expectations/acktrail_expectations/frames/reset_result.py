@@ -1,4 +1,4 @@
-"""The newest verification of every share partition that a plan's newest attempt sent."""
+"""The newest result of every share partition of a plan."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _DONE: Final = [status.value for status in Status if status.is_ok]
 
 
 def reset_result_frame(executions: pa.Table) -> pd.DataFrame:
-    """The rows of one plan's newest attempt, the newest of each share partition.
+    """The rows of one plan, the newest of each share partition: a later attempt leaves out what an earlier one did.
 
     Returns:
         ``RESET_RESULT_COLUMNS`` and `is_settled`, `is_done`, `has_evidence` (a state record shows it, or nothing was to
         be shown), `done_start_offset` and `done_described_start_offset` (missing where it is not done).
     """
     rows = frame_of(executions.select(list(RESET_RESULT_COLUMNS)))
-    newest = rows[rows["attempt"] == rows["attempt"].max()].sort_values("verified_at", kind="stable")
-    frame = newest.drop_duplicates(["group_id", "topic", "partition"], keep="last").reset_index(drop=True)
+    ordered = rows.sort_values(["attempt", "verified_at"], kind="stable")
+    frame = ordered.drop_duplicates(["group_id", "topic", "partition"], keep="last").reset_index(drop=True)
     done = np.asarray(frame["status"].isin(_DONE), dtype=np.bool_)
     by_record = done & np.asarray(frame["status"] != Status.OK_BY_DESCRIPTION.value, dtype=np.bool_)
     return frame.assign(

@@ -1,4 +1,4 @@
-"""What must hold of the newest attempt to carry out a plan, once it was verified."""
+"""What must hold of the results of a plan, once they were verified."""
 
 from __future__ import annotations
 

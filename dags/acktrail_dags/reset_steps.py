@@ -166,13 +166,18 @@ def plan(asked: Asked) -> Planned:
 
 
 def check_plan(planned: Planned) -> None:
-    """Suite ``reset_plan``; then fails if the plan has refusals and is not to be carried out in part."""
+    """Suite ``reset_plan``; then fails if the plan has refusals and is not to be carried out in part. Refusals come
+    first in what a person reads: a plan that is refused as a whole has nothing to check."""
     from acktrail_expectations.change_gate import validate_plan
 
-    with advised():
-        validate_plan(_tables(planned["tables_uri"]), planned["plan_id"])
-    if planned["refusals"] and not planned["partial"]:
-        raise AirflowFailException("; ".join(planned["refusals"]))
+    refused = "; ".join(planned["refusals"])
+    try:
+        with advised():
+            validate_plan(_tables(planned["tables_uri"]), planned["plan_id"])
+    except AirflowFailException as error:
+        raise AirflowFailException(f"{refused}; {error}" if refused else str(error)) from error
+    if refused and not planned["partial"]:
+        raise AirflowFailException(refused)
 
 
 def note_decision(planned: Planned, response: Mapping[str, Any] | None) -> str:

@@ -28,6 +28,24 @@ def planned(folder: Path, requested_by: str = "ann") -> Any:
     return {**named, **rest, "tables_uri": str(folder)}
 
 
+def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
+    """Whoever misspelt a topic reads that, then how many share partitions the plan has; nobody is asked to approve."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from acktrail_dags.reset_steps import check_plan
+
+    tables = TablesConfig(uri=str(tmp_path))
+    plan = to_plain(a_plan(a_request(), a_snapshot(partitions=())))
+    steps.store_plan(tables, plan)
+    refusals = [notice["text"] for notice in plan["notices"] if notice["severity"] == "refusal"]
+    about: Any = {"plan_id": plan["plan_id"], "plan_hash": plan["plan_hash"], "tables_uri": str(tmp_path)}
+    rest: Any = {"kafka_conn_id": "acktrail_kafka", "preview": "", "refusals": refusals, "watch_s": 0}
+
+    for partial in (False, True):
+        with pytest.raises(AirflowFailException, match=r"^no share partition is in the scope;.*row_count_as_planned"):
+            check_plan(about | rest | {"partial": partial})
+
+
 def response(option: str, name: str | None) -> dict[str, Any]:
     return {"chosen_options": [option], "responded_by_user": None if name is None else {"id": "7", "name": name}}
 

@@ -57,6 +57,12 @@ def _process_of(module: str) -> str:
     return next((name for name in _ONE_PROCESS if f"mark.{name}" in text), module)
 
 
+@pytest.fixture(autouse=True)
+def _keep_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that runs inside the test's process must not hide pandas from pyarrow: the process goes on."""
+    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
     """A real Kafka broker of the default release, shared by the run: use topic and group names of your own.

@@ -64,7 +64,8 @@ def _export(summary: Summary) -> tuple[str, ...]:
     totals, lines = summary.totals, []
     if totals.gaps:
         lost = counted(totals.gap_records, "record")
-        lines.append(f"What {lost} of the state topic said: pruned before the export read them.")
+        why = "Kafka pruned them, or replaced their log, before the export read them"
+        lines.append(f"What {lost} of the state topic said: {why}.")
     if totals.records_quarantined:
         kept = counted(totals.records_quarantined, "record")
         lines.append(f"What {kept} of the state topic say: they could not be decoded; their bytes are kept.")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
+from acktrail.errors import UnknownName
 
 if TYPE_CHECKING:
+    from acktrail.tables.store import Tables
     from acktrail_jobs.moment import TopicAsOf
 
 __all__ = ["app"]
@@ -76,6 +79,8 @@ def _command(
     stored = Tables(TablesConfig.from_environment(tables, tables_options))
     moment = read_moment(stored, at_ms)
     rows = list(state_rows(stored, moment, group))
+    if group is not None and not rows:
+        _refuse_unknown_group(stored, group)
     topics = {row["topic_id"]: row["topic"] for row in stored.read("topics", columns=["topic_id", "topic"]).to_pylist()}
     notes = _notes(moment)
     for note in notes:
@@ -88,6 +93,19 @@ def _command(
             typer.echo(json_line(_json(row, notes)))
     else:
         typer.echo(_text(found))
+
+
+def _refuse_unknown_group(tables: Tables, group: str) -> None:
+    """Raise UnknownName unless a state record, of any time, names the group."""
+    import pyarrow.compute as pc
+
+    snapshot = tables.snapshot("state_records")
+    known: set[str] = set()
+    for batch in snapshot.batches(columns=["group_id"]) if snapshot is not None else ():
+        known.update(pc.drop_null(pc.unique(batch.column(0))).to_pylist())
+        if group in known:
+            return
+    raise UnknownName("share group", group, nearest=get_close_matches(group, known, n=3))
 
 
 def _notes(moment: TopicAsOf) -> list[str]:

@@ -14,12 +14,6 @@ from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_
 HOSTILE = "g' OR 1=1 \x1b[2J\n<b>💥"
 
 
-@pytest.fixture(autouse=True)
-def with_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command ends with its process; this process goes on, and others in it want pandas."""
-    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Group `fraud` releases and archives 5, acknowledges 6 to 9 of payments-0, archives 0 of payments-1; state records

@@ -21,12 +21,6 @@ KEY = key_of("g")
 FOR_EVER = "36500d"
 
 
-@pytest.fixture(autouse=True)
-def with_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command ends with its process; this process goes on, and others in it want pandas."""
-    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
-
-
 def world_with(folder: Path, *, gap: bool = False, unreadable: bool = False) -> World:
     """Archived: 5 before, 6 and 7 within the gap or by the unreadable record, 20 after it."""
     found = World(folder / "tables", state_partitions=1)

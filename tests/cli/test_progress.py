@@ -51,8 +51,7 @@ def at(terminal: Terminal) -> Iterator[None]:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
+def terminal() -> Terminal:
     return Terminal()
 
 

@@ -16,12 +16,6 @@ from acktrail.model.records import Tombstone
 HOSTILE = "g' OR 1=1 \x1b[2J\n<b>💥"
 
 
-@pytest.fixture(autouse=True)
-def with_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command ends with its process; this process goes on, and others in it want pandas."""
-    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A world that nobody changes."""

@@ -21,12 +21,6 @@ from acktrail_jobs.past_states import states_at
 from acktrail_jobs.state_columns import state_of
 
 
-@pytest.fixture(autouse=True)
-def with_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command ends with its process; this process goes on, and others in it want pandas."""
-    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
-
-
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Written]:
     """Groups at work over three exports; the records of a state partition are a millisecond apart."""
@@ -121,6 +115,14 @@ def test_the_command(lived: tuple[World, Written], capsys: pytest.CaptureFixture
     text = asked(capsys, world.config)
     assert text.stdout.splitlines()[0].startswith("GROUP")
     assert "time zone" in asked(capsys, world.config, "--at", "2026-03-01T00:00:00").complaint(2)
+
+
+def test_a_group_that_no_record_names_is_unknown(
+    lived: tuple[World, Written], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt group is an error with the nearest names, not an empty table."""
+    line = asked(capsys, lived[0].config, "group-").complaint(2)
+    assert line.startswith("acktrail: unknown share group 'group-' (did you mean 'group-")
 
 
 def test_what_the_export_cannot_tell_is_said(world: World, capsys: pytest.CaptureFixture[str]) -> None:

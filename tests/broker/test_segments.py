@@ -155,7 +155,8 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, tmp_path: Path) -
         producer.flush(30)
         producer.abort_transaction(30) if number % 2 else producer.commit_transaction(30)
     producers[1].begin_transaction()
-    producers[1].produce(topic, value=b"open")
+    opened: list[int] = []
+    producers[1].produce(topic, value=b"open", on_delivery=lambda _, message: opened.append(message.offset()))
     producers[1].flush(30)
     (file,) = copied_segments(broker, tmp_path, f"{topic}-0")
     damage: list[Damage] = []
@@ -166,5 +167,5 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, tmp_path: Path) -
 
     assert [r.value for r in records] == [b"0", b"2", b"4"]
     assert (reading.control_records, reading.aborted_records) == (6, 3)
-    assert [(d.status, d.first_offset) for d in damage] == [("undecided_transaction", 12)]
+    assert [(d.status, d.first_offset) for d in damage] == [("undecided_transaction", *opened)]
     assert records == consumed(broker, topic, 13)

@@ -123,10 +123,9 @@ def test_a_command_starts_with_the_default_signals(tmp_path: Path) -> None:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     assert process.wait(10) == 0
-    assert {line.split()[0]: int(line.split()[1], 16) for line in log.read_text().splitlines()} == {
-        "SigBlk:": 0,
-        "SigIgn:": 0,
-    }
+    known = sum(1 << (number - 1) for number in signal.valid_signals())
+    masks = {line.split()[0]: int(line.split()[1], 16) & known for line in log.read_text().splitlines()}
+    assert masks == {"SigBlk:": 0, "SigIgn:": 0}
 
 
 def test_a_guardian_hears_signals_that_its_owner_blocked(tmp_path: Path) -> None:

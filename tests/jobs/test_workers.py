@@ -19,7 +19,7 @@ from acktrail_jobs.workers import Here, workers
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 WRITTEN = ("share_partition_states", "reconciliations", "findings", "delivery_history", "held_states", "replay_memory")
-OF_TABLES = {"records_table", "unfinished", "exported"}
+OF_TABLES = {"records_table", "records_files", "unfinished", "exported"}
 MOST_JOBS = 2
 """One for the replay and its verdicts, one for the history."""
 

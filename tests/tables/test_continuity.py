@@ -69,3 +69,15 @@ def test_a_lost_copy_is_made_again(tables: Tables) -> None:
     ensure_whole(tables)
     export(tables, MemoryLog(pairs=PAIRS, end_offset=12))
     assert sum(row["records_read"] for row in tables.read("export_ranges").to_pylist()) == 12
+
+
+def test_a_snapshot_knows_its_own_commits_while_others_write(tables: Tables) -> None:
+    """Commits made after a table was opened take no place in its list: neither their number nor their content."""
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    before = snapshot.commits(after=-1)
+    export(tables, MemoryLog(pairs=PAIRS, end_offset=15))
+
+    assert snapshot.commits(after=-1) == before
+    assert snapshot.commits(after=snapshot.version - 1) == before[-1:]
+    assert [commit.version for commit in before] == list(range(snapshot.version + 1))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -105,6 +107,23 @@ class TablePlace:
             OSError: the storage does not answer.
         """
         return bool(self.storage().get_file_info(file).type == fs.FileType.File)
+
+    def commit_info(self, version: int) -> dict[str, Any]:
+        """What the log says of the commit itself (``commitInfo``); empty: its file is gone, or says nothing.
+
+        Raises:
+            OSError: the file cannot be read, or is no JSON.
+        """
+        file, storage = f"_delta_log/{version:020d}.json", self.storage()
+        if not self.has(file):
+            return {}
+        with storage.open_input_stream(file) as stream:
+            lines = [line for line in stream.read().split(b"\n") if b'"commitInfo"' in line]
+        try:
+            actions = [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise OSError(f"{file} is no JSON") from error
+        return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
     def damage(self) -> list[Damage]:
         """Everything that is wrong with the table's log; where that can be read, with its list of data files.

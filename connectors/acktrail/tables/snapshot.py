@@ -87,13 +87,17 @@ class TableSnapshot:
         return True
 
     def commits(self, *, after: int) -> list[CommitRecord]:
-        """The commits later than version `after`, oldest first. Reads one log file for each."""
-        if after >= self.version:
-            return []
+        """The commits later than version `after` and up to this snapshot's, oldest first; those whose log file is gone
+        or says nothing of its commit are left out. Reads one log file for each.
+
+        Not `DeltaTable.history`: it numbers the commits back from this version although it begins with those that other
+        writers made since.
+        """
         with self._place.translated():
-            found = self.delta.history(self.version - after)
-        records = [CommitRecord(version=entry["version"], metadata=_metadata(entry)) for entry in found]
-        return sorted((record for record in records if record.version > after), key=lambda record: record.version)
+            found = (
+                (version, self._place.commit_info(version)) for version in range(max(after + 1, 0), self.version + 1)
+            )
+            return [CommitRecord(version=version, metadata=_metadata(info)) for version, info in found if info]
 
     def has_log_file(self, version: int) -> bool:
         """Whether the log file of a commit is there, readable or not."""

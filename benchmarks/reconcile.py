@@ -233,7 +233,7 @@ def _jobs() -> int:
     """Jobs that the running session has started; none where there is no session."""
     from pyspark import SparkContext
 
-    context = SparkContext._active_spark_context  # noqa: SLF001
+    context = SparkContext._active_spark_context  # noqa: SLF001  # nothing public tells
     if context is None:
         return 0
     return len(context.statusTracker().getJobIdsForGroup(None))

@@ -91,7 +91,7 @@ def parallelism(session: SparkSession) -> int:
 def running_session() -> SparkSession | None:
     """The session of this thread, or one on the context that another thread made."""
     active = SparkSession.getActiveSession()
-    if active is not None or SparkContext._active_spark_context is None:  # noqa: SLF001
+    if active is not None or SparkContext._active_spark_context is None:  # noqa: SLF001  # nothing public tells
         return active
     return SparkSession.builder.getOrCreate()
 

@@ -249,7 +249,7 @@ class _Batches:
     def start(self, position: int | None) -> None:
         """There is nothing to go on from."""
 
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
+    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # the contract has it
         return self._waiting.pop() if self._waiting else None
 
     @property

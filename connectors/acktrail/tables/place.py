@@ -152,7 +152,7 @@ class TablePlace:
         # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
         stream = DeltaFileSystemHandler(self.uri, dict(self.options or {})).open_output_stream(file)
         stream.write(text.encode())
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()  # type: ignore[attr-defined]  # of the handler, which has no types
 
     def leave_out(self, files: Iterable[str]) -> None:
         """Make a version of the table without data files that are missing or cannot be read; these are kept beside the

@@ -20,6 +20,10 @@ CHECKED = sorted(TARGETS.keys() - {"planted"})
 RUNS = dict.fromkeys(CHECKED, 4_000) | {"columns": 800}
 """A fixed number, so that a slow machine tries what a quick one does; one of columns takes ten times as long."""
 
+OF_ITS_OWN_MEMORY = ["sh", "-c", '"$@"; exit $?', "sh"]
+"""Starts a command from a small process: Linux carries the peak memory of the starting process across ``exec`` into
+``ru_maxrss``, which libFuzzer compares with its limit, so a large test process would count as the fuzzer's memory."""
+
 
 def corpus(target: str) -> list[bytes]:
     """The committed inputs of a target."""
@@ -32,7 +36,11 @@ def fuzzed(target: str, folder: Path, *options: str) -> subprocess.CompletedProc
     command = [sys.executable, HERE / "fuzz_process.py", target, folder, f"-artifact_prefix={folder}/found-"]
     limits = ["-seed=1", "-timeout=20", "-rss_limit_mb=1024", "-max_len=2048", "-print_final_stats=1"]
     return subprocess.run(
-        [*map(str, command), *limits, *options], capture_output=True, text=True, timeout=120, check=False
+        [*OF_ITS_OWN_MEMORY, *map(str, command), *limits, *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -63,6 +71,20 @@ def test_new_inputs(target: str, tmp_path: Path) -> None:
     executed = re.search(r"stat::number_of_executed_units: (\d+)", done.stderr)
     assert executed
     assert int(executed[1]) == RUNS[target]
+
+
+def test_the_memory_limit_counts_the_fuzzer_alone() -> None:
+    """A process that is started from one that once held a gigabyte reports its own peak memory."""
+    own_peak = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    start = (
+        "import subprocess, sys; held = bytearray(b'x') * 2**30; del held;"
+        "sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+    )
+    command = [sys.executable, "-c", start, *OF_ITS_OWN_MEMORY, sys.executable, "-c", own_peak]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert int(done.stdout) * 1024 < 2**28
 
 
 def test_the_fuzzer_finds_a_planted_fault(tmp_path: Path) -> None:

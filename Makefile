@@ -54,7 +54,7 @@ types: sync
 	@$(BIN)/mypy dags/acktrail_dags dags/*.py
 
 contracts: sync
-	@$(BIN)/lint-imports --no-logo --no-timing-output 2>/dev/null || $(BIN)/lint-imports
+	@PYTHONPATH=dags:simulation $(BIN)/lint-imports --no-logo --no-timing-output 2>/dev/null || PYTHONPATH=dags:simulation $(BIN)/lint-imports
 
 wheel: sync
 	@rm -rf dist

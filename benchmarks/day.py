@@ -21,7 +21,7 @@ from table import Row
 from whole_tree import run_whole
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.airflow import AirflowStandalone
+from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
 
 ACKTRAIL = str(Path(sys.executable).with_name("acktrail"))
 DAGS = Path(__file__).parents[1] / "dags"
@@ -31,7 +31,8 @@ MINUTES_BETWEEN = 5
 RECONCILIATIONS = {"changing": MINUTES_OF_A_DAY // MINUTES_BETWEEN, "idle": 24}
 """A day's: one every five minutes while something changes, else one an hour."""
 _CHECK = (
-    "import sys; from acktrail.config import TablesConfig; from acktrail_jobs.checks import check; "
+    "import sys; from acktrail.config import TablesConfig; "
+    "from acktrail.reconcile.schedule.reconcile_checks import check; "
     "check(TablesConfig(uri=sys.argv[1]), sys.argv[2], sys.argv[3])"
 )
 

@@ -13,8 +13,8 @@ from rounds import rounds, timed
 from streaming import ROWS_AT_ONCE, memory_beyond_input
 from table import Row, pace
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.strict_rows import SAID_COLUMNS
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.decoding.decode_rows import SAID_COLUMNS
 
 _PLAIN_PART = 20
 """The plain decoder gets one record in so many: it takes too long for all."""

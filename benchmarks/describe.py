@@ -9,7 +9,7 @@ from measure import in_turn
 from table import Row
 
 from acktrail.embedded import EmbeddedBroker, KafkaTool
-from acktrail.embedded.workload import run_workload
+from acktrail.embedded.workload.workload_run import run_workload
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 

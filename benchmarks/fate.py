@@ -13,11 +13,11 @@ import pyarrow as pa
 from measure import median, run
 from table import Row
 
-from acktrail.columnar.changes import CHANGE_COLUMNS
-from acktrail.columnar.held import HELD_COLUMNS
+from acktrail.columnar.change_rows import CHANGE_COLUMNS
+from acktrail.columnar.held_rows import HELD_COLUMNS
 from acktrail.config import TablesConfig
-from acktrail.tables.history import HistoryTables, Holding
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.history_tables import HistoryTables, Holding
 
 Array = npt.NDArray[Any]
 

@@ -22,12 +22,12 @@ from connect_server import running_connect_server
 from raw_log import LogShape, raw_log
 from table import Row
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.schemas import TABLES
-from acktrail.columnar.sweep import Sweep
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.model.share_partition import topic_id_text
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 _CLUSTER = "benchmark"
 _ROWS_OF_A_COMMIT = 250_000
@@ -221,7 +221,7 @@ def _bare() -> None:
 
 
 def _reconciled(uri: str, master: str | None) -> None:
-    from acktrail_jobs.command import reconcile
+    from acktrail_jobs.commands.reconcile import reconcile
 
     jobs: list[int] = []
     _count_jobs(jobs)

@@ -12,9 +12,9 @@ from raw_log import LogShape, raw_log
 from rounds import rounds, timed
 from table import Row, pace
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.rows import records_of
-from acktrail.columnar.sweep import Sweep
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.model_values import records_of
+from acktrail.columnar.replaying.raw_log import Sweep
 from acktrail.model.replay import replay
 
 ROWS_AT_ONCE = 131_072

@@ -18,7 +18,7 @@ from raw_log import LogShape, raw_log
 from rounds import rounds, timed
 from table import Row, pace
 
-from acktrail.columnar.sweep import Sweep
+from acktrail.columnar.replaying.raw_log import Sweep
 
 ROWS_AT_ONCE = 1 << 17
 LOGS = (

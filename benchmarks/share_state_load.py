@@ -13,7 +13,7 @@ from leader_messages import WriteShareGroupStateRequest
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
-from acktrail.broker.client import BrokerClient
+from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.config import KafkaConfig
 from acktrail.model.share_partition import topic_id_bytes
 

@@ -17,10 +17,10 @@ from raw_log import LogShape, raw_log
 from spark_jobs import Round, Ways, alone, by_spark, wait_for_orders
 from table import Row
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 ROWS_OF_A_COMMIT = 250_000
 SHAPES = {

@@ -18,7 +18,7 @@ import process_tree
 from pyspark.sql import SparkSession
 
 from acktrail.config import TablesConfig
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 Totals = tuple[int, int, int]
 """Share partitions with a state, the sum of their start offsets, and how many batches they have."""
@@ -56,7 +56,7 @@ def wait_for_orders(orders: Connection, ways: Ways) -> None:
 @contextmanager
 def alone() -> Iterator[dict[str, Way]]:
     """One process without Spark."""
-    from acktrail_jobs.moment import read_moment, state_rows
+    from acktrail.reconcile.state_at import read_moment, state_rows
 
     def states(config: TablesConfig) -> Totals:
         tables = Tables(config)
@@ -77,7 +77,7 @@ def by_spark() -> Iterator[dict[str, Way]]:
 
 
 def _states(session: SparkSession, config: TablesConfig) -> Totals:
-    from acktrail_jobs.past_states import states_at
+    from acktrail_jobs.states_at import states_at
 
     rows = states_at(session, config).where("snapshot_epoch IS NOT NULL").select("start_offset", "batches")
     found = rows.toArrow()

@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).parent))  # wherever this folder lies below A
 
 from acktrail_dags import parameters
 from acktrail_dags.assets import EXPORTED, REPORTED
-from acktrail_dags.target import ReconcileTarget
+from acktrail_dags.run_target import ReconcileTarget
 
 
 @dag(

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 
 _LEFT_ALONE = {
     "share.coordinator.state.topic.prune.interval.ms": "86400000",
@@ -60,7 +60,7 @@ def _process_of(module: str) -> str:
 @pytest.fixture(autouse=True)
 def _keep_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that runs inside the test's process must not hide pandas from pyarrow: the process goes on."""
-    monkeypatch.setattr("acktrail.cli.lean_arrow.forgo_pandas", lambda: None)
+    monkeypatch.setattr("acktrail.cli.arrow_without_pandas.forgo_pandas", lambda: None)
 
 
 @pytest.fixture(scope="session")

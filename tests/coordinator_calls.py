@@ -7,13 +7,13 @@ from dataclasses import replace
 from coordinator_scripts import KEYS, coordinator
 
 from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
-from acktrail.simulation.coordinator_rules import KAFKA_4_4, CoordinatorRules
-from acktrail.simulation.persister_calls import StateInitialize
-from acktrail.simulation.share_coordinator import ShareCoordinator
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.messages.persister_messages import StateInitialize
 
 __all__ = ["KEY", "ageless", "batch", "records", "started", "write"]
 

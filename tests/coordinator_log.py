@@ -7,19 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.schemas import RAW_RECORDS, STATE_RECORDS
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch, terminal_count
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.persister_calls import PersisterRequest, StateDelete, StateInitialize, StateRead
-from acktrail.simulation.state_topic import StateTopic
-from acktrail.tables.conform import conform
-from acktrail.wire.state_record import encode
+from acktrail.tables.delta.cast_schema import conform
+from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail_simulation.coordinator.state_topic import StateTopic
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.messages.persister_messages import PersisterRequest, StateDelete, StateInitialize, StateRead
 
 STATE_PARTITIONS = 3
 CLUSTER = "cluster-1"

@@ -7,12 +7,18 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.simulation.clock import SimulatedClock
-from acktrail.simulation.coordinator_rules import KAFKA_4_4, CoordinatorRules
-from acktrail.simulation.persister_calls import PersisterRequest, StateDelete, StateInitialize, StateRead, StateSummary
-from acktrail.simulation.share_coordinator import ShareCoordinator
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.messages.persister_messages import (
+    PersisterRequest,
+    StateDelete,
+    StateInitialize,
+    StateRead,
+    StateSummary,
+)
 
 __all__ = ["COLD_AFTER_MS", "KEYS", "TOPICS", "TOPIC_IDS", "Step", "coordinator", "requests", "scripts", "take"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from strategies import INT32, INT64, any_batches, keys
 
-from acktrail.model.generations.records import (
+from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointTombstone,
     ControlCheckpoint,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.simulation.checkpoint_coordinator import CheckpointCoordinator
-from acktrail.simulation.clock import SimulatedClock
-from acktrail.simulation.compaction import LogCompaction
-from acktrail.simulation.control_leader import ControlLeader, ShareSnapshotFile
-from acktrail.simulation.record_log import RecordLog
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
+from acktrail_simulation.drafts.compaction import LogCompaction
+from acktrail_simulation.drafts.control_leader import ControlLeader, ShareSnapshotFile
+from acktrail_simulation.drafts.record_log import RecordLog
 
 __all__ = ["GROUPS", "KEYS", "RETENTION_MS", "CheckpointLife", "ControlLife", "Truth", "told"]
 

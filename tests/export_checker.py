@@ -8,7 +8,7 @@ from state_topic import read_all
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 __all__ = ["check_nothing_lost_or_doubled"]
 

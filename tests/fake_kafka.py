@@ -30,7 +30,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from acktrail.broker.messages import (
+from acktrail.broker.groups.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsRequest,

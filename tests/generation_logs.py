@@ -10,9 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.checkpoint_log import CheckpointTrack, advance_track, checkpoint_of
-from acktrail.model.generations.records import (
+from acktrail.drafts.checkpoint_log import CheckpointTrack, advance_track, checkpoint_of
+from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointRecord,
     CheckpointTombstone,
@@ -24,9 +23,9 @@ from acktrail.model.generations.records import (
     DraftRecord,
     DraftSnapshot,
     DraftUpdate,
-    Placed,
 )
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 __all__ = ["GROUPS", "KEYS", "checkpoint_logs", "control_logs", "delivery_steps", "draft_logs", "placed", "state_logs"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.tables.history import HistoryTables, Holding, without
-from acktrail.tables.store import Tables
-from acktrail_jobs.growth import GROWTH_COLUMNS, Stretch, grow
+from acktrail.history.history_step import GROWTH_COLUMNS, Stretch, grow
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.history_tables import HistoryTables, Holding, without
 
 __all__ = ["build"]
 

@@ -7,16 +7,16 @@ from typing import Any
 from leader_world import KEY
 
 from acktrail.model.delivery import StateBatch
-from acktrail.simulation.acknowledgements import AcknowledgementBatch
-from acktrail.simulation.acquisition import FetchTerms
-from acktrail.simulation.clock import SimulatedClock
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.group_settings import ShareGroupSettings
-from acktrail.simulation.leader_cache import LeaderCache
-from acktrail.simulation.persister_calls import StateInitialize
-from acktrail.simulation.share_coordinator import ShareCoordinator
-from acktrail.simulation.share_partition_leader import SharePartitionLeader
-from acktrail.simulation.user_log import UserLog
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
+from acktrail_simulation.leader.acquisition import FetchTerms
+from acktrail_simulation.leader.group_settings import ShareGroupSettings
+from acktrail_simulation.leader.partition_log import UserLog
+from acktrail_simulation.leader.share_partition_cache import LeaderCache
+from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
+from acktrail_simulation.messages.persister_messages import StateInitialize
 
 __all__ = ["Desk", "held", "spread"]
 

@@ -10,24 +10,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType, are_well_formed
-from acktrail.simulation.acquisition import AcquiredRecords, AcquireMode, FetchTerms
-from acktrail.simulation.clock import SimulatedClock
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.group_settings import OffsetReset, ShareGroupSettings
-from acktrail.simulation.persister_calls import (
-    PersisterAnswer,
-    PersisterRequest,
-    StateInitialize,
-    batched,
-)
-from acktrail.simulation.persister_shapes import request_fields
-from acktrail.simulation.share_coordinator import ShareCoordinator
-from acktrail.simulation.share_partition_leader import LeaderStatus, SharePartitionLeader
-from acktrail.simulation.user_log import UserLog
-from acktrail.wire.state_record import encode
+from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
+from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode, FetchTerms
+from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
+from acktrail_simulation.leader.partition_log import UserLog
+from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
+from acktrail_simulation.messages.persister_json import request_fields
+from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest, StateInitialize, batched
 
 __all__ = ["KEY", "World", "settings_of"]
 

@@ -11,7 +11,7 @@ from coordinator_messages import CoordinatorState
 from state_topic import write_dump
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.workload_report import WorkloadReport
+from acktrail.embedded.workload.workload_report import WorkloadReport
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.raw_record import RawRecord
 

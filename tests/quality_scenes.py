@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from coordinator_log import CLUSTER, OTHER_TOPIC, STATE_PARTITIONS, TOPIC, Coordinator, everyday
 
-from acktrail.columnar.schemas import (
+from acktrail.columnar.schemas.table_schemas import (
     EXPORT_RANGES,
     GROUP_OBSERVATIONS,
     OFFSET_OBSERVATIONS,
@@ -21,8 +21,8 @@ from acktrail.config import TablesConfig
 from acktrail.model.delivery import DeliveryState, covered
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of
-from acktrail.tables.store import Tables
-from acktrail_expectations.facts import ClusterFacts, cluster_facts
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
 
 RUN = "run-1"
 NOW = dt.datetime(2026, 5, 4, 3, 2, 1, tzinfo=dt.UTC)

@@ -11,15 +11,17 @@ from coordinator_scripts import TOPIC_IDS
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.share_partition import GroupId, SharePartition
-from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType
-from acktrail.simulation.acquisition import AcquiredRecords
-from acktrail.simulation.clock import SimulatedClock
-from acktrail.simulation.cluster_view import ClusterView, PartitionPlace
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.group_settings import OffsetReset, ShareGroupSettings
-from acktrail.simulation.persister_calls import PersisterAnswer, PersisterRequest, StateInitialize
-from acktrail.simulation.share_broker import ShareBroker
-from acktrail.simulation.share_calls import (
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
+from acktrail_simulation.leader.acquisition import AcquiredRecords
+from acktrail_simulation.leader.cluster_view import ClusterView, PartitionPlace
+from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
+from acktrail_simulation.leader.share_broker import ShareBroker
+from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
+from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest, StateInitialize
+from acktrail_simulation.messages.share_messages import (
     AcknowledgeAnswer,
     AcknowledgePartition,
     FetchAnswer,
@@ -30,8 +32,6 @@ from acktrail.simulation.share_calls import (
     TopicIdPartition,
     next_session_epoch,
 )
-from acktrail.simulation.share_coordinator import ShareCoordinator
-from acktrail.simulation.share_partition_leader import SharePartitionLeader
 
 __all__ = [
     "FIRST",

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.offline.dump import dump_line
+from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["STATE_TOPIC", "create_state_topic", "fill", "read_all", "write_dump"]

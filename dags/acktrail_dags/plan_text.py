@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from acktrail.cli.tabular import printable
-from acktrail.reset.wording import delivered, forgotten
+from acktrail.group_changes.planning.number_text import delivered, forgotten
+from acktrail.plain_tables import printable
 
 __all__ = ["plan_text"]
 
@@ -49,7 +49,7 @@ def _parts(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _made(plan: Mapping[str, Any]) -> str:
-    from acktrail.reset.moments import instant_text
+    from acktrail.group_changes.request.times import instant_text
 
     return instant_text(plan["created_at_ms"])
 

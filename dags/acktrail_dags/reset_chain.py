@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail_dags import parameters
 from acktrail_dags.approval import DECISION, KeptApproval
-from acktrail_dags.notifying import callbacks, notifiers
+from acktrail_dags.notifications import callbacks, notifiers
 from acktrail_dags.reset_parameters import carrying_out
 from acktrail_dags.reset_steps import Asked, Planned
 

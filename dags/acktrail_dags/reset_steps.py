@@ -1,4 +1,4 @@
-"""What the tasks of a reset do: each calls one step of ``acktrail.reset.steps``, with its errors turned into Airflow's.
+"""What the tasks of a reset do: each calls one step of ``acktrail.group_changes.steps``, errors turned into Airflow's.
 
 Between tasks travel names, places and numbers; the plan itself lies in the tables.
 """
@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import ConfigurationError, InputError, OutcomeUnknown, RetryableError, UnknownName
-from acktrail_dags.advice import advised
+from acktrail_dags.airflow_errors import advised
 from acktrail_dags.connection import kafka_config
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
 
@@ -77,7 +77,7 @@ class Planned(TypedDict):
 
 def validate_reset(context: Context) -> Asked:
     """The request that the form describes. Fails with the name of the rule that it breaks."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     with advised():
         chosen = context["params"]
@@ -97,7 +97,7 @@ def validate_reset(context: Context) -> Asked:
 def validate_rollback(context: Context) -> Asked:
     """The request that takes an earlier plan back: start offsets only. Fails when it changed nothing, or was taken back
     already."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     with advised():
         chosen = context["params"]
@@ -119,7 +119,7 @@ def validate_rollback(context: Context) -> Asked:
 
 def preflight(asked: Asked) -> None:
     """Fails on what forbids a reset whatever its plan; members may still go."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     with advised():
         found = steps.preflight(kafka_config(asked["kafka_conn_id"]), asked["request"])
@@ -133,7 +133,7 @@ def preflight(asked: Asked) -> None:
 
 def wait_until_empty(asked: Asked) -> None:
     """Wait for the last member to go, as long as the form says."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     kafka, wait_s = kafka_config(asked["kafka_conn_id"]), float(asked["wait_for_empty_s"])
     with advised():
@@ -142,7 +142,7 @@ def wait_until_empty(asked: Asked) -> None:
 
 def plan(asked: Asked) -> Planned:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
     from acktrail_dags.plan_text import plan_text
 
     with advised():
@@ -168,7 +168,7 @@ def plan(asked: Asked) -> Planned:
 def check_plan(planned: Planned) -> None:
     """Suite ``reset_plan``; then fails if the plan has refusals and is not to be carried out in part. Refusals come
     first in what a person reads: a plan that is refused as a whole has nothing to check."""
-    from acktrail_expectations.change_gate import validate_plan
+    from acktrail_expectations.reset_gate import validate_plan
 
     refused = "; ".join(planned["refusals"])
     try:
@@ -183,7 +183,7 @@ def check_plan(planned: Planned) -> None:
 def note_decision(planned: Planned, response: Mapping[str, Any] | None) -> str:
     """Note who approved or rejected the plan, or that nobody answered in time; the name of whoever approved. Skipped
     where nobody was asked. Fails when the plan is closed, or may not be approved by this person."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     if response is None:
         raise AirflowSkipException("nobody was asked")
@@ -206,7 +206,7 @@ def note_decision(planned: Planned, response: Mapping[str, Any] | None) -> str:
 def recheck(planned: Planned) -> int:
     """Fails if anything moved since the plan was made (topics, partition counts, members, state), or if the plan is
     closed. How many share partitions would be sent now."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     with advised():
         rows = steps.would_send(
@@ -222,7 +222,7 @@ def recheck(planned: Planned) -> int:
 def execute(planned: Planned, actor: str) -> dict[str, Any]:
     """Carry the plan out; what the brokers said of every share partition. Tried once: an unknown outcome is verified
     before anything else."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     kafka, tables = kafka_config(planned["kafka_conn_id"]), _tables(planned["tables_uri"])
     with advised():
@@ -231,7 +231,7 @@ def execute(planned: Planned, actor: str) -> dict[str, Any]:
 
 def verify(planned: Planned) -> list[dict[str, Any]]:
     """Settle the attempt in the state topic and by what the brokers describe; skipped where nothing was attempted."""
-    from acktrail.reset import reports, steps
+    from acktrail.group_changes import reports, steps
 
     kafka, tables = kafka_config(planned["kafka_conn_id"]), _tables(planned["tables_uri"])
     with advised():
@@ -247,7 +247,7 @@ def verify(planned: Planned) -> list[dict[str, Any]]:
 
 def check_result(planned: Planned) -> None:
     """Suite ``reset_result``: every share partition is known to stand at its target."""
-    from acktrail_expectations.change_gate import validate_result
+    from acktrail_expectations.reset_gate import validate_result
 
     with advised():
         validate_result(_tables(planned["tables_uri"]), planned["plan_id"])
@@ -289,7 +289,7 @@ def _tables(uri: str | None) -> TablesConfig:
 
 def _stored(planned: Planned) -> dict[str, Any]:
     """The plan from the tables. Another hash than the one that was shown to people is refused."""
-    from acktrail.reset import steps
+    from acktrail.group_changes import steps
 
     found = steps.load_plan(_tables(planned["tables_uri"]), planned["plan_id"])
     if found["plan_hash"] != planned["plan_hash"]:

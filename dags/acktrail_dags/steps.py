@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from acktrail_dags.advice import advised
+from acktrail_dags.airflow_errors import advised
 from acktrail_dags.connection import kafka_config
-from acktrail_dags.target import (
+from acktrail_dags.run_target import (
     ReconcileTarget,
     Target,
     export_target,
@@ -27,7 +27,7 @@ __all__ = ["export", "observe", "publish", "reconcile", "validate"]
 
 def export(context: Context) -> dict[str, Any]:
     """Export to the end of the state topic; the extra of the asset event."""
-    from acktrail.cli.operations import export as run_export
+    from acktrail.export.use_cases import export as run_export
 
     with advised(can_run_again=True):
         target = export_target(context)
@@ -38,10 +38,10 @@ def export(context: Context) -> dict[str, Any]:
 def observe(context: Context) -> ReconcileTarget:
     """One observation: admin answers before, the export, admin answers after.
 
-    Skips the run where none is due (``acktrail_jobs.due``), and where there is nothing to observe yet: neither a share
+    Skips the run where none is due (``reconcile_due``), and where there is nothing to observe yet: neither a share
     group nor their state topic.
     """
-    from acktrail.cli.operations import observe as run_observation
+    from acktrail.export.use_cases import observe as run_observation
 
     with advised(can_run_again=True):
         target = reconcile_target(context)
@@ -55,8 +55,8 @@ def observe(context: Context) -> ReconcileTarget:
 
 
 def _skip_unless_due(target: ReconcileTarget, exported_run_id: str) -> None:
-    from acktrail_jobs.checks import check
-    from acktrail_jobs.due import Decision
+    from acktrail.reconcile.schedule.reconcile_checks import check
+    from acktrail.reconcile.schedule.reconcile_due import Decision
 
     decided = check(tables_of(target), exported_run_id, target["run_id"])
     if decided.decision is not Decision.RUN:
@@ -65,7 +65,7 @@ def _skip_unless_due(target: ReconcileTarget, exported_run_id: str) -> None:
 
 def reconcile(target: ReconcileTarget) -> None:
     """Replay with PySpark and compare with the observation; bring the history of every record up to date."""
-    from acktrail_jobs.command import reconcile as run_reconciliation
+    from acktrail_jobs.commands.reconcile import reconcile as run_reconciliation
 
     with advised():
         run_reconciliation(tables_of(target), target["run_id"], target["spark_master"], with_history=True)

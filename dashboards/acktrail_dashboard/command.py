@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from acktrail.cli.options import TablesOptions
+from acktrail.cli.common_options import TablesOptions
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
-    from acktrail_dashboard.views import Summary
+    from acktrail_dashboard.summary_types import Summary
 
 __all__ = ["app", "report", "summary"]
 
@@ -57,8 +57,8 @@ def report(tables: TablesConfig, run_id: str | None, out: Path, *, broker: str |
     """
     from datetime import UTC, datetime
 
-    from acktrail_dashboard.report import render_html, write_whole
-    from acktrail_dashboard.run_source import read_run
+    from acktrail_dashboard.html.report import render_html, write_whole
+    from acktrail_dashboard.rows.load_run import read_run
 
     found, chosen = read_run(tables, run_id)
     return write_whole(render_html(found, chosen, written_at=datetime.now(UTC), broker=broker), out)
@@ -70,7 +70,7 @@ def summary(tables: TablesConfig, run_id: str | None) -> Summary:
     Raises:
         InputError: there is no such run. ConfigurationError: the tables cannot be read.
     """
-    from acktrail_dashboard.run_source import read_run
+    from acktrail_dashboard.rows.load_run import read_run
     from acktrail_dashboard.summary import summarize
 
     return summarize(*read_run(tables, run_id))

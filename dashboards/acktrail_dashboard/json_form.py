@@ -7,13 +7,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from acktrail_dashboard.views import Summary
+from acktrail_dashboard.summary_types import Summary
 
 __all__ = ["summary_json"]
 
 
 def summary_json(summary: Summary) -> str:
-    """One JSON object in ASCII: field names as in `acktrail_dashboard.views`.
+    """One JSON object in ASCII: field names as in `acktrail_dashboard.summary_types`.
 
     Unknown is null, with a reason beside it; instants are ISO 8601 in UTC; counts by name are objects.
     """

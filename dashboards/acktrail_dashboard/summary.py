@@ -7,13 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from acktrail_dashboard.archived import archived_rows
-from acktrail_dashboard.exports import commit_count, export_rows, gap_rows
-from acktrail_dashboard.observations import expectation_rows, finding_rows, group_rows, topic_rows
-from acktrail_dashboard.partitions import partition_rows
-from acktrail_dashboard.run_tables import RunTables, of_run, rows, run_end
-from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, tally
-from acktrail_dashboard.views import (
+from acktrail_dashboard.rows.archived_rows import archived_rows
+from acktrail_dashboard.rows.export_rows import commit_count, export_rows, gap_rows
+from acktrail_dashboard.rows.group_topic_rows import expectation_rows, finding_rows, group_rows, topic_rows
+from acktrail_dashboard.rows.partition_rows import partition_rows
+from acktrail_dashboard.rows.run_tables import RunTables, of_run, rows, run_end
+from acktrail_dashboard.summary_types import (
     ExpectationRow,
     ExportRow,
     FindingRow,
@@ -23,6 +22,7 @@ from acktrail_dashboard.views import (
     Summary,
     Totals,
 )
+from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, tally
 
 __all__ = ["summarize"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from acktrail.cli.tabular import shortened
-from acktrail_dashboard.names import visible
+from acktrail.plain_tables import shortened
+from acktrail_dashboard.safe_text import visible
+from acktrail_dashboard.summary_types import PartitionRow, Summary
 from acktrail_dashboard.verdicts import attention, severity_tone, verdict_tone
-from acktrail_dashboard.views import PartitionRow, Summary
 from acktrail_dashboard.wording import (
     address,
     archived_line,

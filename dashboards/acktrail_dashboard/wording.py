@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from acktrail_dashboard.names import visible
+from acktrail_dashboard.safe_text import visible
+from acktrail_dashboard.summary_types import PartitionRow, Summary, Totals
 from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
-from acktrail_dashboard.views import PartitionRow, Summary, Totals
 
 __all__ = [
     "address",

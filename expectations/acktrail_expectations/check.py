@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from acktrail_expectations.engine import Expectation, core
+from acktrail_expectations.gx.engine import Expectation, core
 from acktrail_expectations.severity import Severity
 
 __all__ = ["Check", "at_least", "compared_columns", "equal"]

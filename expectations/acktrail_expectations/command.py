@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
-from acktrail.cli.tabular import printable, table
 from acktrail.config import TablesConfig
+from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
     from acktrail_expectations.results import QualityResult, ValidationSummary
@@ -52,9 +52,9 @@ def _validate(
 
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
-    from acktrail.tables.store import Tables
+    from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import examine, pass_gate
-    from acktrail_expectations.runs import named_run
+    from acktrail_expectations.inputs.run_names import named_run
 
     store = Tables(TablesConfig.from_environment(tables, tables_options))
     with showing_activity():

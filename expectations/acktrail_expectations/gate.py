@@ -9,12 +9,12 @@ from typing import Final
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
-from acktrail.tables.store import Tables
-from acktrail_expectations.examination import run_suites
-from acktrail_expectations.recording import record, recorded
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.inputs.run_data import RunData
+from acktrail_expectations.inputs.run_rows import count_rows, is_current, require_reconciled
 from acktrail_expectations.results import QualityResult, ValidationSummary, headline, merged, unevaluated_lines
-from acktrail_expectations.run_data import RunData
-from acktrail_expectations.run_rows import count_rows, is_current, require_reconciled
+from acktrail_expectations.results_table import record, recorded
+from acktrail_expectations.run_suites import run_suites
 from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
 
 __all__ = ["examine", "log_summary", "pass_gate", "validate"]

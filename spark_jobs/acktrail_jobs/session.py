@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from acktrail.config import environment, java_home
-from acktrail.embedded.java import find_java
+from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
 from acktrail_jobs.user_settings import submitted_settings, user_settings
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from acktrail_jobs import schemas
+from acktrail_jobs import spark_schemas
 from acktrail_jobs.session import parallelism, spark_session
-from acktrail_jobs.sources import shares_frame
+from acktrail_jobs.worker_frame import shares_frame
 from acktrail_jobs.workers import Work
 
 __all__ = ["SparkWorkers", "spark_session"]
@@ -32,4 +32,4 @@ class SparkWorkers:
     def parcels(self, shares: Sequence[Any], work: Work) -> Iterator[pa.RecordBatch]:
         """What `work` gives of all `shares`, in their order. One Spark job; none where there are no shares."""
         if shares:
-            yield from shares_frame(self._session, schemas.PARCELS, shares, work).toArrow().to_batches()
+            yield from shares_frame(self._session, spark_schemas.PARCELS, shares, work).toArrow().to_batches()

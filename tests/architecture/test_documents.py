@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acktrail.cli.main import _targets
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 
 ROOT = Path(__file__).parents[2]
 

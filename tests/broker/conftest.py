@@ -10,7 +10,7 @@ from broker.workload import Worked, Workload
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
-from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ConfigsChange, NewStartOffset, Outcome
+from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.descriptions import ShareOffset, TopicPartition
-from acktrail.broker.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker, KafkaTool
 from acktrail.errors import NotAShareGroup, UnknownName

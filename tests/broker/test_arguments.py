@@ -8,8 +8,8 @@ import pytest
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset
+from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.broker.descriptions import TopicPartition
-from acktrail.broker.settings import ClientSettings
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError, InputError
 

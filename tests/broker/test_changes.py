@@ -20,9 +20,9 @@ from golden_vectors import SEED, wire
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done
-from acktrail.broker.group_changes import Part, Said, alter_request, spread
-from acktrail.broker.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
-from acktrail.embedded.node import free_ports
+from acktrail.broker.groups.change_requests import Part, Said, alter_request, spread
+from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+from acktrail.embedded.kafka.kafka_node import free_ports
 from acktrail.errors import (
     AcktrailError,
     ConfigurationError,

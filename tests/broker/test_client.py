@@ -16,7 +16,7 @@ from broker.workload import Workload, until
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.node import free_ports
+from acktrail.embedded.kafka.kafka_node import free_ports
 from acktrail.errors import ConfigurationError, NotAuthorized, RetryableError, Unreachable
 
 pytestmark = pytest.mark.broker

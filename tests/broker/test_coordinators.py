@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from kafka.errors import RequestTimedOutError
 
-from acktrail.broker.client import BrokerClient, NoAnswer
-from acktrail.broker.coordinators import Coordinators
+from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.coordinators import Coordinators
 from acktrail.errors import RetryableError
 
 

@@ -14,7 +14,7 @@ from state_topic import read_all
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 

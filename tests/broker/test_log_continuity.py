@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.broker.descriptions import LogOffsets
-from acktrail.broker.log_continuity import Resumption, openings
-from acktrail.wire.fingerprint import record_fingerprint
+from acktrail.broker.state.log_continuity import Resumption, openings
 from acktrail.wire.raw_record import RawRecord
+from acktrail.wire.record_fingerprint import record_fingerprint
 
 
 @dataclass(frozen=True)

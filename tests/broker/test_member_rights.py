@@ -9,8 +9,8 @@ from coordinator_messages import read_state
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client import BrokerClient
-from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.broker.client.broker_client import BrokerClient
+from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.embedded import EmbeddedBroker
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

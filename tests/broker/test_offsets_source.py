@@ -10,9 +10,9 @@ import pytest
 from broker.workload import Worked, Workload, until
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.offsets_source import OffsetsSource, observe
-from acktrail.broker.state_topic import STATE_TOPIC
-from acktrail.columnar.schemas import TABLES
+from acktrail.broker.groups.offsets_source import OffsetsSource, observe
+from acktrail.broker.state.state_topic import STATE_TOPIC
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch
 

@@ -16,17 +16,17 @@ from jobs.replaying import replayed_again, replayed_here
 from jobs.world import batch, key_of, snapshot
 from state_topic import create_state_topic, fill
 
-from acktrail.cli.operations import export, observe
-from acktrail.cli.repairing import outlook, repair
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import DamagedTables
+from acktrail.export.repair_run import outlook, repair
+from acktrail.export.use_cases import export, observe
 from acktrail.model.share_partition import state_partition_of
-from acktrail.tables.store import Tables
-from acktrail.wire.state_record import encode
-from acktrail_jobs.command import reconcile
-from acktrail_jobs.history import build_history
-from acktrail_jobs.verify import verify
+from acktrail.tables.delta.store import Tables
+from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.history_run import build_history
+from acktrail_jobs.verify_run import verify
 
 pytestmark = pytest.mark.broker
 

@@ -10,11 +10,11 @@ import pytest
 from broker.workload import until
 from state_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
-from acktrail.cli.operations import ExportSummary, export
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
-from acktrail.tables.store import Tables
+from acktrail.export.use_cases import ExportSummary, export
+from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 

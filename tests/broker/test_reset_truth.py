@@ -17,18 +17,19 @@ from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
-from acktrail.broker.librdkafka import to_librdkafka
-from acktrail.cli.operations import export
-from acktrail.cli.reset_text import plan_text
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.cli.reset.reset_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused, NotAuthorized, PlanStale
-from acktrail.reset import execute, reports, steps
-from acktrail.reset.audit import Event
-from acktrail.reset.journal import Journal
-from acktrail.reset.plain import from_plain, to_plain
-from acktrail.reset.plan import ResetPlan, sealed
-from acktrail.tables.store import Tables
+from acktrail.export.use_cases import export
+from acktrail.group_changes import reports, steps
+from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.audit.journal import Journal
+from acktrail.group_changes.execution import execute
+from acktrail.group_changes.json_values import from_plain, to_plain
+from acktrail.group_changes.planning.plan import ResetPlan, sealed
+from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 

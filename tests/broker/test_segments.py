@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from state_topic import read_all, write_dump
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.offline.damage import Damage, Reading
-from acktrail.offline.files import read_files
+from acktrail.offline.read.copied_files import read_files
+from acktrail.offline.read.read_report import Damage, Reading
 from acktrail.wire.raw_record import RawRecord
 
 pytestmark = pytest.mark.broker

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from acktrail.broker.librdkafka import to_librdkafka
-from acktrail.broker.settings import ClientSettings, addresses_of
+from acktrail.broker.client.client_settings import ClientSettings, addresses_of
+from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
 

@@ -12,12 +12,12 @@ from broker.workload import Workload
 from command_line import run
 from tcp_proxy import TcpProxy, tcp_proxy
 
-from acktrail.cli.operations import export, observe
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.node import free_ports
+from acktrail.embedded.kafka.kafka_node import free_ports
 from acktrail.errors import NotAllAnswered
-from acktrail.tables.store import Tables
+from acktrail.export.use_cases import export, observe
+from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from strategies import records as state_records
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.librdkafka import to_librdkafka
-from acktrail.broker.state_log import StateLog
-from acktrail.broker.state_source import StateSource
-from acktrail.broker.state_topic import STATE_TOPIC, StateTopic
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.broker.state.state_consumer import StateLog
+from acktrail.broker.state.state_source import StateSource
+from acktrail.broker.state.state_topic import STATE_TOPIC, StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
 from acktrail.model.records import StateRecord
-from acktrail.wire.state_record import encode
+from acktrail.wire.dialects.kafka_4_2 import encode
 
 pytestmark = pytest.mark.broker
 

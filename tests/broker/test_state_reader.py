@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coordinator_log import batch, share_partition
 
-from acktrail.broker.state_reader import KeyReading, _after
+from acktrail.broker.state.state_lookup import KeyReading, _after
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_raw
-from acktrail.wire.state_record import encode
 
 KEY = share_partition()
 SNAPSHOT = ShareSnapshot(

@@ -15,17 +15,17 @@ from confluent_kafka import Consumer, TopicPartition
 from jobs.replaying import replayed_again, replayed_here
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.descriptions import TopicPartition as AskedPartition
-from acktrail.broker.librdkafka import to_librdkafka
-from acktrail.broker.state_source import StateSource, StateSourceStatus
-from acktrail.broker.state_topic import STATE_TOPIC
-from acktrail.cli import operations, repairing
-from acktrail.columnar.schemas import STATE_RECORDS
+from acktrail.broker.state.state_source import StateSource, StateSourceStatus
+from acktrail.broker.state.state_topic import STATE_TOPIC
+from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, NotAuthorized
-from acktrail.tables.store import Tables
+from acktrail.export import repair_run, use_cases
+from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 
@@ -234,21 +234,21 @@ def test_a_repair_records_what_was_pruned_as_a_gap(pruning: EmbeddedBroker, tmp_
     tables = Tables(target)
     for run in ("r1", "r2"):
         make_pruned(pruning)
-        operations.observe(kafka, target, run_id=run)
+        use_cases.observe(kafka, target, run_id=run)
         replayed_here(tables, run)
     reached = pc.max(tables.read("state_records")["offset"]).as_py()
     max((tmp_path / "tables" / "state_records" / "_delta_log").glob("*.json")).unlink()
     make_pruned(pruning, beyond=reached)
 
-    done = repairing.repair(kafka, target, run_id="repair")
+    done = repair_run.repair(kafka, target, run_id="repair")
     assert done.gone, (log_start(kafka), reached, done)
     gaps = [row for row in tables.read("export_ranges").to_pylist() if row["gap_first"] is not None]
     lost = [offset for row in gaps for offset in range(row["gap_first"], row["gap_last"] + 1)]
     assert {offset for each in done.gone for offset in range(each.first_offset, each.last_offset + 1)} <= set(lost)
     offsets = sorted([*tables.read("state_records")["offset"].to_pylist(), *lost])
     assert offsets == list(range(offsets[0], reached + 1))
-    operations.observe(kafka, target, run_id="r3")
-    assert repairing.outlook(kafka, target).survey.is_sound
+    use_cases.observe(kafka, target, run_id="r3")
+    assert repair_run.outlook(kafka, target).survey.is_sound
     rows = tables.read("export_ranges", columns=["records_read"])
     assert pc.sum(rows["records_read"]).as_py() == tables.read("state_records").num_rows
     assert replayed_here(tables, "r3").rows == replayed_again(tables, "r3")

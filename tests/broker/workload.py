@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
 
 __all__ = ["Worked", "Workload", "until"]

@@ -15,11 +15,11 @@ from command_line import run
 from golden_vectors import wire
 from log_segments import batch
 
-from acktrail.columnar.schemas import RAW_RECORDS
-from acktrail.model.generations.records import DraftSnapshot
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.drafts.dialects import DIALECTS
+from acktrail.drafts.draft_records import DraftSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.dump import dump_line
-from acktrail.wire.dialects.registry import DIALECTS
+from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)

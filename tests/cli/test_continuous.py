@@ -18,14 +18,14 @@ from s3_server import S3, running_s3
 from state_topic import create_state_topic, fill
 from tcp_proxy import tcp_proxy
 
-from acktrail.cli.continuous import export_continuously
-from acktrail.cli.export_summary import ExportSummary
-from acktrail.cli.operations import observe
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.worker import FlushPolicy
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError
-from acktrail.tables.store import Tables
+from acktrail.export.continuous_export import export_continuously
+from acktrail.export.export_summary import ExportSummary
+from acktrail.export.use_cases import observe
+from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from log_segments import batch
 from strategies import records as state_records
 
-from acktrail.columnar.decode import DECODED_RECORDS, decode_records
-from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, decode_records
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig
+from acktrail.drafts.dialects import DIALECTS
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.dump import dump_line
-from acktrail.tables.store import Tables
-from acktrail.wire.dialects.registry import DIALECTS
+from acktrail.offline.read.record_dump import dump_line
+from acktrail.tables.delta.store import Tables
 from acktrail.wire.raw_record import RawRecord
 
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 
 from acktrail.model.records import StateRecord
-from acktrail.tables.fates import HistoryReader
+from acktrail.tables.past.history_reader import HistoryReader
 
 KEY = key_of("g")
 FOR_EVER = "36500d"
@@ -131,7 +131,7 @@ def test_what_is_not_marked_is_true(
 
 
 def _archived_by_ms(world: World) -> dict[tuple[Any, int], int]:
-    from acktrail.columnar.rows import share_partition_of
+    from acktrail.columnar.model_values import share_partition_of
 
     rows = HistoryReader(world.tables).rates(1).to_pylist()
     return {(share_partition_of(row), row["interval_start_ms"]): row["archived"] for row in rows if row["archived"]}

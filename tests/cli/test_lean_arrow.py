@@ -15,9 +15,10 @@ def test_an_export_does_not_import_pandas() -> None:
     """Everything an export needs is imported and pyarrow is used, and pandas is not there."""
     said = run(
         "import sys\n"
-        "from acktrail.cli.lean_arrow import forgo_pandas\n"
+        "from acktrail.cli.arrow_without_pandas import forgo_pandas\n"
         "forgo_pandas()\n"
-        "import acktrail.broker.state_source, acktrail.broker.offsets_source, acktrail.tables.sink\n"
+        "import acktrail.broker.state.state_source, acktrail.broker.groups.offsets_source\n"
+        "import acktrail.tables.exported.delta_sink\n"
         "import pyarrow as pa\n"
         "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)"
     )
@@ -27,7 +28,7 @@ def test_an_export_does_not_import_pandas() -> None:
 def test_pandas_is_there_for_whoever_wants_it_later() -> None:
     """An import afterwards works, and so does pyarrow's way to pandas."""
     said = run(
-        "from acktrail.cli.lean_arrow import forgo_pandas\n"
+        "from acktrail.cli.arrow_without_pandas import forgo_pandas\n"
         "forgo_pandas()\n"
         "import pyarrow as pa\n"
         "print(pa.table({'a': [1, 2]}).to_pandas().a.sum())\n"

@@ -13,9 +13,9 @@ import pytest
 from acktrail.cli import main as command_line
 from acktrail.model.records import ShareSnapshot, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.dump import dump_line
+from acktrail.offline.read.record_dump import dump_line
+from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.state_record import encode
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")
 TOPIC_ID = TopicId("AQIDBAUGBwgJCgsMDQ4PEA")

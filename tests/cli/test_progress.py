@@ -12,7 +12,7 @@ from command_line import run
 from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail.cli import progress
-from acktrail.cli.export import _shown_on
+from acktrail.cli.commands.export import _shown_on
 from acktrail.cli.main import _run
 from acktrail.connect.activity import doing, listening
 from acktrail.connect.worker import Progress

@@ -10,8 +10,8 @@ import command_line
 import pytest
 
 from acktrail.config import TablesConfig
-from acktrail.reset.audit import AuditEntry, Event
-from acktrail.reset.journal import Journal
+from acktrail.group_changes.audit.audit_chain import AuditEntry, Event
+from acktrail.group_changes.audit.journal import Journal
 
 HOSTILE = "g\x1b[2J\nAPPROVED"
 

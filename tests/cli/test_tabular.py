@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import run
 
-from acktrail.cli.tabular import shortened, table
+from acktrail.plain_tables import shortened, table
 
 
 def test_a_long_name_does_not_pad_every_row() -> None:

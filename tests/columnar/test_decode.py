@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.decode import DECODED_RECORDS, count_readable, decode_records, decode_slowly
-from acktrail.columnar.rows import records_of
-from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, count_readable, decode_records, decode_slowly
+from acktrail.columnar.model_values import records_of
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import DecodeStatus
-from acktrail.wire.state_record import encode
 
 Pair = tuple[bytes | None, bytes | None]
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.columnar.gather import binary_column
-from acktrail.columnar.keys import read_keys
+from acktrail.columnar.binary_column import binary_column
+from acktrail.columnar.decoding.decode_keys import read_keys
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.wire.state_record import SNAPSHOT_TYPE, encode_key
+from acktrail.wire.state_key import SNAPSHOT_TYPE, encode_key
 
 HEAD = np.dtype([("octets", "V4")])
 END = np.dtype([("octets", "V3")])

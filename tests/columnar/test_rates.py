@@ -10,10 +10,10 @@ from coordinator_lives import lives
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.columnar.changes import change_table
-from acktrail.columnar.rates import COUNTS, RATE_INPUTS, rate_pieces, summed
-from acktrail.model.conditions import Standing
-from acktrail.model.history import Cause, Change, History
+from acktrail.columnar.change_rows import change_table
+from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, rate_pieces, summed
+from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.status_changes import Cause, Change, History
 from acktrail.model.records import StateRecord
 
 EVERY_MS = 7

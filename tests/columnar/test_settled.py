@@ -8,10 +8,10 @@ from coordinator_lives import KEYS, lives
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.columnar.changes import change_table
-from acktrail.columnar.settled import Settled, by_share_partition, settled, tells_of_settled
-from acktrail.model.conditions import Standing
-from acktrail.model.history import Change, History
+from acktrail.columnar.change_rows import change_table
+from acktrail.columnar.settled_offsets import Settled, by_share_partition, settled, tells_of_settled
+from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.status_changes import Change, History
 from acktrail.model.records import StateRecord
 
 _SETTLED = (2, 4)

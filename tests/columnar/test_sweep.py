@@ -13,18 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import INT64, batches
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.replay import replay_decoded
-from acktrail.columnar.schemas import RAW_RECORDS
-from acktrail.columnar.states import REPLAYED_STATES, states_of
-from acktrail.columnar.sweep import Sweep
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.replaying.decoded_records import replay_decoded
+from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, states_of
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import RawRecord, decode_raw
-from acktrail.wire.state_record import encode, encode_key
+from acktrail.wire.state_key import encode_key
 
 Row = tuple[int, int, bytes | None, bytes | None]
 """State partition, offset, key, value."""

@@ -11,16 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import Sink
 from acktrail.connect.testing import MemorySink, MemoryTables
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.tables.sink import DeltaSink
-from acktrail.tables.store import Tables
-from acktrail.wire.state_record import encode
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.wire.dialects.kafka_4_2 import encode
 
 Pair = tuple[bytes | None, bytes | None]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kafka.protocol.api_message import ApiMessage
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client import BrokerClient
+from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.config import KafkaConfig
 from acktrail.model.share_partition import SharePartition, topic_id_bytes
 

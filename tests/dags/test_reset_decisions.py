@@ -11,8 +11,8 @@ from reset.scenes import a_plan, a_request, a_snapshot
 
 from acktrail.config import TablesConfig
 from acktrail.errors import OutcomeUnknown, Unreachable
-from acktrail.reset import reports, steps
-from acktrail.reset.plain import to_plain
+from acktrail.group_changes import reports, steps
+from acktrail.group_changes.json_values import to_plain
 
 pytestmark = pytest.mark.airflow
 

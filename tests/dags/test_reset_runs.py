@@ -17,12 +17,12 @@ from browser import CHROMIUM, browsing
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow import AirflowStandalone
-from acktrail.embedded.airflow_api import AirflowApi, AirflowRefused, Approval
-from acktrail.embedded.airflow_logs import task_log
-from acktrail.embedded.broker import EmbeddedBroker
-from acktrail.reset.journal import read_audit
-from acktrail.tables.store import Tables
+from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused, Approval
+from acktrail.embedded.airflow.airflow_logs import task_log
+from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.group_changes.audit.journal import read_audit
+from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.broker import EmbeddedBroker
-from acktrail.embedded.workload import run_workload
-from acktrail.embedded.workload_report import WorkloadReport
-from acktrail.tables.store import Tables
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.embedded.workload.workload_report import WorkloadReport
+from acktrail.embedded.workload.workload_run import run_workload
+from acktrail.tables.delta.store import Tables
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)),
@@ -130,7 +130,7 @@ def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
     export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": str(exported)})
     told = _events(export)["acktrail_exported"]
     before = _run_ids(exported, "offset_observations")
-    monkeypatch.setattr("acktrail.cli.operations.observe", lambda *_, **__: pytest.fail("a broker was asked"))
+    monkeypatch.setattr("acktrail.export.use_cases.observe", lambda *_, **__: pytest.fail("a broker was asked"))
     with pytest.raises(AirflowSkipException, match="nothing changed since run"):
         steps.observe(_automatic(told, tmp_path))
     assert _run_ids(exported, "offset_observations") == before

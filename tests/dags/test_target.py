@@ -36,7 +36,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reconciles_what_was_exported(caplog: pytest.LogCaptureFixture) -> None:
     """Without parameters it is the newest export's cluster and tables; what that leaves out is said in the log."""
-    from acktrail_dags.target import reconcile_target
+    from acktrail_dags.run_target import reconcile_target
 
     old = event(1, kafka_conn_id="other", tables_uri="/other", run_id="r1")
     new = event(2, kafka_conn_id="eu", tables_uri="/eu", run_id="r2")
@@ -49,7 +49,7 @@ def test_reconciles_what_was_exported(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_several_exports_of_one_thing_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
     """Exports that came while a reconciliation ran are one reconciliation, without a warning."""
-    from acktrail_dags.target import reconcile_target
+    from acktrail_dags.run_target import reconcile_target
 
     events = [event(minute, kafka_conn_id="eu", tables_uri="/eu", run_id=str(minute)) for minute in range(5)]
     with caplog.at_level(logging.WARNING):
@@ -59,7 +59,7 @@ def test_several_exports_of_one_thing_are_no_news(caplog: pytest.LogCaptureFixtu
 
 def test_parameters_win_over_the_export_and_the_environment() -> None:
     """Who triggers by hand decides."""
-    from acktrail_dags.target import reconcile_target
+    from acktrail_dags.run_target import reconcile_target
 
     asked = {"kafka_conn_id": "mine", "tables_uri": "/mine", "report_folder": "/r", "spark_master": "yarn"}
     found = reconcile_target(context(asked, event(1, kafka_conn_id="eu", tables_uri="/eu")))
@@ -72,7 +72,7 @@ def test_parameters_win_over_the_export_and_the_environment() -> None:
 )
 def test_only_automatic_runs_ask_whether_they_are_due(run_type: str, try_number: int, followed: str | None) -> None:
     """By the newest export that they follow. A run by hand, a cleared task and a later try go on in any case."""
-    from acktrail_dags.target import followed_export
+    from acktrail_dags.run_target import followed_export
 
     found = context({}, event(2, run_id="r2"), event(1, run_id="r1"), try_number=try_number)
     assert followed_export({**found, "dag_run": SimpleNamespace(run_type=run_type)}) == followed
@@ -80,7 +80,7 @@ def test_only_automatic_runs_ask_whether_they_are_due(run_type: str, try_number:
 
 def test_the_environment_is_the_last_resort() -> None:
     """A manual run without parameters works on the worker's own tables over the default connection."""
-    from acktrail_dags.target import reconcile_target
+    from acktrail_dags.run_target import reconcile_target
 
     found = reconcile_target(context({}))
     assert (found["kafka_conn_id"], found["tables_uri"]) == ("acktrail_kafka", "/environment")
@@ -89,7 +89,7 @@ def test_the_environment_is_the_last_resort() -> None:
 @pytest.mark.parametrize("variable", ["ACKTRAIL_TABLES", "ACKTRAIL_REPORTS"])
 def test_nothing_named_anywhere(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     """Missing tables or a missing report folder fail before anything is read; the hint names both ways to mend it."""
-    from acktrail_dags.target import reconcile_target
+    from acktrail_dags.run_target import reconcile_target
 
     monkeypatch.delenv(variable)
     with pytest.raises(ConfigurationError) as caught:
@@ -100,7 +100,7 @@ def test_nothing_named_anywhere(monkeypatch: pytest.MonkeyPatch, variable: str) 
 
 def test_a_second_try_is_another_observation() -> None:
     """Rows that a failed try left behind never mix with those of the next."""
-    from acktrail_dags.target import reconcile_target
+    from acktrail_dags.run_target import reconcile_target
 
     ids = {reconcile_target(context({}, try_number=number))["run_id"] for number in range(1, 5)}
     assert len(ids) == 4
@@ -108,7 +108,7 @@ def test_a_second_try_is_another_observation() -> None:
 
 def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What goes through Airflow's metadata is names and places; storage options stay on the worker."""
-    from acktrail_dags.target import reconcile_target, tables_of
+    from acktrail_dags.run_target import reconcile_target, tables_of
 
     options = tmp_path / "options"
     options.write_text("aws_secret_access_key=hidden-w0rd\n")

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.model.delivery import StateBatch, terminal_count
-from acktrail_dashboard.run_tables import RunTables
+from acktrail_dashboard.rows.run_tables import RunTables
 
 RUN = "reconcile-2026-11-21T04:46:00Z"
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.schemas import TABLES
-from acktrail_dashboard.archived import ARCHIVED_COLUMNS, archived_rows, groups_with_more, with_archived
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail_dashboard.rows.archived_rows import ARCHIVED_COLUMNS, archived_rows, groups_with_more, with_archived
 
 BATCHES = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 6), st.sampled_from([0, 2, 3, 4, 4, 9]), st.integers(1, 5))

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail_dashboard.report import render_html, write_whole
-from acktrail_dashboard.run_tables import RunTables
+from acktrail_dashboard.html.report import render_html, write_whole
+from acktrail_dashboard.rows.run_tables import RunTables
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None

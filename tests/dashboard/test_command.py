@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.command import app, report, summary
-from acktrail_dashboard.run_source import read_run
-from acktrail_dashboard.run_tables import RunTables
+from acktrail_dashboard.rows.load_run import read_run
+from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import render_text
 

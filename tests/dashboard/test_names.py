@@ -9,8 +9,8 @@ from unicodedata import category
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_dashboard.markup import element, name
-from acktrail_dashboard.names import visible
+from acktrail_dashboard.html.markup import element, name
+from acktrail_dashboard.safe_text import visible
 
 ANY_TEXT = st.text(alphabet=st.characters())
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}

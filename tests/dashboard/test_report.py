@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 
 from acktrail.errors import ConfigurationError
-from acktrail_dashboard.names import visible
-from acktrail_dashboard.partition_section import PARTITIONS_SHOWN
-from acktrail_dashboard.report import render_html, write_whole
-from acktrail_dashboard.run_tables import RunTables
+from acktrail_dashboard.html.partition_section import PARTITIONS_SHOWN
+from acktrail_dashboard.html.report import render_html, write_whole
+from acktrail_dashboard.html.unknowns import unknowns
+from acktrail_dashboard.rows.run_tables import RunTables
+from acktrail_dashboard.safe_text import visible
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import render_text
-from acktrail_dashboard.unknowns import unknowns
 
 WRITTEN = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 VOID = {"meta", "br", "hr", "wbr"}

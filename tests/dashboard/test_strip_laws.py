@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.model.delivery import StateBatch
-from acktrail_dashboard.run_tables import RunTables
-from acktrail_dashboard.strip import Band, BandKind, Window, bands, binned, records_by_kind, windows_of
-from acktrail_dashboard.svg import BAND_WIDTH, state_strip
+from acktrail_dashboard.html.svg import BAND_WIDTH, state_strip
+from acktrail_dashboard.offset_bands import Band, BandKind, Window, bands, binned, records_by_kind, windows_of
+from acktrail_dashboard.rows.run_tables import RunTables
 
 STATES = {0: BandKind.AVAILABLE, 2: BandKind.ACKNOWLEDGED, 3: BandKind.ARCHIVING, 4: BandKind.ARCHIVED}
 

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.reconciliation import Verdict
+from acktrail_dashboard.html.header import masthead
 from acktrail_dashboard.json_form import summary_json
-from acktrail_dashboard.masthead import masthead
-from acktrail_dashboard.run_tables import RunTables, latest_run, of_run
+from acktrail_dashboard.rows.run_tables import RunTables, latest_run, of_run
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.verdicts import VERDICT_MEANINGS
 

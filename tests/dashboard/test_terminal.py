@@ -12,7 +12,7 @@ import pyarrow as pa
 from rich.cells import cell_len
 from rich.console import Console
 
-from acktrail_dashboard.run_tables import RunTables
+from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import ROWS_SHOWN, print_summary, render_text
 

@@ -13,11 +13,11 @@ from embedded.processes import eventually, run_owner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.embedded.airflow import AirflowStandalone
-from acktrail.embedded.airflow_api import AirflowApi, AirflowRefused
-from acktrail.embedded.airflow_logs import task_log
-from acktrail.embedded.airflow_settings import AirflowPorts, free_ports, write_settings
-from acktrail.embedded.airflow_watch import DagRunFailed, RunWatch
+from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused
+from acktrail.embedded.airflow.airflow_logs import task_log
+from acktrail.embedded.airflow.airflow_settings import AirflowPorts, free_ports, write_settings
+from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.airflow.airflow_watch import DagRunFailed, RunWatch
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from acktrail import config
-from acktrail.embedded.artifacts import resolve_lock
-from acktrail.embedded.java import Java, find_java
-from acktrail.embedded.lockfile import Lock, read_lock
-from acktrail.embedded.releases import RELEASES
+from acktrail.embedded.kafka.jar_lock import Lock, read_lock
+from acktrail.embedded.kafka.java import Java, find_java
+from acktrail.embedded.kafka.kafka_jars import resolve_lock
+from acktrail.embedded.kafka.kafka_releases import RELEASES
 from acktrail.errors import ConfigurationError, RetryableError, UnknownName
 
 

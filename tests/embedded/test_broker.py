@@ -23,8 +23,8 @@ from embedded.kafka_wire import api_versions
 from embedded.processes import eventually, lives, run_owner
 
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker, KafkaTool
-from acktrail.embedded.node import free_ports
-from acktrail.embedded.properties import Ports
+from acktrail.embedded.kafka.kafka_node import free_ports
+from acktrail.embedded.kafka.server_properties import Ports
 from acktrail.errors import ConfigurationError
 
 pytestmark = pytest.mark.broker
@@ -153,7 +153,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
         taken = int(first.bootstrap_servers.rpartition(":")[2])
         offers = [Ports(client=taken, controller=free_ports().controller)]
         monkeypatch.setattr(
-            "acktrail.embedded.broker.free_ports", lambda port: offers.pop() if offers else free_ports()
+            "acktrail.embedded.kafka.embedded_broker.free_ports", lambda port: offers.pop() if offers else free_ports()
         )
         with EmbeddedBroker() as second:
             assert not offers

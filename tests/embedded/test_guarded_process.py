@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from embedded.processes import FAMILY, eventually, ignored_signals, lives, run_owner
 
-from acktrail.embedded.identity import ProcessIdentity
-from acktrail.embedded.supervised import GuardedProcess
+from acktrail.embedded.process.guarded_process import GuardedProcess
+from acktrail.embedded.process.process_identity import ProcessIdentity
 from acktrail.errors import MissingDependency
 
 OWNER = """

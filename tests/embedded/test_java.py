@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.embedded.java import find_java
+from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
 
 

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
 from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
-from acktrail.embedded.deadline import WorkloadUnfinished
-from acktrail.embedded.ledger import Entry, Ledger, action_ranges, fate_ranges
-from acktrail.embedded.scenario import HOSTILE_GROUP, Log, Story, Verdict, plan_scenario
-from acktrail.embedded.workload import DEFAULT_SEED, main, run_workload
-from acktrail.embedded.workload_report import Action, Fate, SharePartitionRun, WorkloadReport
+from acktrail.embedded.process.deadline import WorkloadUnfinished
+from acktrail.embedded.workload.ledger import Entry, Ledger, action_ranges, fate_ranges
+from acktrail.embedded.workload.scenario import HOSTILE_GROUP, Log, Story, Verdict, plan_scenario
+from acktrail.embedded.workload.workload_report import Action, Fate, SharePartitionRun, WorkloadReport
+from acktrail.embedded.workload.workload_run import DEFAULT_SEED, main, run_workload
 from acktrail.errors import ConfigurationError, InputError, MalformedFile, Unreachable
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.state_record import decode
+from acktrail.wire.dialects.kafka_4_2 import decode
 
 PREFIX = "workload-"
 STATES = {

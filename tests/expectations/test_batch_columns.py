@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import batches as some_batches
 
-from acktrail.columnar.schemas import BATCHES
+from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.batches import first_disorder
 from acktrail.model.delivery import StateBatch, terminal_count
 from acktrail_expectations import batch_columns as laws

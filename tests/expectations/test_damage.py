@@ -24,16 +24,16 @@ from quality_scenes import (
     without,
 )
 
-from acktrail.columnar.schemas import EXPORT_RANGES, RAW_RECORDS
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
 from acktrail_expectations.check import Check
-from acktrail_expectations.evaluation import evaluate
-from acktrail_expectations.examination import range_subject, record_subject, share_partition_subject
-from acktrail_expectations.facts import ClusterFacts
 from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
 from acktrail_expectations.frames.state_records import state_records_frame
-from acktrail_expectations.stored_offsets import stored_offsets
+from acktrail_expectations.gx.evaluation import evaluate
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts
+from acktrail_expectations.inputs.stored_offsets import stored_offsets
+from acktrail_expectations.run_suites import range_subject, record_subject, share_partition_subject
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import reconciliations as reconciliation_suite
 from acktrail_expectations.suites import share_partition_states as state_suite

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from acktrail_expectations import evaluation
 from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.engine import core
-from acktrail_expectations.evaluation import Subject, evaluate
-from acktrail_expectations.facts import ClusterFacts
+from acktrail_expectations.gx import evaluation
+from acktrail_expectations.gx.engine import core
+from acktrail_expectations.gx.evaluation import Subject, evaluate
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts
 from acktrail_expectations.results import QualityResult, State, ValidationSummary, headline, merged, unevaluated_lines
 from acktrail_expectations.severity import Severity
 from acktrail_expectations.suites.export_ranges import export_ranges

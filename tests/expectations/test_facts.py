@@ -7,7 +7,7 @@ import pytest
 from coordinator_log import TOPIC
 from quality_scenes import cluster, groups, logs
 
-from acktrail_expectations.facts import ClusterFacts, cluster_facts
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
 
 
 @pytest.mark.parametrize(

@@ -23,18 +23,18 @@ from quality_scenes import (
     without,
 )
 
-from acktrail.columnar.schemas import EXPORT_RANGES, TABLES
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
-from acktrail.tables.commit_ids import reconciliation_commit
-from acktrail.tables.store import Tables
-from acktrail_expectations import increment
+from acktrail.tables.delta.commit_ids import reconciliation_commit
+from acktrail.tables.delta.store import Tables
 from acktrail_expectations.command import validate
 from acktrail_expectations.gate import examine, pass_gate
-from acktrail_expectations.increment import read_positions
-from acktrail_expectations.recording import record, recorded
+from acktrail_expectations.inputs import validation_positions
+from acktrail_expectations.inputs.run_data import RunData
+from acktrail_expectations.inputs.validation_positions import read_positions
 from acktrail_expectations.results import QualityResult, ValidationSummary
-from acktrail_expectations.run_data import RunData
+from acktrail_expectations.results_table import record, recorded
 
 ALL_CHECKS = 68
 
@@ -211,7 +211,7 @@ def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pyte
     config = fill(tmp_path)
     whole = examine(Tables(config), RUN, every_record=True)
     for most in (1, 12):
-        monkeypatch.setattr(increment.pieces, "__defaults__", (most,))
+        monkeypatch.setattr(validation_positions.pieces, "__defaults__", (most,))
         assert examine(Tables(config), RUN, every_record=True).results == whole.results
 
 
@@ -229,7 +229,7 @@ def test_records_that_lie_in_no_order_are_read_in_windows(
     )
     Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
     for most in (10, 1_000):
-        monkeypatch.setattr(increment.windows, "__defaults__", (most,))
+        monkeypatch.setattr(validation_positions.windows, "__defaults__", (most,))
 
         summary = examine(Tables(config), RUN, every_record=True)
 

@@ -11,12 +11,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from quality_scenes import changed, cluster, logs, no_gaps, row_where, states, without
 
-from acktrail.columnar.schemas import EXPORT_RANGES
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.model.share_partition import SharePartition
-from acktrail_expectations.evaluation import evaluate
-from acktrail_expectations.examination import record_subject, share_partition_subject
 from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
 from acktrail_expectations.frames.state_records import StateRecordFrames, state_records_frame
+from acktrail_expectations.gx.evaluation import evaluate
+from acktrail_expectations.run_suites import record_subject, share_partition_subject
 from acktrail_expectations.suites.share_partition_states import share_partition_states
 from acktrail_expectations.suites.state_records import state_records
 

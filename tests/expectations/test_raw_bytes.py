@@ -11,13 +11,13 @@ import pytest
 from coordinator_log import batch, everyday, from_raw, share_partition
 from quality_scenes import RUN, changed, fill, ranges, reconciliations, row_where, states
 
-from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
-from acktrail.tables.store import Tables
-from acktrail_expectations import increment
+from acktrail.tables.delta.store import Tables
 from acktrail_expectations.frames import state_records
 from acktrail_expectations.gate import examine, pass_gate, validate
+from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.results import QualityResult, State
 
 RULE = "record_matches_raw_bytes"
@@ -100,8 +100,8 @@ def test_pieces_and_order_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
 ) -> None:
     """Files in another order than the log's, a record stored twice, small pieces: the altered records are named."""
-    monkeypatch.setattr(increment.pieces, "__defaults__", (pieces,))
-    monkeypatch.setattr(increment.windows, "__defaults__", (pieces,))
+    monkeypatch.setattr(validation_positions.pieces, "__defaults__", (pieces,))
+    monkeypatch.setattr(validation_positions.windows, "__defaults__", (pieces,))
     monkeypatch.setattr(state_records, "_COMPARED_AT_ONCE", parts)
     records = flipped("value")(everyday().table())
     middle = records.num_rows // 2

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
-from acktrail.tables.store import Tables
-from acktrail_expectations.change_gate import validate_plan, validate_result
-from acktrail_expectations.recording import recorded
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.reset_gate import validate_plan, validate_result
 from acktrail_expectations.results import ValidationSummary
+from acktrail_expectations.results_table import recorded
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -11,20 +11,20 @@ from typing import Any, Final
 import pyarrow as pa
 from kafka.record.util import calc_crc32c
 
-from acktrail.columnar.decode import decode_records, decode_slowly
-from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.decoding.decode_records import decode_records, decode_slowly
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
-from acktrail.offline import segment as segment_module
-from acktrail.offline.batches import Fragment, IntactBatch, is_log, read_batches
-from acktrail.offline.codecs import unpacked
-from acktrail.offline.damage import Damage, Reading
-from acktrail.offline.dump import dump_line, read_dump
+from acktrail.offline.read import log_segment as segment_module
+from acktrail.offline.read.codecs import unpacked
+from acktrail.offline.read.read_report import Damage, Reading
+from acktrail.offline.read.record_dump import dump_line, read_dump
+from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
 from acktrail.wire import group_record
-from acktrail.wire.dialects.probe import probe
-from acktrail.wire.dialects.registry import DIALECTS
-from acktrail.wire.group_encoding import encode as encode_group_record
+from acktrail.wire.dialects.detect_layout import probe
 from acktrail.wire.raw_record import RawRecord, decode_raw
 from acktrail.wire.record_batch import HEADER_BYTES, Compression
+from acktrail_simulation.messages.group_record_encoder import encode as encode_group_record
 
 __all__ = ["TARGETS", "as_input", "mended", "use_scratch"]
 

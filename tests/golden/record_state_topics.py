@@ -25,10 +25,10 @@ from state_topic import read_all
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, Outcome
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.releases import RELEASES
-from acktrail.offline.dump import dump_line
+from acktrail.embedded.kafka.kafka_releases import RELEASES
+from acktrail.offline.read.record_dump import dump_line
+from acktrail.wire.dialects.kafka_4_2 import decode
 from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.state_record import decode
 
 FOLDER: Final = Path(__file__).parent / "state_topic"
 GROUPS: Final = ("orders:eu", 'prüfen "💸" ../')

@@ -9,10 +9,10 @@ from coordinator_messages import coordinator_states
 from observed import RUN_ID, Observed
 from state_topic import read_all
 
-from acktrail.cli.operations import observe
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker, KafkaTool
-from acktrail.embedded.workload import run_workload
+from acktrail.embedded.workload.workload_run import run_workload
+from acktrail.export.use_cases import observe
 
 
 @pytest.fixture(scope="module", params=["4.3.1", "4.2.1", "4.4.0"])

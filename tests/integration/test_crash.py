@@ -17,7 +17,7 @@ from state_topic import create_state_topic, fill
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 

@@ -18,8 +18,8 @@ from confluent_kafka import AcknowledgeType
 from reset.world import World
 from state_topic import read_all
 
-from acktrail.embedded.broker import EmbeddedBroker
-from acktrail.offline.dump import dump_line
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.offline.read.record_dump import dump_line
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

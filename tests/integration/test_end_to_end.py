@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from observed import RUN_ID, Observed, dump_of
 
-from acktrail.broker.failures import NONE
-from acktrail.columnar.changes import changes_of
-from acktrail.embedded.workload_report import Action, Fate, SharePartitionRun
-from acktrail.model.conditions import Condition, Standing, tiling
-from acktrail.model.history import Change
-from acktrail.model.intervals import Interval, intervals
-from acktrail.tables.fates import HistoryReader
-from acktrail.tables.store import Tables
-from acktrail_jobs.state_columns import state_of
+from acktrail.broker.client.error_codes import NONE
+from acktrail.columnar.change_rows import changes_of
+from acktrail.embedded.workload.workload_report import Action, Fate, SharePartitionRun
+from acktrail.model.offset_history.offset_status import Condition, Standing, tiling
+from acktrail.model.offset_history.status_changes import Change
+from acktrail.model.offset_history.status_intervals import Interval, intervals
+from acktrail.reconcile.state_values import state_of
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.history_reader import HistoryReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -29,7 +29,7 @@ Key = tuple[str, str, int]
 @pytest.fixture(scope="module")
 def reconciled(observed: Observed) -> list[dict[str, Any]]:
     """The reconciliation's rows; the history is built too."""
-    from acktrail_jobs.command import reconcile
+    from acktrail_jobs.commands.reconcile import reconcile
 
     reconcile(observed.tables, RUN_ID, "local[2]", with_history=True)
     return [row for row in Tables(observed.tables).read("reconciliations").to_pylist() if row["run_id"] == RUN_ID]

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail.tables.snapshot import TableSnapshot
-from acktrail.tables.store import Tables
-from acktrail_jobs.coverage import Coverage, read_coverage
-from acktrail_jobs.observation import Observation, read_observation
-from acktrail_jobs.recall import Recall, replay_of
-from acktrail_jobs.recollection import Recollection
-from acktrail_jobs.replay_frames import _batches
-from acktrail_jobs.replayed import Replay
+from acktrail.reconcile.coverage import Coverage, read_coverage
+from acktrail.reconcile.observed_run import Observation, read_observation
+from acktrail.reconcile.partition_replay import Replay
+from acktrail.reconcile.saved.replay_start import Recall, replay_of
+from acktrail.reconcile.saved.resume import Recollection
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail_jobs.replay_source import _batches
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail_jobs import archived_ranges
-from acktrail_jobs.archived_ranges import RANGES, ArchivedRanges
+from acktrail.reconcile import archived_offsets
+from acktrail.reconcile.archived_offsets import RANGES, ArchivedRanges
 
 GREATEST = 2**63 - 1
 SCHEMA = pa.schema([("state_partition", pa.int32()), ("group_id", pa.string())])
@@ -27,7 +27,7 @@ def test_they_are_sets(pieces: list[list[tuple[int, str, tuple[int, int]]]], kep
     longest ranges."""
     own, plain = ArchivedRanges(), defaultdict[tuple[int, str], set[int]](set)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(archived_ranges, "_ROWS_KEPT", kept)
+        patched.setattr(archived_offsets, "_ROWS_KEPT", kept)
         for piece in pieces:
             own.add(*columns(piece))
             for number, group, (first, last) in piece:

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import World, key_of, snapshot
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, SourceBatch, state_task_id
 from acktrail.connect.testing import MemoryLog
-from acktrail.tables.sink import DeltaSink
-from acktrail.tables.store import Tables
-from acktrail_jobs.coverage import Coverage, Gap, read_coverage
-from acktrail_jobs.observation import STATE_TOPIC, read_observation
+from acktrail.reconcile.coverage import Coverage, Gap, read_coverage
+from acktrail.reconcile.observed_run import STATE_TOPIC, read_observation
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
 
 Commit = tuple[int, int, bool]
 """Offsets lost, offsets exported, whether the exporter noted the loss."""

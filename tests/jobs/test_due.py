@@ -13,12 +13,12 @@ from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail.config import reconcile_every
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError
-from acktrail.tables.store import Tables
+from acktrail.reconcile.schedule.cluster_fingerprint import Fingerprint
+from acktrail.reconcile.schedule.reconcile_checks import check, covered, last_reconciliation
+from acktrail.reconcile.schedule.reconcile_due import LONGEST, Decision, Last, due
+from acktrail.tables.delta.store import Tables
 from acktrail_jobs import workers as rooms
-from acktrail_jobs.checks import check, covered, last_reconciliation
-from acktrail_jobs.due import LONGEST, Decision, Last, due
-from acktrail_jobs.fingerprints import Fingerprint
-from acktrail_jobs.reconcile import reconcile
+from acktrail_jobs.reconcile_run import reconcile
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)

@@ -13,8 +13,8 @@ from jobs.world import World
 from pyspark.sql import SparkSession
 
 from acktrail.config import environment
-from acktrail_jobs.command import reconcile
-from acktrail_jobs.history_command import build_history
+from acktrail_jobs.commands.history import build_history
+from acktrail_jobs.commands.reconcile import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
@@ -55,7 +55,7 @@ def test_a_worker_without_acktrail_is_a_clear_error() -> None:
     from pyspark.errors import PySparkException
 
     from acktrail.errors import ConfigurationError
-    from acktrail_jobs.failures import translated
+    from acktrail_jobs.spark_errors import translated
 
     with pytest.raises(ConfigurationError, match="workers cannot import acktrail_jobs") as caught, translated():
         raise PySparkException("Traceback\nModuleNotFoundError: No module named 'acktrail_jobs'\n SQLSTATE: 38000")

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from jobs.world import key_of
 from strategies import batches, records
 
-from acktrail.columnar.changes import change_table, changes_of
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.held import HELD_COLUMNS, held_of, held_table
-from acktrail.columnar.schemas import RAW_RECORDS
-from acktrail.model.conditions import Held
-from acktrail.model.history import Change, History
+from acktrail.columnar.change_rows import change_table, changes_of
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.held_rows import HELD_COLUMNS, held_of, held_table
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.history.history_step import Grown, Stretch, grow
+from acktrail.history.packed_changes import packed, unpacked
+from acktrail.model.offset_history.offset_status import Held
+from acktrail.model.offset_history.status_changes import Change, History
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.state_record import encode, encode_key
-from acktrail_jobs.growth import Grown, Stretch, grow
-from acktrail_jobs.parcels import packed, unpacked
+from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.state_key import encode_key
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
 PLACE = 3

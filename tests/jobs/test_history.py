@@ -13,24 +13,24 @@ import pytest
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession
 
-from acktrail.columnar.changes import changes_of
-from acktrail.columnar.held import held_of
-from acktrail.columnar.rates import RATES
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.change_rows import changes_of
+from acktrail.columnar.held_rows import held_of
+from acktrail.columnar.rate_counts import RATES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.model.conditions import Held
-from acktrail.model.history import Cause, Change, History
+from acktrail.history.history_step import Stretch
+from acktrail.history.packed_changes import unpacked
+from acktrail.model.offset_history.offset_status import Held
+from acktrail.model.offset_history.status_changes import Cause, Change, History
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
-from acktrail.tables.fates import HistoryReader
-from acktrail.tables.history import HistoryTables, held_rows
-from acktrail.tables.snapshot import DataFile
-from acktrail.tables.store import Tables
-from acktrail_jobs import history as job
-from acktrail_jobs.growth import Stretch
-from acktrail_jobs.history_command import build_history
-from acktrail_jobs.parcels import unpacked
-from acktrail_jobs.rates import delivery_rates
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import DataFile
+from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.tables.past.history_tables import HistoryTables, held_rows
+from acktrail_jobs import history_run as job
+from acktrail_jobs.commands.history import build_history
+from acktrail_jobs.spark_rates import delivery_rates
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

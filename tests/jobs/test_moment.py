@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from acktrail.config import TablesConfig
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.tables.store import Tables
-from acktrail_jobs.moment import read_moment, state_rows
-from acktrail_jobs.past_states import states_at
-from acktrail_jobs.state_columns import state_of
+from acktrail.reconcile.state_at import read_moment, state_rows
+from acktrail.reconcile.state_values import state_of
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.states_at import states_at
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pytest
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType
 
-from acktrail.cli.operations import observe
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.tables.store import Tables
-from acktrail_jobs.command import reconcile
+from acktrail.export.use_cases import observe
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.reconcile import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.usefixtures("spark")]
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_jobs.new_offsets import new_offsets
+from acktrail.history.unread_offsets import new_offsets
 
 addresses = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 40)), max_size=30)
 

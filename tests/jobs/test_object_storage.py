@@ -12,10 +12,10 @@ from jobs.world import World
 from pyspark.sql import SparkSession
 from s3_server import S3, running_s3
 
-from acktrail.tables.store import Tables
-from acktrail_jobs.command import reconcile
-from acktrail_jobs.history_command import build_history
-from acktrail_jobs.past_states import states_at
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.history import build_history
+from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.states_at import states_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

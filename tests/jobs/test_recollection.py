@@ -14,12 +14,12 @@ from jobs.replaying import replayed_again, replayed_here
 from jobs.test_history import Written, live
 from jobs.world import World
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.tables.snapshot import TableSnapshot
-from acktrail.tables.store import Tables
-from acktrail_jobs.memory_table import kept_memory
-from acktrail_jobs.verify import export_differences
+from acktrail.reconcile.saved.saved_replay_table import kept_memory
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail_jobs.verify_run import export_differences
 
 OBSERVATIONS = 3
 

@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 from jobs.world import key_of, snapshot, update
 from strategies import batches, records
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import SharePartition, state_partition_of
-from acktrail.wire.state_record import encode, encode_key
-from acktrail_jobs.coverage import Coverage, Gap
-from acktrail_jobs.memory import Memory
-from acktrail_jobs.observation import Observation, StateLog
-from acktrail_jobs.replayed import Replay, replay_rows
-from acktrail_jobs.state_columns import state_of
+from acktrail.reconcile.coverage import Coverage, Gap
+from acktrail.reconcile.observed_run import Observation, StateLog
+from acktrail.reconcile.partition_replay import Replay, replay_rows
+from acktrail.reconcile.saved.saved_replay import Memory
+from acktrail.reconcile.state_values import state_of
+from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.state_key import encode_key
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
 PARTITIONS = 3

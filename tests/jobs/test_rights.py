@@ -13,12 +13,12 @@ import pytest
 from broker.workload import Workload, until
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.offsets_source import observe as ask
-from acktrail.cli.operations import observe
+from acktrail.broker.groups.offsets_source import observe as ask
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.tables.store import Tables
-from acktrail_jobs.command import reconcile
+from acktrail.export.use_cases import observe
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.reconcile import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("spark")]
 

@@ -10,9 +10,9 @@ from jobs.world import World
 
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
-from acktrail_jobs.command import reconcile
-from acktrail_jobs.state_columns import state_of
-from acktrail_jobs.verify_command import verify
+from acktrail.reconcile.state_values import state_of
+from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.verify import verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

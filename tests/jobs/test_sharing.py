@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_jobs.coverage import Coverage
-from acktrail_jobs.observation import StateLog
-from acktrail_jobs.recall import Recall, replay_shares
-from acktrail_jobs.sharing import shares_of
+from acktrail.reconcile.coverage import Coverage
+from acktrail.reconcile.observed_run import StateLog
+from acktrail.reconcile.saved.replay_start import Recall, replay_shares
+from acktrail.workers.partitioning import shares_of
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 5))

@@ -15,12 +15,12 @@ from jobs.test_history import Written, live
 from jobs.world import World, key_of, snapshot
 from pyspark.sql import SparkSession
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.tables.store import Tables
-from acktrail_jobs.command import reconcile
-from acktrail_jobs.history_command import build_history
-from acktrail_jobs.verify_command import verify
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.history import build_history
+from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.verify import verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

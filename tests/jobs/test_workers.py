@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from acktrail.errors import ConfigurationError, MissingDependency
 from acktrail_jobs import workers as rooms
-from acktrail_jobs.command import reconcile
+from acktrail_jobs.commands.reconcile import reconcile
 from acktrail_jobs.spark_workers import SparkWorkers
-from acktrail_jobs.verify import verify
+from acktrail_jobs.verify_run import verify
 from acktrail_jobs.workers import Here, workers
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

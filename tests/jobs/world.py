@@ -11,16 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.schemas import RAW_RECORDS, TABLES
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.config import TablesConfig
 from acktrail.model.delivery import StateBatch
 from acktrail.model.lag import durable_lag
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_text
-from acktrail.tables.store import Tables
-from acktrail.wire.state_record import encode, encode_key
+from acktrail.tables.delta.store import Tables
+from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.state_key import encode_key
 
 __all__ = ["STATE_TOPIC", "Topic", "World", "batch", "key_of", "snapshot", "topic_id", "update"]
 

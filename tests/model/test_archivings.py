@@ -10,8 +10,8 @@ from coordinator_log import Coordinator, batch, share_partition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.archivings import Archiving, archivings
-from acktrail.model.history import Change, History
+from acktrail.model.offset_history.archived_ranges import Archiving, archivings
+from acktrail.model.offset_history.status_changes import Change, History
 from acktrail.model.records import ShareSnapshot, StateRecord
 
 KEY = share_partition()

@@ -8,9 +8,9 @@ from coordinator_lives import lives
 from coordinator_log import Coordinator, batch, share_partition
 from hypothesis import given
 
-from acktrail.model.conditions import Standing
-from acktrail.model.fate import Fate, NotKnown, fate
-from acktrail.model.history import Change, History
+from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.record_history import Fate, NotKnown, fate
+from acktrail.model.offset_history.status_changes import Change, History
 from acktrail.model.records import StateRecord
 
 KEY = share_partition()

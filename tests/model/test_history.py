@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from strategies import batches, records
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.conditions import ABSENT, LAST_OFFSET, UNKNOWN, Condition, Held, Standing, tiling
-from acktrail.model.history import Cause, Change, History
-from acktrail.model.intervals import Ending, Interval, intervals
+from acktrail.model.offset_history.offset_status import ABSENT, LAST_OFFSET, UNKNOWN, Condition, Held, Standing, tiling
+from acktrail.model.offset_history.status_changes import Cause, Change, History
+from acktrail.model.offset_history.status_intervals import Ending, Interval, intervals
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition

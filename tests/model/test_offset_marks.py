@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import INT16, batches, disjoint_batches, records
 
-from acktrail.model.conditions import LAST_OFFSET, Condition, Standing, differences, tiling
 from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_marks import OffsetMarks, condition_of, mark, mark_of
+from acktrail.model.offset_history.offset_status import LAST_OFFSET, Condition, Standing, differences, tiling
+from acktrail.model.offset_history.status_marks import OffsetMarks, condition_of, mark, mark_of
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId

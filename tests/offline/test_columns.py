@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 
-from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import MalformedFile, UnknownName
-from acktrail.offline.columns import read_column_batches, read_columns
-from acktrail.offline.dump import dump_line
+from acktrail.offline.read.column_files import read_column_batches, read_columns
+from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,8 +10,8 @@ import pytest
 from command_line import run
 from draft_lives import CheckpointLife, ControlLife
 
-from acktrail.offline.dump import dump_line
-from acktrail.wire.dialects.registry import DIALECTS
+from acktrail.drafts.dialects import DIALECTS
+from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 LIVES: dict[str, Any] = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import InputError
-from acktrail.offline.moments import AtOffset, AtOffsets, AtTime, Cut, parse_moment, up_to
+from acktrail.offline.replay_until import AtOffset, AtOffsets, AtTime, Cut, parse_moment, up_to
 from acktrail.wire.raw_record import RawRecord
 
 

@@ -16,18 +16,18 @@ from golden_vectors import example, wire
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acktrail.model.generations.policies import Policy
-from acktrail.model.generations.records import Checkpoint, Delta, DraftSnapshot, DraftUpdate, Placed
-from acktrail.model.generations.strict_log import replay_strictly
-from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
+from acktrail.drafts.dialects import DIALECTS
+from acktrail.drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate
+from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.dump import dump_line
-from acktrail.offline.json_forms import state_json
-from acktrail.offline.replays import replay_records
-from acktrail.wire.dialects.named_fields import read_control_record, read_write_request
-from acktrail.wire.dialects.registry import DIALECTS
+from acktrail.model.strict.policy import Policy
+from acktrail.model.strict.strict_replay import replay_strictly
+from acktrail.offline.read.record_dump import dump_line
+from acktrail.offline.record_json import state_json
+from acktrail.offline.replay_dialects import replay_records
 from acktrail.wire.raw_record import RawRecord
+from acktrail_simulation.messages.document_json import read_control_record, read_write_request
 
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AAECAwQFBgcICQoLDA0ODw"), partition=0)
 FORM = (

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_segments import COMPRESSORS, CONTROL, TRANSACTIONAL, batch, control_batch
 
+from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
-from acktrail.offline import batches as batches_module
-from acktrail.offline.codecs import unpacked
-from acktrail.offline.damage import Damage, DamageStatus, Reading
-from acktrail.offline.dump import dump_line
-from acktrail.offline.segment import read_segment
-from acktrail.wire.dialects.registry import DIALECTS
+from acktrail.offline.read import segment_batches as batches_module
+from acktrail.offline.read.codecs import unpacked
+from acktrail.offline.read.log_segment import read_segment
+from acktrail.offline.read.read_report import Damage, DamageStatus, Reading
+from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import Compression
 

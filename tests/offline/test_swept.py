@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from log_segments import batch
 from strategies import keys, records
 
-from acktrail.cli import replay as command
-from acktrail.offline.damage import Reading
-from acktrail.offline.dump import dump_line
-from acktrail.offline.swept import sweep_files
-from acktrail.wire.dialects.registry import KAFKA_4_2
+from acktrail.cli.commands import replay as command
+from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.record_dump import dump_line
+from acktrail.offline.replay_sorted import sweep_files
+from acktrail.wire.dialects.released import KAFKA_4_2
 from acktrail.wire.raw_record import RawRecord
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

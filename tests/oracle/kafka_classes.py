@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.embedded.installation import Installation, install
+from acktrail.embedded.kafka.installation import Installation, install
 
 __all__ = ["KafkaProgram", "compiled"]
 

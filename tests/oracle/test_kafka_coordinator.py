@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 from coordinator_scripts import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.share_partition import SharePartition
-from acktrail.simulation.coordinator_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
-from acktrail.simulation.persister_calls import (
+from acktrail.wire.dialects.batch_arrays import present
+from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.messages.persister_json import answer_fields, request_fields
+from acktrail_simulation.messages.persister_messages import (
     PersisterAnswer,
     PersisterRequest,
     StateDelete,
@@ -24,10 +28,6 @@ from acktrail.simulation.persister_calls import (
     StateSummary,
     batched,
 )
-from acktrail.simulation.persister_shapes import answer_fields, request_fields
-from acktrail.simulation.share_coordinator import ShareCoordinator
-from acktrail.wire.dialects.fields import present
-from acktrail.wire.state_record import encode
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kafka_classes import compiled

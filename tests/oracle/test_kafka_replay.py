@@ -14,21 +14,21 @@ import pyarrow as pa
 import pytest
 from command_line import run
 
-from acktrail.columnar.schemas import RAW_RECORDS
-from acktrail.columnar.states import states_of
-from acktrail.columnar.sweep import Sweep
-from acktrail.embedded.releases import DEFAULT_VERSION, RELEASES
+from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.replaying.state_columns import states_of
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, RELEASES
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.offline.damage import Reading
-from acktrail.offline.dump import dump_line, read_dump
-from acktrail.offline.json_forms import state_json
-from acktrail.offline.swept import sweep_files
+from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.record_dump import dump_line, read_dump
+from acktrail.offline.record_json import state_json
+from acktrail.offline.replay_sorted import sweep_files
+from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.state_record import encode
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kafka_classes import compiled

@@ -13,12 +13,15 @@ import pytest
 from coordinator_scripts import TOPIC_IDS
 
 from acktrail.model.share_partition import GroupId, TopicId
-from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType, are_well_formed
-from acktrail.simulation.acquisition import AcquiredRecords, AcquireMode
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.settling import Refused
-from acktrail.simulation.share_call_shapes import answer_fields, request_fields
-from acktrail.simulation.share_calls import (
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledge import Refused
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
+from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode
+from acktrail_simulation.leader.partition_log import RecordBatch
+from acktrail_simulation.leader.share_leaders import in_turn
+from acktrail_simulation.leader.share_sessions import SessionKey, ShareSessions
+from acktrail_simulation.messages.share_json import answer_fields, request_fields
+from acktrail_simulation.messages.share_messages import (
     AcknowledgeAnswer,
     AcknowledgedPartition,
     AcknowledgePartition,
@@ -31,9 +34,6 @@ from acktrail.simulation.share_calls import (
     ShareFetch,
     TopicIdPartition,
 )
-from acktrail.simulation.share_leaders import in_turn
-from acktrail.simulation.share_sessions import SessionKey, ShareSessions
-from acktrail.simulation.user_log import RecordBatch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kafka_classes import compiled

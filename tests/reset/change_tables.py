@@ -12,17 +12,17 @@ from reset.scenes import a_plan
 
 from acktrail.broker.changes import ChangeResult, Outcome
 from acktrail.config import TablesConfig
-from acktrail.reset.attempt import after_call, before_call
-from acktrail.reset.audit import AuditEntry, Event, chained
-from acktrail.reset.journal import Journal, planned_entry
-from acktrail.reset.open_attempts import closing, open_attempts
-from acktrail.reset.plain import to_plain
-from acktrail.reset.plan import ResetPlan, plan_hash
-from acktrail.reset.rows import partition_rows, plan_row
-from acktrail.reset.standing import standings
-from acktrail.reset.verdict import Status
-from acktrail.reset.verify import Verified
-from acktrail.tables.identity import create_for
+from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, chained
+from acktrail.group_changes.audit.journal import Journal, planned_entry
+from acktrail.group_changes.execution.attempt import after_call, before_call
+from acktrail.group_changes.execution.open_attempts import closing, open_attempts
+from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.lifecycle.change_status import standings
+from acktrail.group_changes.planning.plan import ResetPlan, plan_hash
+from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
+from acktrail.group_changes.verification.partition_outcome import Status
+from acktrail.group_changes.verification.verify import Verified
+from acktrail.tables.cluster_check import create_for
 
 __all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
 

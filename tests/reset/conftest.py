@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reset.world import World
 
-from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.cli.main import main
-from acktrail.reset.execute import _Attempt
+from acktrail.group_changes.execution.execute import _Attempt
 
 
 def interrupting(owner: type, name: str, number: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.reset import steps
+from acktrail.group_changes import steps
 
 
 def main() -> None:

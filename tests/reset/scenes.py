@@ -8,11 +8,18 @@ from typing import Any
 from hypothesis import strategies as st
 from strategies import batches
 
+from acktrail.group_changes.collection.facts import (
+    ClusterFacts,
+    GroupFacts,
+    PartitionFacts,
+    PartitionState,
+    Snapshot,
+    TopicFacts,
+)
+from acktrail.group_changes.planning.plan import ResetPlan, build_plan
+from acktrail.group_changes.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
-from acktrail.reset.facts import ClusterFacts, GroupFacts, PartitionFacts, PartitionState, Snapshot, TopicFacts
-from acktrail.reset.plan import ResetPlan, build_plan
-from acktrail.reset.request import ResetRequest, Strategy, StrategyKind, TopicScope
 
 __all__ = ["CLUSTER", "GROUP", "TOPIC", "a_plan", "a_request", "a_snapshot", "group_facts", "logs", "partition_facts"]
 

@@ -19,10 +19,18 @@ from hypothesis import strategies as st
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
-from acktrail.reset.audit import AuditEntry, AuditRow, Event, Stamp, chained, check_chain, first_link
-from acktrail.reset.journal import Journal, read_audit
-from acktrail.reset.standing import Lease, Standing, blocking, overall, standings
-from acktrail.tables import compaction
+from acktrail.group_changes.audit.audit_chain import (
+    AuditEntry,
+    AuditRow,
+    Event,
+    Stamp,
+    chained,
+    check_chain,
+    first_link,
+)
+from acktrail.group_changes.audit.journal import Journal, read_audit
+from acktrail.group_changes.lifecycle.change_status import Lease, Standing, blocking, overall, standings
+from acktrail.tables.delta import compaction
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

@@ -12,9 +12,9 @@ from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused
-from acktrail.reset import steps
-from acktrail.reset.offsets_file import OffsetRow, check_rows
-from acktrail.reset.request import LARGEST_OFFSET, Strategy, StrategyKind
+from acktrail.group_changes import steps
+from acktrail.group_changes.request.offsets_file import OffsetRow, check_rows
+from acktrail.group_changes.request.reset_request import LARGEST_OFFSET, Strategy, StrategyKind
 
 NINES = "9" * 5_000
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.config import TablesConfig
+from acktrail.group_changes.collection.exported_records import ExportedRecords, is_covered
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.reset.exported import ExportedRecords, is_covered
-from acktrail.tables.plain_rows import append_rows
-from acktrail.tables.store import Tables
-from acktrail.wire.state_record import encode
+from acktrail.tables.delta.row_values import append_rows
+from acktrail.tables.delta.store import Tables
+from acktrail.wire.dialects.kafka_4_2 import encode
 
 STATE_TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)

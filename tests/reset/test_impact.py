@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import logs, partition_facts
 
+from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts
+from acktrail.group_changes.collection.records_below_start import passed_range
+from acktrail.group_changes.planning.impact import Impact, impact_of
+from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
+from acktrail.group_changes.request.reset_request import OutOfRange, Strategy, StrategyKind
 from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
-from acktrail.reset.facts import PartitionFacts, PassedFacts
-from acktrail.reset.impact import Impact, impact_of
-from acktrail.reset.passed import passed_range
-from acktrail.reset.request import OutOfRange, Strategy, StrategyKind
-from acktrail.reset.strategies import Clamp, Resolution, resolve
 
 
 def impact(facts: PartitionFacts, target: int) -> Impact:

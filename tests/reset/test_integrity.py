@@ -16,11 +16,11 @@ from reset.scenes import a_plan
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
-from acktrail.reset import reports
-from acktrail.reset.audit import Event
-from acktrail.reset.rows import partition_rows, plan_row
-from acktrail.tables.compaction import compact_small_files
-from acktrail.tables.store import Tables
+from acktrail.group_changes import reports
+from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
+from acktrail.tables.delta.compaction import compact_small_files
+from acktrail.tables.delta.store import Tables
 
 ATTEMPTS = 4
 
@@ -201,7 +201,7 @@ def test_a_plan_stored_otherwise_is_not_carried_out(root: Path) -> None:
     other = planned("2026000001")
     from dataclasses import replace
 
-    from acktrail.reset.plan import plan_hash
+    from acktrail.group_changes.planning.plan import plan_hash
 
     other = replace(other, created_by="somebody else")
     other = replace(other, plan_hash=plan_hash(other))
@@ -218,7 +218,7 @@ def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> No
     root, plan = tmp_path, a_plan()
     journal = a_journal(root)
     journal._tables.create("reset_plans", properties={"cluster_id": "c1"})
-    from acktrail.tables.plain_rows import append_rows
+    from acktrail.tables.delta.row_values import append_rows
 
     origin = {"cluster_id": "c1", "run_id": "r"}
     append_rows(journal._tables, "reset_plans", [{**origin, **plan_row(plan)}])
@@ -234,7 +234,7 @@ def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> No
 
 def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes that come while the tables are read one after the other look like no tampering."""
-    import acktrail.tables.plain_rows as plain_rows
+    import acktrail.tables.delta.row_values as plain_rows
 
     read, coming = plain_rows.read_rows, iter(range(100, 200))
 

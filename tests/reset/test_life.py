@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused
-from acktrail.reset.audit import AuditEntry, AuditRow, Event, Stamp, chained, first_link
-from acktrail.reset.life import LIFE, PlanLife, Refusal, Step, life_of
-from acktrail.reset.people import check_approvals, check_approver, requesters
-from acktrail.reset.standing import Standing, overall
+from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, Stamp, chained, first_link
+from acktrail.group_changes.lifecycle.approvers import check_approvals, check_approver, requesters
+from acktrail.group_changes.lifecycle.change_status import Standing, overall
+from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, Step, life_of
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

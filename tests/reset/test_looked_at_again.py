@@ -18,13 +18,13 @@ from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset
-from acktrail.broker.state_topic import StateTopic
+from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
+from acktrail.group_changes import reports, steps
+from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.audit.journal import read_audit
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
-from acktrail.reset import reports, steps
-from acktrail.reset.audit import Event
-from acktrail.reset.journal import read_audit
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

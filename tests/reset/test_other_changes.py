@@ -14,7 +14,7 @@ from reset.world import World
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
-from acktrail.reset import other_steps, reports
+from acktrail.group_changes import other_steps, reports
 
 pytestmark = pytest.mark.broker
 
@@ -74,7 +74,7 @@ def test_groups_are_deleted_where_they_are_share_groups(
     """A share group goes, with its state; a consumer group, which Kafka would delete as well, is refused."""
     from confluent_kafka import Consumer, TopicPartition
 
-    from acktrail.broker.librdkafka import to_librdkafka
+    from acktrail.broker.client.librdkafka import to_librdkafka
 
     consumers = f"consumers-{uuid4().hex[:8]}"
     consumer = Consumer({**to_librdkafka(world.kafka), "group.id": consumers})

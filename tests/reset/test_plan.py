@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from reset.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_facts, logs, partition_facts, state
 
 from acktrail.errors import InputError, MalformedFile, PlanStale
+from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot
+from acktrail.group_changes.collection.records_below_start import with_passed
+from acktrail.group_changes.json_values import fingerprint, from_plain, to_plain
+from acktrail.group_changes.planning.notices import Severity
+from acktrail.group_changes.planning.number_text import forgotten
+from acktrail.group_changes.planning.plan import ResetPlan, plan_hash
+from acktrail.group_changes.planning.plan_file import check_age, parse_plan, plan_text, read_plan
+from acktrail.group_changes.request.reset_request import OutOfRange, StrategyKind
 from acktrail.model.delivery import StateBatch
-from acktrail.reset.facts import PartitionFacts, PassedFacts, Snapshot
-from acktrail.reset.notices import Severity
-from acktrail.reset.passed import with_passed
-from acktrail.reset.plain import fingerprint, from_plain, to_plain
-from acktrail.reset.plan import ResetPlan, plan_hash
-from acktrail.reset.plan_file import check_age, parse_plan, plan_text, read_plan
-from acktrail.reset.request import OutOfRange, StrategyKind
-from acktrail.reset.wording import forgotten
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
 

@@ -21,12 +21,12 @@ from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
-from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown, PlanStale
-from acktrail.reset import other_steps, reports, steps
-from acktrail.reset.audit import Event
-from acktrail.reset.journal import read_audit
-from acktrail.tables.store import Tables
+from acktrail.group_changes import other_steps, reports, steps
+from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.audit.journal import read_audit
+from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -371,8 +371,8 @@ def test_what_verification_cannot_note_is_unknown(
 ) -> None:
     """Rows of `reset_executions`, or the end of the audit, cannot be written after the look: nothing is settled."""
     from acktrail.errors import ConfigurationError
-    from acktrail.reset import verify
-    from acktrail.reset.journal import Journal
+    from acktrail.group_changes.audit.journal import Journal
+    from acktrail.group_changes.verification import verify
 
     plan = scene.earliest(scene.group())
 
@@ -401,7 +401,7 @@ def test_a_later_group_does_not_hide_that_one_before_it_was_sent(
     groups = sorted([scene.group(), scene.group()])
     plan = scene.earliest(groups[0], groups=groups)
     from acktrail.errors import ConfigurationError
-    from acktrail.reset.journal import Journal
+    from acktrail.group_changes.audit.journal import Journal
 
     note = Journal.note
 
@@ -423,7 +423,7 @@ def test_nothing_of_this_applies_before_the_request_leaves(
 ) -> None:
     """The audit row before the first request cannot be written: exit code 3, nothing was sent, the group is free."""
     from acktrail.errors import ConfigurationError
-    from acktrail.reset.journal import Journal
+    from acktrail.group_changes.audit.journal import Journal
 
     group = scene.group()
     plan, note = scene.earliest(group), Journal.note

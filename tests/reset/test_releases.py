@@ -12,11 +12,11 @@ from coordinator_messages import coordinator_states
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client import BrokerClient, NoAnswer
-from acktrail.broker.failures import NONE
+from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.error_codes import NONE
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused
-from acktrail.reset import steps
+from acktrail.group_changes import steps
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

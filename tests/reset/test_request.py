@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from reset.scenes import a_request
 
 from acktrail.errors import ChangeRefused
-from acktrail.reset.moments import instant_text, parse_duration, parse_moment
-from acktrail.reset.plain import from_plain, to_plain
-from acktrail.reset.request import (
+from acktrail.group_changes.json_values import from_plain, to_plain
+from acktrail.group_changes.request.reset_request import (
     LARGEST_OFFSET,
     ResetRequest,
     Strategy,
@@ -23,6 +22,7 @@ from acktrail.reset.request import (
     choose_strategy,
     parse_topic,
 )
+from acktrail.group_changes.request.times import instant_text, parse_duration, parse_moment
 
 NOW_MS = 1_700_000_000_000
 

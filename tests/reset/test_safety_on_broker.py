@@ -18,10 +18,10 @@ from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
-from acktrail.broker.group_changes import Part, Said, spread
-from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.broker.groups.change_requests import Part, Said, spread
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, GroupNotEmpty, OutcomeUnknown, PlanStale
-from acktrail.reset import reports, steps
+from acktrail.group_changes import reports, steps
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -270,7 +270,7 @@ def test_every_answer_is_verified_and_noted(
 
 
 def _audit(world: World) -> list[dict[str, Any]]:
-    from acktrail.reset.journal import read_audit
+    from acktrail.group_changes.audit.journal import read_audit
 
     return [row.to_row() for row in read_audit(world.tables)]
 

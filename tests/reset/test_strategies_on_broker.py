@@ -18,10 +18,10 @@ from history_tables import build
 from reset.world import BASE_MS, Delivery, Fates, World, in_parallel
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.cli.operations import export
 from acktrail.embedded import EmbeddedBroker, KafkaTool
-from acktrail.embedded.releases import DEFAULT_VERSION
-from acktrail.tables.store import Tables
+from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
+from acktrail.export.use_cases import export
+from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -192,8 +192,8 @@ def test_what_is_exported_kafkas_tools_read(
     world: World, outcomes: dict[str, Outcome], release: str, tmp_path: Path
 ) -> None:
     """Our CSV is taken by kafka-consumer-groups.sh, and what it exports is taken by us: the offsets survive."""
-    from acktrail.reset.offsets_file import read_offsets
-    from acktrail.reset.reports import export_plan
+    from acktrail.group_changes.reports import export_plan
+    from acktrail.group_changes.request.offsets_file import read_offsets
 
     text, left_out = export_plan(outcomes["from-file"].plan)
     ours = tmp_path / "ours.csv"

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, logs
 
+from acktrail.group_changes.collection.facts import PartitionFacts
+from acktrail.group_changes.planning.offset_bar import Mark, strip_of
+from acktrail.group_changes.request.reset_request import OutOfRange, StrategyKind
 from acktrail.model.delivery import DeliveryState
-from acktrail.reset.facts import PartitionFacts
-from acktrail.reset.request import OutOfRange, StrategyKind
-from acktrail.reset.strip import Mark, strip_of
 
 MARKS = {0: Mark.RELEASED, 1: Mark.RELEASED, 2: Mark.ACKNOWLEDGED, 3: Mark.ARCHIVING, 4: Mark.ARCHIVED}
 

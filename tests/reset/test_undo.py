@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, OutcomeUnknown, Unreachable
+from acktrail.group_changes.execution.departure import Departure
+from acktrail.group_changes.lifecycle.undo import UndoLedger
+from acktrail.group_changes.planning.plan_file import parse_plan, plan_text
+from acktrail.group_changes.request.reset_request import Strategy, StrategyKind
+from acktrail.group_changes.verification.partition_outcome import Status
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.reset.departure import Departure
-from acktrail.reset.plan_file import parse_plan, plan_text
-from acktrail.reset.request import Strategy, StrategyKind
-from acktrail.reset.undo import UndoLedger
-from acktrail.reset.verdict import Status
 
 A, B = ("g", "orders", 0), ("g", "orders", 1)
 OK = (Status.OK, 5)

@@ -10,15 +10,15 @@ from golden_vectors import SEED
 from reset.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partition_facts, state
 
 from acktrail.broker.changes import Outcome
+from acktrail.group_changes.collection.drift import what_moved
+from acktrail.group_changes.collection.facts import PartitionState, Snapshot
+from acktrail.group_changes.collection.past_states import HistoryRecord, state_at
+from acktrail.group_changes.planning.plan import share_partition_of
+from acktrail.group_changes.verification.partition_outcome import Case, Finding, GroupNow, Status, find
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.reset.facts import PartitionState, Snapshot
-from acktrail.reset.history import HistoryRecord, state_at
-from acktrail.reset.plan import share_partition_of
-from acktrail.reset.recheck import what_moved
-from acktrail.reset.verdict import Case, Finding, GroupNow, Status, find
-from acktrail.wire.state_record import encode
+from acktrail.wire.dialects.kafka_4_2 import encode
 
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)

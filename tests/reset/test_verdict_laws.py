@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acktrail.broker.changes import Outcome
+from acktrail.group_changes.collection.facts import PartitionState
+from acktrail.group_changes.verification.partition_outcome import Case, Finding, GroupNow, Seen, Status, find
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.reset.facts import PartitionState
-from acktrail.reset.verdict import Case, Finding, GroupNow, Seen, Status, find
 
 KEY: Final = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)
 HOME, END = 3, 100

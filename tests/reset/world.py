@@ -14,9 +14,9 @@ from typing import Any, Final
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Producer
 
-from acktrail.broker.librdkafka import to_librdkafka
+from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.reset import steps
+from acktrail.group_changes import steps
 
 __all__ = ["BASE_MS", "Delivery", "Fates", "World", "in_parallel"]
 

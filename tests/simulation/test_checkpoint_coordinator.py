@@ -8,14 +8,14 @@ from draft_lives import KEYS, RETENTION_MS, CheckpointLife, Truth, told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.generations.checkpoint_audit import replay_checkpoint_log
-from acktrail.model.generations.findings import Rule
-from acktrail.model.generations.records import CheckpointTombstone, Delta, DeltaTombstone
-from acktrail.model.generations.writes import StateWrite
-from acktrail.simulation.checkpoint_coordinator import CheckpointCoordinator
-from acktrail.simulation.clock import SimulatedClock
-from acktrail.simulation.compaction import LogCompaction
-from acktrail.simulation.record_log import RecordLog
+from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
+from acktrail.drafts.draft_records import CheckpointTombstone, Delta, DeltaTombstone
+from acktrail.model.strict.violations import Rule
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
+from acktrail_simulation.drafts.compaction import LogCompaction
+from acktrail_simulation.drafts.record_log import RecordLog
 
 seeds = st.integers(0, 2**32)
 lengths = st.integers(1, 40)

@@ -9,13 +9,13 @@ from draft_lives import GROUPS, ControlLife, told
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.drafts.backward_chain import Recovery, replay_back_chains
+from acktrail.drafts.control_log import replay_control_log
+from acktrail.drafts.draft_records import ControlCheckpoint
 from acktrail.errors import InputError
-from acktrail.model.generations.back_chain import Recovery, replay_back_chains
-from acktrail.model.generations.control_cleaning import checkpoint_offsets, cleaning, missing_records
-from acktrail.model.generations.control_log import replay_control_log
-from acktrail.model.generations.records import ControlCheckpoint
-from acktrail.simulation.control_leader import ControlLeader
-from acktrail.simulation.record_log import RecordLog
+from acktrail_simulation.drafts.control_leader import ControlLeader
+from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets, cleaning, missing_records
+from acktrail_simulation.drafts.record_log import RecordLog
 
 seeds = st.integers(0, 2**32)
 lengths = st.integers(1, 40)

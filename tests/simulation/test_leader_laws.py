@@ -13,16 +13,16 @@ from leader_world import KEY, World
 
 from acktrail.model.batches import first_disorder
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.generations.projection import durable_batches
-from acktrail.model.generations.window import effective_window
-from acktrail.model.generations.writes import StateWrite
-from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType
-from acktrail.simulation.acquisition import AcquiredRecords, FetchTerms
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.group_settings import ShareGroupSettings
-from acktrail.simulation.in_flight import TRANSITIONS, InFlight, acquired, archived, settled
-from acktrail.simulation.persister_calls import PersisterAnswer, PersisterRequest
-from acktrail.simulation.share_partition_leader import LeaderStatus
+from acktrail.model.strict.offset_window import effective_window
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
+from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchTerms
+from acktrail_simulation.leader.group_settings import ShareGroupSettings
+from acktrail_simulation.leader.in_flight import TRANSITIONS, InFlight, acquired, archived, settled
+from acktrail_simulation.leader.persisted_batches import durable_batches
+from acktrail_simulation.leader.share_partition_leader import LeaderStatus
+from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest
 
 seeds = st.integers(0, 2**32)
 lengths = st.integers(1, 120)

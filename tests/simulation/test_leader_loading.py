@@ -6,13 +6,13 @@ import pytest
 from leader_desk import Desk, spread
 from leader_world import KEY
 
-from acktrail.simulation.acknowledgements import AcknowledgeType
-from acktrail.simulation.acquisition import FetchTerms
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.group_settings import OffsetReset
-from acktrail.simulation.leader_cache import LeaderCache
-from acktrail.simulation.persister_calls import StateInitialize
-from acktrail.simulation.share_partition_leader import LeaderStatus, SharePartitionLeader
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgeType
+from acktrail_simulation.leader.acquisition import FetchTerms
+from acktrail_simulation.leader.group_settings import OffsetReset
+from acktrail_simulation.leader.share_partition_cache import LeaderCache
+from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
+from acktrail_simulation.messages.persister_messages import StateInitialize
 
 
 def test_gaps_that_a_new_leader_finds_are_fetched_again() -> None:

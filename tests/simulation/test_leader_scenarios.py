@@ -11,13 +11,13 @@ from leader_desk import Desk, held, spread
 from leader_world import KEY
 
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.generations.window import effective_window
-from acktrail.model.generations.writes import StateWrite
-from acktrail.simulation.acknowledgements import AcknowledgementBatch, AcknowledgeType, are_well_formed
-from acktrail.simulation.acquisition import AcquireMode
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.group_settings import ShareGroupSettings
-from acktrail.simulation.persister_calls import PersisterAnswer
+from acktrail.model.strict.offset_window import effective_window
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
+from acktrail_simulation.leader.acquisition import AcquireMode
+from acktrail_simulation.leader.group_settings import ShareGroupSettings
+from acktrail_simulation.messages.persister_messages import PersisterAnswer
 
 
 def test_the_twelve_rows() -> None:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from share_members import FIRST, GROUP, SECOND, THIRD, Cluster, Member, acknowledged, at, live, memory, offsets, opened
 
-from acktrail.simulation.cluster_view import PartitionPlace
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.share_call_shapes import answer_fields, request_fields
-from acktrail.simulation.share_calls import (
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.cluster_view import PartitionPlace
+from acktrail_simulation.messages.share_json import answer_fields, request_fields
+from acktrail_simulation.messages.share_messages import (
     CurrentLeader,
     FetchAnswer,
     FetchPartition,

@@ -18,14 +18,16 @@ from acktrail.broker.changes import NewStartOffset, Outcome
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.simulation.acknowledgements import AcknowledgementBatch
-from acktrail.simulation.clock import SimulatedClock
-from acktrail.simulation.cluster_view import ClusterView, PartitionPlace
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.persister_calls import StateInitialize
-from acktrail.simulation.share_broker import ShareBroker
-from acktrail.simulation.share_call_shapes import answer_fields, request_fields
-from acktrail.simulation.share_calls import (
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
+from acktrail_simulation.leader.cluster_view import ClusterView, PartitionPlace
+from acktrail_simulation.leader.share_broker import ShareBroker
+from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
+from acktrail_simulation.messages.persister_messages import StateInitialize
+from acktrail_simulation.messages.share_json import answer_fields, request_fields
+from acktrail_simulation.messages.share_messages import (
     AcknowledgeAnswer,
     AcknowledgePartition,
     FetchAnswer,
@@ -34,8 +36,6 @@ from acktrail.simulation.share_calls import (
     ShareFetch,
     TopicIdPartition,
 )
-from acktrail.simulation.share_coordinator import ShareCoordinator
-from acktrail.simulation.share_partition_leader import SharePartitionLeader
 
 pytestmark = pytest.mark.broker
 

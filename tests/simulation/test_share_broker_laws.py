@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from share_members import FIRST, SECOND, THIRD, Cluster, Member, acknowledged, done, live, locked, memory, offsets
 
-from acktrail.simulation.share_calls import (
-    FetchAnswer,
-)
+from acktrail_simulation.messages.share_messages import FetchAnswer
 
 seeds = st.integers(0, 2**32)
 

@@ -9,9 +9,10 @@ from coordinator_calls import KEY, batch, records, started, write
 from coordinator_scripts import KEYS, TOPIC_IDS, coordinator
 
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
-from acktrail.simulation.coordinator_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.persister_calls import (
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
+from acktrail_simulation.coordinator.share_coordinator import Availability
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.messages.persister_messages import (
     PersisterAnswer,
     PersisterRequest,
     ReadAnswer,
@@ -21,7 +22,6 @@ from acktrail.simulation.persister_calls import (
     StateSummary,
     SummaryAnswer,
 )
-from acktrail.simulation.share_coordinator import Availability
 
 
 @pytest.mark.parametrize(

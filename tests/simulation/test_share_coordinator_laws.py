@@ -10,21 +10,15 @@ from coordinator_scripts import Step, coordinator, requests, scripts, take
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.generations.records import Placed
-from acktrail.model.generations.strict_log import replay_strictly
-from acktrail.model.generations.writes import StateWrite
-from acktrail.model.records import ShareSnapshot, ShareUpdate
+from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.simulation.coordinator_memory import CoordinatorMemory
-from acktrail.simulation.coordinator_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.persister_calls import (
-    PersisterRequest,
-    StateInitialize,
-    StateRead,
-    StateSummary,
-)
+from acktrail.model.strict.strict_replay import replay_strictly
+from acktrail_simulation.coordinator.coordinator_state import CoordinatorMemory
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.messages.persister_messages import PersisterRequest, StateInitialize, StateRead, StateSummary
 
 ALL_RULES = st.sampled_from((KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK))
 limits = st.integers(0, 3)

@@ -8,11 +8,8 @@ from coordinator_calls import KEY, ageless, batch, records, started, write
 from coordinator_scripts import COLD_AFTER_MS, KEYS
 
 from acktrail.model.records import ShareSnapshot
-from acktrail.simulation.persister_calls import (
-    StateDelete,
-    StateInitialize,
-)
-from acktrail.simulation.share_coordinator import UPDATES_PER_SNAPSHOT
+from acktrail_simulation.coordinator.share_coordinator import UPDATES_PER_SNAPSHOT
+from acktrail_simulation.messages.persister_messages import StateDelete, StateInitialize
 
 
 def test_the_snapshot_after_so_many_updates() -> None:

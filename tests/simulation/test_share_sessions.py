@@ -20,12 +20,8 @@ from share_members import (
 )
 
 from acktrail.model.delivery import DeliveryState
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.share_calls import (
-    FetchPartition,
-    ShareFetch,
-    next_session_epoch,
-)
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.messages.share_messages import FetchPartition, ShareFetch, next_session_epoch
 
 
 def test_epochs_begin_again_at_one() -> None:

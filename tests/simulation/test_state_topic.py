@@ -12,11 +12,13 @@ from strategies import keys
 
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
-from acktrail.simulation.error_codes import ErrorCode
-from acktrail.simulation.persister_calls import (
+from acktrail_simulation.coordinator.state_topic import StateTopic, coordinator_key
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.messages.persister_json import answer_fields, read_request, request_fields, single_fields
+from acktrail_simulation.messages.persister_messages import (
     Batched,
     PersisterRequest,
     ReadAnswer,
@@ -26,8 +28,6 @@ from acktrail.simulation.persister_calls import (
     StateSummary,
     batched,
 )
-from acktrail.simulation.persister_shapes import answer_fields, read_request, request_fields, single_fields
-from acktrail.simulation.state_topic import StateTopic, coordinator_key
 
 ONE = StateBatch(first_offset=4, last_offset=6, delivery_state=2, delivery_count=1)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from acktrail.config import TablesConfig
 from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Progress, Worker
-from acktrail.tables.sink import DeltaSink
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
 
 
 def pairs() -> list[tuple[bytes | None, bytes | None]]:

@@ -8,10 +8,10 @@ import pytest
 from history_tables import build
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 
-from acktrail.model.completeness import Completeness, Missing
-from acktrail.model.fate import NotKnown
+from acktrail.model.offset_history.completeness import Completeness, Missing
+from acktrail.model.offset_history.record_history import NotKnown
 from acktrail.model.records import Tombstone
-from acktrail.tables.fates import HistoryReader
+from acktrail.tables.past.history_reader import HistoryReader
 
 KEY = key_of("g")
 

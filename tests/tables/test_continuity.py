@@ -12,8 +12,8 @@ from tables.test_sink import PAIRS, export
 from acktrail.config import TablesConfig
 from acktrail.connect.testing import MemoryLog
 from acktrail.errors import DamagedTables
-from acktrail.tables.continuity import ensure_whole
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import ensure_whole
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from acktrail.config import TablesConfig
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 PROCESS = Path(__file__).with_name("exporter_process.py")
 END_OFFSET = 12_000

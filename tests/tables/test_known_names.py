@@ -10,12 +10,12 @@ import pytest
 from jobs.replaying import replayed_here
 from jobs.world import World, key_of, snapshot, topic_id
 
-from acktrail.columnar.schemas import TOPICS
+from acktrail.columnar.schemas.table_schemas import TOPICS
 from acktrail.config import TablesConfig
 from acktrail.model.records import Tombstone
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.topic_rows import named
 from acktrail.tables.known_names import known_names
-from acktrail.tables.store import Tables
-from acktrail.tables.topics import named
 
 AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 

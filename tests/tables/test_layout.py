@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from acktrail.columnar.schemas import STATE_RECORDS
+from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import TablesConfig
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 
 def test_statistics_are_kept_of_what_is_sought(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from s3_server import S3, running_s3
 from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, DamagedTables
-from acktrail.tables import probe
-from acktrail.tables.repairs import EMPTY_COMMIT
-from acktrail.tables.sink import DeltaSink
-from acktrail.tables.store import Tables
-from acktrail.tables.survey import survey
+from acktrail.tables.delta import write_probe
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.damage_survey import survey
+from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.repairs import EMPTY_COMMIT
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 
@@ -26,7 +26,7 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(
 @pytest.fixture(autouse=True)
 def _distrust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test's storage is new to this process, whatever port it got."""
-    monkeypatch.setattr(probe, "_trusted", set())
+    monkeypatch.setattr(write_probe, "_trusted", set())
 
 
 def records(*offsets: int) -> pa.Table:

@@ -14,12 +14,12 @@ from command_line import run
 from deltalake import DeltaTable, write_deltalake
 from reset.scenes import a_plan
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.reset import steps
-from acktrail.reset.plan import sealed
-from acktrail.tables.plain_rows import append_rows, read_rows
-from acktrail.tables.store import Tables
+from acktrail.group_changes import steps
+from acktrail.group_changes.planning.plan import sealed
+from acktrail.tables.delta.row_values import append_rows, read_rows
+from acktrail.tables.delta.store import Tables
 
 NAME = "reset_plan_partitions"
 

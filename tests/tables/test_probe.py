@@ -12,7 +12,7 @@ from tables.conftest import RunningStorage
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 
 PROBE = """
 import os, sys

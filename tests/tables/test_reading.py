@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from jobs.world import World, batch, key_of, snapshot, update
 
-from acktrail.cli.doctor_reading import reading_checks
-from acktrail.columnar.schemas import TABLES
-from acktrail.tables.store import Tables
+from acktrail.cli.doctor_checks.stored_rows import reading_checks
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.tables.delta.store import Tables
 
 
 @pytest.fixture

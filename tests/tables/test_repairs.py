@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from jobs.replaying import replayed_again, replayed_here
 from jobs.world import World, batch, key_of, snapshot, update
 
-from acktrail.columnar.schemas import EXPORT_RANGES
-from acktrail.tables.continuity import LostOffsets
-from acktrail.tables.repairs import corrected
-from acktrail_jobs.history import build_history
-from acktrail_jobs.verify import verify
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
+from acktrail.tables.exported.continuity import LostOffsets
+from acktrail.tables.exported.repairs import corrected
+from acktrail_jobs.history_run import build_history
+from acktrail_jobs.verify_run import verify
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a data file is missing": lambda table: [file.unlink() for file in table.glob("*.parquet")],

@@ -9,9 +9,9 @@ from history_tables import build
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.errors import ForeignCluster
-from acktrail.model.history import History
-from acktrail.tables.identity import OWN_DIALECT, create_records_for
-from acktrail.tables.settled import Range, SettledHistory, Told
+from acktrail.model.offset_history.status_changes import History
+from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
+from acktrail.tables.past.settled_history import Range, SettledHistory, Told
 
 KEY = key_of("g")
 

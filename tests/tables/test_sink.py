@@ -13,18 +13,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import ConcurrentCommit, ForeignCluster
-from acktrail.tables import layout
-from acktrail.tables import sink as sink_module
-from acktrail.tables.ranges import copy_ranges, ranges_text
-from acktrail.tables.sink import DeltaSink
-from acktrail.tables.store import Tables
-from acktrail.tables.topics import departed
+from acktrail.tables.delta import table_layout
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported import delta_sink as sink_module
+from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text
+from acktrail.tables.exported.topic_rows import departed
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 """A tombstone and a record of an unknown type."""
@@ -359,7 +359,7 @@ def test_listing_that_changes_nothing_departs_nothing() -> None:
 def test_rows_of_a_commit_lie_by_state_partition(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the tasks' batches come: each piece of the file with least and greatest values of its own is of one state
     partition, in log order, so that a reader of some passes over the others."""
-    monkeypatch.setattr(layout, "_RECORDS_ROW_GROUP", 4)
+    monkeypatch.setattr(table_layout, "_RECORDS_ROW_GROUP", 4)
     export(tables, *(MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (2, 0, 1)), flush_rows=100)
     snapshot = tables.snapshot("state_records")
     assert snapshot is not None

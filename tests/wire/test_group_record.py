@@ -26,8 +26,8 @@ from acktrail.model.group_records import (
     ShareGroupTombstone,
 )
 from acktrail.model.share_partition import GroupId, TopicId, topic_id_text
-from acktrail.wire.group_encoding import encode
 from acktrail.wire.group_record import decode, is_about_others
+from acktrail_simulation.messages.group_record_encoder import encode
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 groups = texts.map(GroupId)

@@ -11,8 +11,8 @@ from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.wire.dialects.kafka_4_2 import decode, encode
 from acktrail.wire.raw_record import DecodeStatus, RawRecord, decode_raw
-from acktrail.wire.state_record import decode, encode
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=7)
 BATCHES = (

@@ -1,5 +1,5 @@
 """The edge to Kafka: what share groups say, and the records of the state topic."""
 
-from acktrail.broker.lean_import import enter_package
+from acktrail.broker.client.lazy_kafka_import import enter_package
 
 enter_package()

@@ -26,13 +26,11 @@ from typing import Any, Final, Self
 
 from kafka.protocol.admin import ListGroupsRequest
 
-from acktrail.broker import group_answers
-from acktrail.broker.arguments import check_partition, check_timestamp
-from acktrail.broker.batch_headers import Batch, LogStretch, read_batches
-from acktrail.broker.capabilities import capabilities_of
 from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
-from acktrail.broker.client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoAnswer
-from acktrail.broker.coordinators import Coordinators
+from acktrail.broker.client.backoff import Patience
+from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoAnswer
+from acktrail.broker.client.coordinators import Coordinators
+from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, error_for, error_name, raise_for
 from acktrail.broker.descriptions import (
     Capabilities,
     GroupConfigs,
@@ -46,14 +44,16 @@ from acktrail.broker.descriptions import (
     TopicDescription,
     TopicPartition,
 )
-from acktrail.broker.failures import GROUP_ID_NOT_FOUND, NONE, error_for, error_name, raise_for
-from acktrail.broker.group_configs import read_group_configs
-from acktrail.broker.group_writer import GroupWriter
-from acktrail.broker.logs import list_log_offsets, list_offsets_at
-from acktrail.broker.patience import Patience
-from acktrail.broker.record_times import BatchTimes, LogPosition, read_batch_times
-from acktrail.broker.rights import read_rights
-from acktrail.broker.topics import describe_topics, hidden_topics
+from acktrail.broker.groups import group_responses
+from acktrail.broker.groups.arguments import check_partition, check_timestamp
+from acktrail.broker.groups.authorized_operations import read_rights
+from acktrail.broker.groups.capabilities import capabilities_of
+from acktrail.broker.groups.change_sender import GroupWriter
+from acktrail.broker.groups.group_configs import read_group_configs
+from acktrail.broker.logs.batch_headers import Batch, LogStretch, read_batches
+from acktrail.broker.logs.batch_timestamps import BatchTimes, LogPosition, read_batch_times
+from acktrail.broker.logs.describe_topics import describe_topics, hidden_topics
+from acktrail.broker.logs.log_offsets import list_log_offsets, list_offsets_at
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
 
@@ -117,7 +117,7 @@ class ShareGroupAdmin:
             again: list[int] = []
             for node, reply in zip(pending, self._client.exchange(requests), strict=True):
                 if self._is_listed(reply):
-                    found |= {g.group_id: g for g in group_answers.listings(reply, node)}
+                    found |= {g.group_id: g for g in group_responses.listings(reply, node)}
                 else:
                     again.append(node)
             if again and not patience.wait():
@@ -136,8 +136,8 @@ class ShareGroupAdmin:
             ConfigurationError: the cluster does not serve share groups.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.ask(wanted, group_answers.describe_request, tolerates_silence=tolerates_silence)
-        return tuple(group_answers.description(group_id, answers[group_id]) for group_id in wanted)
+        answers = self._coordinators.ask(wanted, group_responses.describe_request, tolerates_silence=tolerates_silence)
+        return tuple(group_responses.description(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """One share group that must be there.
@@ -176,8 +176,8 @@ class ShareGroupAdmin:
             Unreachable, RetryableError: a coordinator did not answer.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.ask(wanted, group_answers.offsets_request, tolerates_silence=tolerates_silence)
-        return tuple(group_answers.offsets(group_id, answers[group_id]) for group_id in wanted)
+        answers = self._coordinators.ask(wanted, group_responses.offsets_request, tolerates_silence=tolerates_silence)
+        return tuple(group_responses.offsets(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_offsets(
         self, group_id: str, topics: Mapping[str, Sequence[int]] | None = None
@@ -194,8 +194,8 @@ class ShareGroupAdmin:
         """
         if topics is not None:
             self._check_partitions(topics)
-        request = group_answers.offsets_request if topics is None else group_answers.named_offsets_request(topics)
-        found = group_answers.offsets(group_id, self._coordinators.ask([group_id], request)[group_id])
+        request = group_responses.offsets_request if topics is None else group_responses.named_offsets_request(topics)
+        found = group_responses.offsets(group_id, self._coordinators.ask([group_id], request)[group_id])
         if found.error_code != NONE:
             raise_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
         return found.offsets
@@ -305,7 +305,7 @@ class ShareGroupAdmin:
             if self._client.may_try_again(reply):
                 return False
             raise self._client.explain(reply)
-        if reply.error_code in group_answers.ASK_AGAIN:
+        if reply.error_code in group_responses.ASK_AGAIN:
             return False
         if reply.error_code != NONE:
             raise_for(reply.error_code, None, operation="DESCRIBE", kind="the cluster", name="")

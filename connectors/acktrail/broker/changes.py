@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from acktrail.broker.failures import NONE, error_for
+from acktrail.broker.client.error_codes import NONE, error_for
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone
 
 __all__ = ["ChangeResult", "ConfigsChange", "ErrorScope", "NewStartOffset", "Outcome", "raise_unless_done"]

@@ -12,28 +12,28 @@ import typer
 from typer.core import TyperGroup
 
 from acktrail import __version__
-from acktrail.cli.error_json import error_json, wants_json
 from acktrail.cli.extras import missing_extra
+from acktrail.cli.text.error_json import error_json, wants_json
 from acktrail.errors import AcktrailError
 
 __all__ = ["app", "main"]
 
 COMMANDS: Final = MappingProxyType(
     {
-        "demo": "acktrail.cli.demo:app",
-        "broker": "acktrail.cli.broker:app",
-        "export": "acktrail.cli.export:app",
-        "groups": "acktrail.cli.groups:app",
-        "offsets": "acktrail.cli.offsets:app",
-        "reset": "acktrail.cli.reset:app",
-        "decode": "acktrail.cli.decode:app",
-        "replay": "acktrail.cli.replay:app",
-        "import": "acktrail.cli.import_files:app",
-        "doctor": "acktrail.cli.doctor:app",
-        "repair": "acktrail.cli.repair:app",
-        "record": "acktrail.cli.record:app",
-        "archived": "acktrail.cli.archived:app",
-        "rates": "acktrail.cli.rates:app",
+        "demo": "acktrail.cli.commands.demo:app",
+        "broker": "acktrail.cli.commands.broker:app",
+        "export": "acktrail.cli.commands.export:app",
+        "groups": "acktrail.cli.commands.groups:app",
+        "offsets": "acktrail.cli.commands.offsets:app",
+        "reset": "acktrail.cli.reset.plan_command:app",
+        "decode": "acktrail.cli.commands.decode:app",
+        "replay": "acktrail.cli.commands.replay:app",
+        "import": "acktrail.cli.commands.import_files:app",
+        "doctor": "acktrail.cli.commands.doctor:app",
+        "repair": "acktrail.cli.commands.repair:app",
+        "record": "acktrail.cli.commands.record:app",
+        "archived": "acktrail.cli.commands.archived:app",
+        "rates": "acktrail.cli.commands.rates:app",
     }
 )
 """Command name to ``module:attribute``; loaded only when named, so that a start stays quick."""

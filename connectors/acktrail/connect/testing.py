@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.decode import decode_records
-from acktrail.columnar.schemas import RAW_RECORDS
+from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
 from acktrail.errors import ConcurrentCommit
 

@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import acktrail
-from acktrail.embedded.airflow import AirflowStandalone
-from acktrail.embedded.airflow_api import DagRun, TaskRun
-from acktrail.embedded.broker import EmbeddedBroker
+from acktrail.embedded.airflow.airflow_api import DagRun, TaskRun
+from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
 from acktrail.embedded.demo_folder import DemoFolder, demo_folder
-from acktrail.embedded.releases import DEFAULT_VERSION
-from acktrail.embedded.workload import DEFAULT_SEED, run_workload
-from acktrail.embedded.workload_report import WorkloadReport
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
+from acktrail.embedded.workload.workload_report import WorkloadReport
+from acktrail.embedded.workload.workload_run import DEFAULT_SEED, run_workload
 from acktrail.errors import MissingDependency
 
 __all__ = ["Demo", "DemoOutcome", "dags_of_checkout"]

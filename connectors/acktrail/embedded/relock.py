@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acktrail.config import java_home
-from acktrail.embedded.ivy import Dependency, Ivy
-from acktrail.embedded.java import find_java
-from acktrail.embedded.lockfile import Jar, Lock, sha256_of
-from acktrail.embedded.releases import Release, release_of
+from acktrail.embedded.kafka.ivy import Dependency, Ivy
+from acktrail.embedded.kafka.jar_lock import Jar, Lock, sha256_of
+from acktrail.embedded.kafka.java import find_java
+from acktrail.embedded.kafka.kafka_releases import Release, release_of
 
 __all__ = ["lock_release", "main"]
 

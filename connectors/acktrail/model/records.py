@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["ShareSnapshot", "ShareUpdate", "StateRecord", "Tombstone"]
+__all__ = ["Placed", "ShareSnapshot", "ShareUpdate", "StateRecord", "Tombstone"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +62,14 @@ class Tombstone:
 
 
 StateRecord = ShareSnapshot | ShareUpdate | Tombstone
+
+RecordT_co = TypeVar("RecordT_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed(Generic[RecordT_co]):
+    """A record and its address: partition of its topic, offset in that partition."""
+
+    partition: int
+    offset: int
+    record: RecordT_co

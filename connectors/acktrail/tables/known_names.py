@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError
-from acktrail.tables.record_files import RECORDS
-from acktrail.tables.snapshot import TableSnapshot
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.record_files import RECORDS
 
 __all__ = ["KnownNames", "known_names"]
 

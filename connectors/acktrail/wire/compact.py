@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from acktrail.errors import MalformedRecord
-from acktrail.wire.primitives import (
-    INT32,
-    Part,
-    read_bytes,
-    read_integer,
-    read_unsigned_varint,
-    write_unsigned_varint,
-)
+from acktrail.wire.primitives import INT32, Part, read_bytes, read_integer, read_unsigned_varint, write_unsigned_varint
 
 __all__ = [
     "compact_array_bytes",

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.model.records import StateRecord
-from acktrail.wire.state_record import decode
+from acktrail.wire.dialects.kafka_4_2 import decode
 
 __all__ = ["AddressedRecord", "DecodeStatus", "RawRecord", "decode_by", "decode_raw"]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.frames.columns import frame_of, previous, where
-from acktrail_expectations.stored_offsets import StoredOffsets
+from acktrail_expectations.inputs.stored_offsets import StoredOffsets
 
 __all__ = ["RANGE_COLUMNS", "export_ranges_frame"]
 

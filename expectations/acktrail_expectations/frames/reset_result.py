@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from acktrail.reset.verdict import Status
+from acktrail.group_changes.verification.partition_outcome import Status
 from acktrail_expectations.frames.columns import frame_of, where
 
 __all__ = ["RESET_RESULT_COLUMNS", "reset_result_frame"]

@@ -8,9 +8,9 @@ import pandas as pd
 import pyarrow as pa
 
 from acktrail_expectations.batch_columns import batch_columns
-from acktrail_expectations.facts import ClusterFacts
 from acktrail_expectations.frames.columns import frame_of, key_texts, terminal_counts
-from acktrail_expectations.frames.placement import home_state_partitions
+from acktrail_expectations.frames.home_partition import home_state_partitions
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts
 
 __all__ = ["STATE_COLUMNS", "share_partition_states_frame"]
 

@@ -17,9 +17,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.tables.raw_bytes import COMPARED_COLUMNS, differing_columns
+from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
 from acktrail_expectations.batch_columns import batch_columns
-from acktrail_expectations.facts import ClusterFacts
 from acktrail_expectations.frames.columns import (
     Codes,
     Mask,
@@ -31,7 +30,8 @@ from acktrail_expectations.frames.columns import (
     terminal_counts,
     where,
 )
-from acktrail_expectations.frames.placement import Placement
+from acktrail_expectations.frames.home_partition import Placement
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts
 
 __all__ = ["RECORD_COLUMNS", "state_records_frame"]
 

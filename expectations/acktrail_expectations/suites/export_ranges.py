@@ -7,7 +7,7 @@ after the next snapshots are right again. A hole that nobody recorded is critica
 from __future__ import annotations
 
 from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.engine import core
+from acktrail_expectations.gx.engine import core
 from acktrail_expectations.severity import Severity
 
 __all__ = ["export_ranges"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from acktrail.model.reconciliation import Verdict
 from acktrail_expectations.check import Check, equal
-from acktrail_expectations.engine import core
+from acktrail_expectations.gx.engine import core
 from acktrail_expectations.severity import Severity
 
 __all__ = ["reconciliations"]

@@ -6,7 +6,7 @@ They restate what the planner promises, from the stored rows alone: a plan that 
 from __future__ import annotations
 
 from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.engine import core
+from acktrail_expectations.gx.engine import core
 from acktrail_expectations.severity import Severity
 
 __all__ = ["reset_plan"]

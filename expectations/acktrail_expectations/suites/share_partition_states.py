@@ -9,10 +9,10 @@ between is never delivered.
 from __future__ import annotations
 
 from acktrail.model.observation import Completeness
-from acktrail_expectations import custom
 from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.engine import core
-from acktrail_expectations.facts import ClusterFacts
+from acktrail_expectations.gx import custom_expectations
+from acktrail_expectations.gx.engine import core
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts
 from acktrail_expectations.severity import Severity
 from acktrail_expectations.suites.batches import batch_checks
 
@@ -43,7 +43,7 @@ def _window_checks() -> tuple[Check, ...]:
     return (
         Check(
             rule="batches_below_log_end",
-            expectation=custom.ExpectBatchesBelowLogEnd(column_list=["batches", "log_end_offset"]),
+            expectation=custom_expectations.ExpectBatchesBelowLogEnd(column_list=["batches", "log_end_offset"]),
             severity=Severity.CRITICAL,
         ),
         Check(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.engine import core
-from acktrail_expectations.facts import ClusterFacts
+from acktrail_expectations.gx.engine import core
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts
 from acktrail_expectations.severity import Severity
 from acktrail_expectations.suites.batches import batch_checks
 

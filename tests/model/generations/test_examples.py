@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 from golden_vectors import SEED, example
 
-from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.generations.back_chain import Recovery, head_index, replay_back_chains
-from acktrail.model.generations.checkpoint_audit import replay_checkpoint_log
-from acktrail.model.generations.control_log import replay_control_log
-from acktrail.model.generations.draft_log import replay_draft_log
-from acktrail.model.generations.merging import Merging
-from acktrail.model.generations.policies import Policy
-from acktrail.model.generations.projection import durable_batches
-from acktrail.model.generations.records import (
+from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains
+from acktrail.drafts.batch_merging import Merging
+from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
+from acktrail.drafts.control_log import replay_control_log
+from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointRecord,
     ControlCheckpoint,
@@ -23,15 +19,18 @@ from acktrail.model.generations.records import (
     DraftRecord,
     DraftSnapshot,
     DraftUpdate,
-    Placed,
 )
-from acktrail.model.generations.strict_log import replay_strictly
-from acktrail.model.generations.window import Window, effective_window, violations
-from acktrail.model.generations.writes import StateWrite
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
+from acktrail.drafts.snapshot_log import replay_draft_log
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.named_fields import read_control_record, read_write_request
+from acktrail.model.strict.offset_window import Window, effective_window, violations
+from acktrail.model.strict.policy import Policy
+from acktrail.model.strict.strict_replay import replay_strictly
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.leader.persisted_batches import durable_batches
+from acktrail_simulation.messages.document_json import read_control_record, read_write_request
 
 G1 = GroupId("G1")
 KEY = SharePartition(group_id=G1, topic_id=TopicId("topic_uuid"), partition=0)

@@ -8,24 +8,13 @@ import pytest
 from generation_logs import KEYS, placed
 from golden_vectors import SEED, vector
 
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.back_chain import Recovery, head_index, replay_back_chains, walk_back
-from acktrail.model.generations.checkpoint_audit import compact, replay_checkpoint_log
-from acktrail.model.generations.control_cleaning import (
-    checkpoint_offsets,
-    clean,
-    cleaning,
-    earliest_checkpoint_offset,
-    missing_records,
-)
-from acktrail.model.generations.control_log import replay_control_log
-from acktrail.model.generations.delta_index import IndexStep, delta_index_step, next_delta_index
-from acktrail.model.generations.draft_log import DraftState
-from acktrail.model.generations.fencing import initialising_snapshot, is_fenced
-from acktrail.model.generations.findings import Rule
-from acktrail.model.generations.merging import Merging, merge_state_batches, overlay_state_batches
-from acktrail.model.generations.records import (
+from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains, walk_back
+from acktrail.drafts.batch_merging import Merging, merge_state_batches, overlay_state_batches
+from acktrail.drafts.checkpoint_rules import compact, replay_checkpoint_log
+from acktrail.drafts.control_log import replay_control_log
+from acktrail.drafts.delta_index import IndexStep, delta_index_step, next_delta_index
+from acktrail.drafts.dialects import GENERATION_III
+from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointTombstone,
     ControlCheckpoint,
@@ -33,12 +22,23 @@ from acktrail.model.generations.records import (
     ControlRecord,
     Delta,
     DeltaTombstone,
-    Placed,
 )
-from acktrail.model.generations.window import Window, violations
+from acktrail.drafts.snapshot_log import DraftState
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import Placed
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
-from acktrail.wire.dialects.named_fields import read_batches, read_checkpoint_record
-from acktrail.wire.dialects.registry import GENERATION_III
+from acktrail.model.strict.offset_window import Window, violations
+from acktrail.model.strict.violations import Rule
+from acktrail_simulation.drafts.control_log_cleaner import (
+    checkpoint_offsets,
+    clean,
+    cleaning,
+    earliest_checkpoint_offset,
+    missing_records,
+)
+from acktrail_simulation.drafts.fencing import initialising_snapshot, is_fenced
+from acktrail_simulation.messages.document_json import read_batches, read_checkpoint_record
 
 KEY = KEYS[0]
 G1 = GroupId("G1")

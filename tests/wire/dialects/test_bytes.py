@@ -11,9 +11,8 @@ from golden_vectors import SEED, wire
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.errors import InputError, MalformedRecord, UnknownName, UnsupportedRecord
-from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.records import (
+from acktrail.drafts.dialects import DIALECTS, dialect_named
+from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointTombstone,
     ControlCheckpoint,
@@ -22,9 +21,10 @@ from acktrail.model.generations.records import (
     DeltaTombstone,
     DraftSnapshot,
 )
+from acktrail.errors import InputError, MalformedRecord, UnknownName, UnsupportedRecord
+from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.registry import DIALECTS, dialect_named
 
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId(SEED["wire_vectors"]["topic_id"]), partition=0)
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_batches
 
+from acktrail.drafts.draft_records import Checkpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
-from acktrail.model.generations.records import Checkpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
-from acktrail.model.generations.writes import StateWrite
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.named_fields import (
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.messages.document_json import (
     batch_fields,
     read_batches,
     read_checkpoint_record,

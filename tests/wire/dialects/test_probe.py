@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import disjoint_batches, keys
 
+from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import ConfigurationError
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
-from acktrail.wire.dialects.probe import CANDIDATES, probe, reads
-from acktrail.wire.dialects.registry import DIALECTS, KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect
+from acktrail.wire.dialects.detect_layout import CANDIDATES, probe, reads
+from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect
 
 Pair = tuple[bytes | None, bytes | None]
 EPOCHS = st.integers(0, 2**16 - 1)

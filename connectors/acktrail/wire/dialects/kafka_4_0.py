@@ -12,7 +12,7 @@ from typing import Final
 from acktrail.errors import MalformedRecord
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.fields import (
+from acktrail.wire.dialects.batch_arrays import (
     UINT16,
     absent,
     packed,
@@ -21,8 +21,9 @@ from acktrail.wire.dialects.fields import (
     read_version,
     write_compact_batch_array,
 )
+from acktrail.wire.dialects.kafka_4_2 import VALUE_VERSION
 from acktrail.wire.primitives import INT16, INT32, INT64, read_integer, skip_tagged_fields
-from acktrail.wire.state_record import SNAPSHOT_TYPE, UPDATE_TYPE, VALUE_VERSION, decode_key, encode_key
+from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 
 __all__ = ["decode", "encode"]
 

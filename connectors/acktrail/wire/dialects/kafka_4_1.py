@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acktrail.model.records import StateRecord, Tombstone
-from acktrail.wire import state_record
+from acktrail.wire.dialects import kafka_4_2
 
 __all__ = ["decode", "encode"]
 
 
 def decode(key: bytes | None, value: bytes | None) -> StateRecord:
-    """The record that a key and a value spell; raises what `state_record.decode` raises."""
-    record = state_record.decode(key, value)
+    """The record that a key and a value spell; raises what `kafka_4_2.decode` raises."""
+    record = kafka_4_2.decode(key, value)
     return record if isinstance(record, Tombstone) else replace(record, delivery_complete_count=None)
 
 
@@ -28,4 +28,4 @@ def encode(record: StateRecord) -> tuple[bytes, bytes | None]:
     """
     if not isinstance(record, Tombstone) and record.delivery_complete_count is not None:
         raise ValueError("a record of Kafka 4.1 has no complete count")
-    return state_record.encode(record)
+    return kafka_4_2.encode(record)

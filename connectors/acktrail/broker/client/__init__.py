@@ -1,0 +1,1 @@
+"""Connections to a cluster: settings, coordinators, retries, and what errors mean."""

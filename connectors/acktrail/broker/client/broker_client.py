@@ -1,0 +1,302 @@
+"""A connection to a cluster: requests and answers, nothing that knows about groups or topics.
+
+kafka-python's connections and codec do the work: TLS, SASL, framing, version negotiation. Its event loop runs on the
+caller's thread and only during a call: between calls nothing happens in the background.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID
+
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+    UnknownBrokerIdError,
+)
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
+
+from acktrail.broker.client.backoff import Patience
+from acktrail.broker.client.client_settings import ClientSettings
+from acktrail.broker.client.connection_errors import explain
+from acktrail.broker.client.kafka_connection import ConnectionManager
+from acktrail.broker.client.tls_files import ensure_pem_files
+from acktrail.config import KafkaConfig
+from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
+
+__all__ = ["Broker", "BrokerClient", "NoAnswer"]
+
+BOOTSTRAP_TIMEOUT_S: Final = 10.0
+_LARGEST_ANSWER: Final = 100_000_000
+_REQUESTS_IN_FLIGHT: Final = 1_000
+
+# What it logs at INFO is noise here, and at DEBUG two of its modules log whole requests, logins included.
+_LOG: Final = logging.getLogger("kafka")
+_LOG.addHandler(logging.NullHandler())
+if _LOG.level == logging.NOTSET:
+    _LOG.setLevel(logging.WARNING)
+for _name in ("kafka.net.connection", "kafka.protocol.parser"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One broker as it advertises itself."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoAnswer:
+    """A request that got no answer: the connection failed before or while it was waiting.
+
+    `may_have_arrived` False: it certainly was not sent.
+    """
+
+    node_id: int | None
+    error: Exception
+    may_have_arrived: bool = True
+
+
+class BrokerClient:
+    """Talks to the brokers of one cluster. Not thread-safe. Use it as a context manager.
+
+    Raises:
+        Unreachable: no broker answered within `bootstrap_timeout_s`; every address is tried once.
+        ConfigurationError: the configuration is not understood, or the broker refused the login.
+    """
+
+    def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
+        self._settings = ClientSettings.from_config(config)
+        ensure_pem_files(self._settings)
+        self._bootstrap_servers = config.bootstrap_servers
+        self._timeout_s = bootstrap_timeout_s
+        self._net = NetworkSelector()
+        self._manager = ConnectionManager(self._net, **_connection_options(self._settings))
+        self._cluster = self._manager.cluster
+        try:
+            self._bootstrap()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's own id."""
+        return str(self._cluster.cluster_id)
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """The brokers as of the last metadata, by node id."""
+        found = (Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in self._cluster.brokers())
+        return tuple(sorted(found, key=lambda broker: broker.node_id))
+
+    @property
+    def api_versions(self) -> Mapping[int, tuple[int, int]]:
+        """Lowest and highest version of every request that the first broker serves, by api key."""
+        return dict(self._manager.broker_version_data.api_versions)
+
+    @property
+    def request_timeout_s(self) -> float:
+        return self._settings.request_timeout_ms / 1000
+
+    def exchange(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
+        """Send all requests at once, each to its node (None: any), and wait for all.
+
+        A request that got no answer has a `NoAnswer` in its place.
+
+        Raises:
+            ConfigurationError: a broker does not serve such a request, or refused the login.
+        """
+        return self._net.run(self._exchange, requests)
+
+    def send(self, request: Any, node_id: int | None = None) -> Any:
+        """Send one request that changes nothing; again, on a new connection, when that failed.
+
+        Raises:
+            Unreachable: the broker did not answer.
+        """
+        patience = Patience(self._timeout_s)
+        while True:
+            (answer,) = self.exchange([(node_id, request)])
+            if not isinstance(answer, NoAnswer):
+                return answer
+            if not self.may_try_again(answer) or not patience.wait():
+                raise self.explain(answer)
+
+    def send_once(self, request: Any, node_id: int | None = None) -> Any:
+        """Send one request that changes something: once, never again. The connection is made first, so that a
+        `NoAnswer` can tell what was not sent from what may have arrived.
+
+        Raises:
+            ConfigurationError: a broker does not serve such a request, or refused the login.
+        """
+        return self._net.run(self._send_once, request, node_id)
+
+    def metadata(self, topics: Sequence[str] | None, *, with_rights: bool = False) -> Any:
+        """Metadata for `topics` (None: all). The client learns brokers from it. It creates no topic. `with_rights`:
+        the answer says what this principal may do with each topic."""
+        wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        answer = self.send(_metadata_request(wanted, with_rights=with_rights))
+        self._cluster.update_metadata(answer)
+        return answer
+
+    def topic_ids(self, topic_ids: Sequence[UUID]) -> Any:
+        """Metadata of topics by id (version 12, Kafka 3.1): beside an error the answer has the id and no name."""
+        wanted = [MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+        return self.send(_metadata_request(wanted, min_version=12))
+
+    def learn_coordinator(self, found: Any, key: str) -> int:
+        """Remember the broker in one row of a FindCoordinator answer; it may be newer than the metadata."""
+        return int(self._cluster.add_coordinator(found, 0, key, synthesize_node_id=False))
+
+    @staticmethod
+    def may_try_again(missing: NoAnswer) -> bool:
+        """Whether a new connection may help: not when the broker took the request and kept silent."""
+        return not isinstance(missing.error, RequestTimedOutError)
+
+    def explain(self, missing: NoAnswer) -> AcktrailError:
+        """The error to raise for a request that got no answer."""
+        if isinstance(missing.error, RequestTimedOutError):
+            return RetryableError(
+                f"{self._address(missing.node_id)} did not answer within {self.request_timeout_s:g} s",
+                hint="the broker may be overloaded, or cannot reach one of the others; try again",
+            )
+        if isinstance(missing.error, UnknownBrokerIdError):
+            return RetryableError(f"broker {missing.node_id} is gone", hint="try again")
+        return explain(missing.error, self._address(missing.node_id), self._settings)
+
+    def close(self) -> None:
+        """Close every connection. May be called twice."""
+        if not self._manager.closed:
+            self._manager.close()
+            self._net.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _address(self, node_id: int | None) -> str:
+        broker = self._cluster.broker_metadata(node_id) if node_id is not None else None
+        return f"{broker.host}:{broker.port}" if broker else self._bootstrap_servers
+
+    def _bootstrap(self) -> None:
+        """Learn the cluster from the first address that answers."""
+        addresses = self._settings.addresses
+        patience = Patience(self._timeout_s)
+        reasons: list[AcktrailError] = []
+        for left, node in zip(range(len(addresses), 0, -1), self._cluster.bootstrap_brokers(), strict=True):
+            try:
+                self._net.run(self._learn_from, node.node_id, patience.left_s / left)
+                return
+            except KafkaError as error:
+                reasons.append(explain(error, f"{node.host}:{node.port}", self._settings))
+        configuration = [reason for reason in reasons if isinstance(reason, ConfigurationError)]
+        raise (
+            (configuration or reasons)[0] if len(reasons) == 1 or configuration else _none_answered(addresses, reasons)
+        )
+
+    async def _learn_from(self, node_id: str, timeout_s: float) -> None:
+        timeout_ms = timeout_s * 1000
+        connection = await self._manager.get_connection(node_id, timeout_ms=timeout_ms, refresh_metadata_on_err=False)
+        answer = await connection.send_request(_metadata_request([]), request_timeout_ms=timeout_ms)
+        connection.close()
+        self._cluster.update_metadata(answer)
+
+    async def _exchange(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
+        pending = [(node_id, self._start(request, node_id)) for node_id, request in requests]
+        return [await self._outcome(node_id, future) for node_id, future in pending]
+
+    async def _send_once(self, request: Any, node_id: int | None) -> Any:
+        node = self._manager.least_loaded_node() if node_id is None else node_id
+        try:
+            connection = await self._manager.get_connection(node)
+        except KafkaError as error:
+            return self._missing(NoAnswer(node_id=node, error=error, may_have_arrived=False))
+        reply = await self._outcome(node, connection.send_request(request))
+        if isinstance(reply, NoAnswer) and isinstance(reply.error, NodeNotReadyError):
+            return replace(reply, may_have_arrived=False)
+        return reply
+
+    def _start(self, request: Any, node_id: int | None) -> Any:
+        """A future, or the error that kept the request from being sent."""
+        try:
+            return self._manager.send(request, node_id)
+        except KafkaError as error:
+            return error
+
+    async def _outcome(self, node_id: int | None, future: Any) -> Any:
+        try:
+            if isinstance(future, Exception):
+                raise future
+            return await future
+        except IncompatibleBrokerVersion as error:
+            raise ConfigurationError(
+                str(error).partition(": ")[2], hint="share groups need Kafka 4.1 or later"
+            ) from error
+        except KafkaError as error:
+            return self._missing(NoAnswer(node_id=node_id, error=error))
+
+    def _missing(self, missing: NoAnswer) -> NoAnswer:
+        """Trying again does not help against a wrong configuration."""
+        told = self.explain(missing) if _is_about_login(missing.error) else None
+        if isinstance(told, ConfigurationError):
+            raise told from missing.error
+        return missing
+
+
+def _is_about_login(error: Exception) -> bool:
+    return "Sasl" in type(error).__name__ or "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def _none_answered(addresses: Sequence[str], reasons: Sequence[AcktrailError]) -> Unreachable:
+    told = "; ".join(reason.message.removeprefix("no Kafka broker answered at ") for reason in reasons)
+    hint = next((reason.hint for reason in reasons if reason.hint), "")
+    return Unreachable(", ".join(addresses), reason=told, hint=hint)
+
+
+def _metadata_request(topics: Sequence[Any] | None, *, with_rights: bool = False, min_version: int = 0) -> Any:
+    return MetadataRequest(
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=with_rights,
+        min_version=8 if with_rights else min_version,
+    )
+
+
+def _connection_options(settings: ClientSettings) -> dict[str, Any]:
+    """kafka-python's names for the settings."""
+    return {
+        "bootstrap_servers": list(settings.addresses),
+        "client_id": settings.client_id,
+        "request_timeout_ms": settings.request_timeout_ms,
+        "receive_message_max_bytes": _LARGEST_ANSWER,
+        "max_in_flight_requests_per_connection": _REQUESTS_IN_FLIGHT,
+        "security_protocol": settings.protocol,
+        "sasl_mechanism": settings.mechanism,
+        "sasl_plain_username": settings.username,
+        "sasl_plain_password": settings.password,
+        "ssl_check_hostname": settings.checks_host_name,
+        "ssl_cafile": settings.ca_file,
+        "ssl_certfile": settings.certificate_file,
+        "ssl_keyfile": settings.key_file,
+        "ssl_password": settings.key_password,
+    }

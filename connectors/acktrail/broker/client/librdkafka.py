@@ -1,0 +1,120 @@
+"""confluent-kafka's consumer, configured from a `KafkaConfig`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError
+
+from acktrail.broker.client.client_settings import ClientSettings
+from acktrail.config import KafkaConfig
+from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError
+
+__all__ = ["AT_THE_END", "GONE", "PRUNED", "REFUSED", "TRUNCATED", "new_log_consumer", "read_failure", "to_librdkafka"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+# librdkafka's own codes have names with an underscore; they are part of its interface all the same.
+AT_THE_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001  # see above
+"""The partition was read up to its present end."""
+PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001  # see above
+"""The log does not have the offset that is to be read next."""
+TRUNCATED: Final = KafkaError._LOG_TRUNCATION  # noqa: SLF001  # see above
+"""The log was cut before the offset that is to be read next."""
+REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # see above
+"""The broker does not let this client in."""
+GONE: Final = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  # see above
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001  # see above
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""There is no such topic or partition, or not with this id."""
+
+_EXACT_AND_BOUNDED: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",  # never jump: what was pruned must be seen
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    "check.crcs": True,
+    # All partitions share one queue of at most 16 MB (counted in payload); it is refilled at once, not after a second.
+    "queued.max.messages.kbytes": 16_384,
+    "queued.min.messages": 50_000,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.max.bytes": 8_388_608,
+    "max.partition.fetch.bytes": 1_048_576,
+    "fetch.wait.max.ms": 100,
+    "fetch.error.backoff.ms": 100,
+    "reconnect.backoff.max.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": 30_000,
+}
+
+
+_NO_CHANGES: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
+    """librdkafka's properties for how to connect.
+
+    Raises:
+        ConfigurationError: the configuration is not understood.
+    """
+    settings = ClientSettings.from_config(config)
+    properties: dict[str, Any] = {
+        "bootstrap.servers": ",".join(settings.addresses),
+        "client.id": settings.client_id,
+        "security.protocol": settings.protocol.lower(),
+        "socket.timeout.ms": settings.request_timeout_ms,
+    }
+    if settings.uses_sasl:
+        properties |= _present(
+            {
+                "sasl.mechanism": settings.mechanism,
+                "sasl.username": settings.username,
+                "sasl.password": settings.password,
+            }
+        )
+    if settings.uses_tls:
+        properties |= _present(
+            {
+                "ssl.ca.location": settings.ca_file,
+                "ssl.certificate.location": settings.certificate_file,
+                "ssl.key.location": settings.key_file,
+                "ssl.key.password": settings.key_password,
+                "ssl.endpoint.identification.algorithm": "https" if settings.checks_host_name else "none",
+            }
+        )
+    return properties
+
+
+def new_log_consumer(
+    config: KafkaConfig, group_id: str, on_error: Callable[[Any], None], changes: Mapping[str, Any] = _NO_CHANGES
+) -> Consumer:
+    """A consumer that reads logs from given offsets: it joins no group, commits nothing, and never jumps.
+
+    `group_id` is only a name to it. `on_error` gets librdkafka's errors that belong to no partition, during `consume`.
+    `changes` are librdkafka properties that win over acktrail's own.
+    """
+    own = {**to_librdkafka(config), **_EXACT_AND_BOUNDED, **changes}
+    return Consumer({**own, "group.id": group_id, "error_cb": on_error}, logger=_LOG)
+
+
+def read_failure(topic: str, error: Any) -> AcktrailError:
+    """What to raise for an error of librdkafka's that trying again does not cure, while `topic` was read."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return NotAuthorized("READ", f"topic {topic}")
+    if error.code() in REFUSED:
+        return ConfigurationError("the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*")
+    return RetryableError(f"{topic} cannot be read: {error.name()}", hint="try again; see the broker's log")
+
+
+def _present(properties: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if value is not None}

@@ -1,0 +1,147 @@
+"""What a cluster said, as rows of the observation tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from acktrail.broker.descriptions import (
+    GroupConfigs,
+    GroupDescription,
+    GroupListing,
+    GroupOffsets,
+    LogOffsets,
+    ShareOffset,
+    TopicDescription,
+)
+from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
+
+__all__ = ["RowMaker"]
+
+_PRESENT: Final = "present"
+_HIDDEN: Final = "not_authorized"
+_SHARE: Final = "share"
+_OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowMaker:
+    """Makes the rows of one side (`phase`) of one observation."""
+
+    cluster_id: str
+    run_id: str
+    phase: str
+
+    def topics(self, topics: Iterable[TopicDescription], hidden: Iterable[str], at: dt.datetime) -> pa.Table:
+        """A listing of every topic, as of `at`, and of those `hidden` (topic ids) that nobody may DESCRIBE here: of
+        them only the id is known. A topic without an id is left out."""
+        rows: list[dict[str, Any]] = [
+            {
+                "cluster_id": self.cluster_id,
+                "run_id": self.run_id,
+                "topic_id": topic.topic_id,
+                "topic": topic.name,
+                "partition_count": topic.partition_count,
+                "is_internal": topic.is_internal,
+                "first_seen_at": at,
+                "last_seen_at": at,
+                "status": _PRESENT,
+            }
+            for topic in topics
+            if topic.topic_id is not None
+        ]
+        side = {"cluster_id": self.cluster_id, "run_id": self.run_id, "first_seen_at": at, "last_seen_at": at}
+        rows += [{**side, "topic_id": topic_id, "status": _HIDDEN} for topic_id in sorted(hidden)]
+        return pa.Table.from_pylist(rows, schema=TOPICS)
+
+    def groups(
+        self,
+        listings: Mapping[str, GroupListing],
+        descriptions: Iterable[GroupDescription],
+        configs: Mapping[str, GroupConfigs],
+        at: dt.datetime,
+    ) -> pa.Table:
+        """One row a group. An error about its configuration alone leaves the error code 0. A group that no broker
+        listed was asked for by its name."""
+        rows = [self._group(listings.get(group.group_id), group, configs[group.group_id], at) for group in descriptions]
+        return pa.Table.from_pylist(rows, schema=GROUP_OBSERVATIONS)
+
+    def share_partitions(self, groups: Iterable[GroupOffsets], at: dt.datetime) -> list[dict[str, Any]]:
+        """One row a share partition. A group whose offsets could not be described has one row without a partition."""
+        return [row for group in groups for row in self._group_offsets(group, at)]
+
+    def topic_partitions(
+        self, logs: Iterable[LogOffsets], topic_ids: Mapping[str, str | None], at: dt.datetime
+    ) -> list[dict[str, Any]]:
+        """One row a topic partition, with the ends of its log."""
+        return [self._log(log, topic_ids.get(log.topic), at) for log in logs]
+
+    @staticmethod
+    def offsets(rows: Sequence[dict[str, Any]]) -> pa.Table:
+        """Rows of both kinds as one table."""
+        return pa.Table.from_pylist(list(rows), schema=OFFSET_OBSERVATIONS)
+
+    def _side(self, at: dt.datetime) -> dict[str, Any]:
+        return {"cluster_id": self.cluster_id, "run_id": self.run_id, "phase": self.phase, "observed_at": at}
+
+    def _group(
+        self, listing: GroupListing | None, group: GroupDescription, configs: GroupConfigs, at: dt.datetime
+    ) -> dict[str, Any]:
+        return {
+            **self._side(at),
+            "group_id": group.group_id,
+            "group_type": _SHARE if listing is None else listing.group_type,
+            "group_state": group.state or (None if listing is None else listing.state),
+            "group_epoch": group.group_epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor": group.assignor,
+            "members": None if group.error_code else len(group.members),
+            "coordinator_id": group.coordinator_id,
+            "configs": _own_configs(configs),
+            "error_code": group.error_code,
+            "error": group.error or (f"configuration: {configs.error}" if configs.error else None),
+        }
+
+    def _group_offsets(self, group: GroupOffsets, at: dt.datetime) -> list[dict[str, Any]]:
+        side = {**self._side(at), "group_id": group.group_id}
+        if group.error_code:
+            return [{**side, "error_code": group.error_code, "error": group.error}]
+        return [{**side, **_share_offset(offset)} for offset in group.offsets]
+
+    def _log(self, log: LogOffsets, topic_id: str | None, at: dt.datetime) -> dict[str, Any]:
+        return {
+            **self._side(at),
+            "topic": log.topic,
+            "topic_id": topic_id,
+            "partition": log.partition,
+            "log_start_offset": log.log_start_offset,
+            "log_end_offset": log.high_watermark,
+            "last_stable_offset": log.last_stable_offset,
+            "log_leader_epoch": log.leader_epoch,
+            "error_code": log.error_code,
+            "error": log.error,
+        }
+
+
+def _share_offset(offset: ShareOffset) -> dict[str, Any]:
+    return {
+        "topic": offset.topic,
+        "topic_id": offset.topic_id,
+        "partition": offset.partition,
+        "start_offset": offset.start_offset,
+        "lag": offset.lag,
+        "leader_epoch": offset.leader_epoch,
+        "error_code": offset.error_code,
+        "error": offset.error,
+    }
+
+
+def _own_configs(configs: GroupConfigs) -> list[tuple[str, str]] | None:
+    """Sorted, without those that Kafka reports for groups of other types."""
+    if configs.configs is None:
+        return None
+    return sorted(pair for pair in configs.configs.items() if not pair[0].startswith(_OTHER_GROUP_TYPES))

@@ -1,0 +1,175 @@
+"""What the cluster says about share groups at one moment, as a source with one task."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
+from acktrail.broker.descriptions import GroupDescription, GroupOffsets, TopicDescription, TopicPartition
+from acktrail.broker.groups.observation_rows import RowMaker
+from acktrail.broker.state.state_topic import STATE_TOPIC
+from acktrail.config import KafkaConfig
+from acktrail.connect.contract import SourceBatch, TaskId
+
+__all__ = ["ObservationTask", "OffsetsSource", "observe", "unanswered_groups"]
+
+Clock = Callable[[], dt.datetime]
+
+_BEFORE: Final = "before"
+
+
+def _utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def observe(
+    admin: ShareGroupAdmin,
+    *,
+    run_id: str,
+    phase: str,
+    groups: Collection[str] = (),
+    topic_ids: Collection[str] = (),
+    clock: Clock = _utc_now,
+) -> SourceBatch:
+    """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
+    ``offset_observations``.
+
+    Topics and groups are asked first; then, one right after the other, what the groups describe and the ends of the
+    logs: of every partition of the topics that they describe, and of the state topic. A lag holds a log end that is not
+    told. So that it lies between the two that are listed, the groups describe once more after the listing `before`;
+    `after` lists last. `clock` gives UTC instants; a row's is the one when its answer was there. What cannot be asked
+    about one group or partition is a row with the reason, also where a coordinator kept silent; what was deleted
+    meanwhile is not there.
+
+    A listing leaves out what this principal may not DESCRIBE, without a word. So `groups` and `topic_ids`, of which
+    something else is known (their state records), are asked for by name: a group that may not be described is a row
+    with error 30, such a topic one with the status ``not_authorized``. One that is gone (69, 100) has no row.
+
+    Raises:
+        Unreachable, RetryableError: a broker did not answer.
+        ConfigurationError: the cluster does not serve share groups, or refused the login.
+    """
+    make = RowMaker(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
+    topics = {topic.name: topic for topic in admin.topics()}
+    hidden = admin.hidden_topics(set(topic_ids) - {topic.topic_id for topic in topics.values()})
+    topic_rows = make.topics(topics.values(), hidden, clock())
+    listings = {listing.group_id: listing for listing in admin.list_groups()}
+    asked = sorted(listings.keys() | set(groups))
+    answers = admin.describe_groups(asked, tolerates_silence=True)
+    described = [group for group in answers if group.error_code != GROUP_ID_NOT_FOUND]
+    configs = {answer.group_id: answer for answer in admin.group_configs(group.group_id for group in described)}
+    group_rows = make.groups(listings, described, configs, clock())
+
+    # A coordinator that kept silent is not asked again: each silence costs a minute.
+    silent = [_no_offsets(group) for group in described if group.error_code in UNANSWERED]
+    there = [group.group_id for group in described if group.error_code not in UNANSWERED]
+    offsets = admin.describe_group_offsets(there, tolerates_silence=True)
+    shares_at = clock()
+    logs = admin.list_offsets(_partitions(topics, offsets))
+    log_rows = make.topic_partitions(logs, {name: topic.topic_id for name, topic in topics.items()}, clock())
+    if phase == _BEFORE:
+        offsets = admin.describe_group_offsets(there, tolerates_silence=True)
+        shares_at = clock()
+    share_rows = make.share_partitions([*offsets, *silent], shares_at)
+    return SourceBatch(
+        task=TaskId(f"observation/{admin.cluster_id}"),
+        rows={
+            "topics": topic_rows,
+            "group_observations": group_rows,
+            "offset_observations": make.offsets([*share_rows, *log_rows]),
+        },
+    )
+
+
+def unanswered_groups(batch: SourceBatch) -> tuple[str, ...]:
+    """The groups in a batch of `observe` whose coordinator did not answer, by id."""
+    tables = (batch.rows[name] for name in ("group_observations", "offset_observations"))
+    rows = (row for table in tables for row in table.select(["group_id", "error_code"]).to_pylist())
+    return tuple(sorted({row["group_id"] for row in rows if row["group_id"] and row["error_code"] in UNANSWERED}))
+
+
+def _no_offsets(group: GroupDescription) -> GroupOffsets:
+    return GroupOffsets(group_id=group.group_id, error_code=group.error_code, error=group.error)
+
+
+class OffsetsSource:
+    """`observe` as a source for the worker: one task that gives one batch. See `connect.contract.Source`.
+
+    `groups` and `topic_ids` are asked for by name, whatever the cluster lists.
+
+    Raises:
+        Unreachable, ConfigurationError: the cluster cannot be asked.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        *,
+        run_id: str,
+        phase: str,
+        groups: Collection[str] = (),
+        topic_ids: Collection[str] = (),
+        clock: Clock = _utc_now,
+    ) -> None:
+        self._admin = ShareGroupAdmin(config)
+        self._observe = partial(
+            observe, self._admin, run_id=run_id, phase=phase, groups=groups, topic_ids=topic_ids, clock=clock
+        )
+
+    def tasks(self) -> Sequence[ObservationTask]:
+        """The one task."""
+        return (ObservationTask(self._admin.cluster_id, self._observe),)
+
+    def close(self) -> None:
+        """Close the connections. May be called twice."""
+        self._admin.close()
+
+
+class ObservationTask:
+    """Asks once. It has no position: its rows are told apart by run and phase."""
+
+    def __init__(self, cluster_id: str, ask: Callable[[], SourceBatch]) -> None:
+        self._cluster_id = cluster_id
+        self._ask = ask
+        self._is_finished = False
+
+    @property
+    def task_id(self) -> TaskId:
+        return TaskId(f"observation/{self._cluster_id}")
+
+    def start(self, position: int | None) -> None:  # noqa: ARG002
+        """There is nothing to go on from."""
+        self._is_finished = False
+
+    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
+        """The observation, the first time; it takes as long as the brokers take.
+
+        Raises:
+            Unreachable, RetryableError, ConfigurationError: as `observe`.
+        """
+        if self._is_finished:
+            return None
+        batch = self._ask()
+        self._is_finished = True
+        return batch
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_finished
+
+    def close(self) -> None:
+        """The connections are the source's."""
+
+
+def _partitions(topics: Mapping[str, TopicDescription], groups: Iterable[GroupOffsets]) -> list[TopicPartition]:
+    """Every partition of the topics that groups describe, and of the state topic, as far as they are there."""
+    named = {offset.topic for group in groups for offset in group.offsets} | {STATE_TOPIC}
+    return [
+        TopicPartition(topic=name, partition=index)
+        for name in sorted(named & topics.keys())
+        for index in range(topics[name].partition_count)
+    ]

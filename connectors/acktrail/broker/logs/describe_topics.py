@@ -1,0 +1,70 @@
+"""Topics, their ids and how many partitions they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from acktrail.broker.client.backoff import Patience
+from acktrail.broker.client.broker_client import BrokerClient
+from acktrail.broker.client.error_codes import LOOK_AGAIN, NONE, TOPIC_AUTHORIZATION_FAILED, error_text
+from acktrail.broker.descriptions import TopicDescription
+from acktrail.broker.groups.group_responses import known_topic_id
+from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes
+
+__all__ = ["describe_topics", "hidden_topics"]
+
+_LOADING_S: Final = 2.0
+"""How long to ask again about a topic that was created a moment ago (LEADER_NOT_AVAILABLE)."""
+_IDS_AT_ONCE: Final = 1_000
+
+
+def describe_topics(client: BrokerClient, names: Sequence[str] | None) -> tuple[TopicDescription, ...]:
+    """These topics in the order asked for; None: all that the principal may DESCRIBE, by name.
+
+    Raises:
+        Unreachable: no broker answered.
+    """
+    if names is not None and not names:
+        return ()
+    patience = Patience(_LOADING_S)
+    rows = _rows(client, names)
+    while any(row.error_code in LOOK_AGAIN for row in rows) and patience.wait():
+        rows = _rows(client, names)
+    found = {row.name: _description(row) for row in rows}
+    return tuple(found[name] for name in dict.fromkeys(names or sorted(found)))
+
+
+def hidden_topics(client: BrokerClient, topic_ids: Iterable[str]) -> frozenset[str]:
+    """The ids of topics that are there and that this principal may not DESCRIBE.
+
+    A broker tells that only where it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
+    topic, 100 for one that is gone. A listing of all topics leaves both out.
+
+    Raises:
+        Unreachable: no broker answered.
+    """
+    wanted = sorted({topic_id for topic_id in topic_ids if topic_id != ZERO_TOPIC_ID})
+    asked = [UUID(bytes=topic_id_bytes(TopicId(topic_id))) for topic_id in wanted]
+    found: set[str | None] = set()
+    for begin in range(0, len(asked), _IDS_AT_ONCE):
+        rows = client.topic_ids(asked[begin : begin + _IDS_AT_ONCE]).topics
+        found |= {known_topic_id(row.topic_id) for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED}
+    return frozenset(topic_id for topic_id in found if topic_id is not None)
+
+
+def _rows(client: BrokerClient, names: Sequence[str] | None) -> Sequence[Any]:
+    rows: Sequence[Any] = client.metadata(names).topics
+    return rows
+
+
+def _description(row: Any) -> TopicDescription:
+    return TopicDescription(
+        name=row.name,
+        topic_id=known_topic_id(row.topic_id),
+        partition_count=len(row.partitions) if row.error_code in LOOK_AGAIN | {NONE} else 0,
+        is_internal=row.is_internal,
+        error_code=row.error_code,
+        error=error_text(row.error_code),
+    )

@@ -1,0 +1,1 @@
+"""The state topic, read from a cluster."""

@@ -1,0 +1,135 @@
+"""The state topic as a source: one task a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.state.state_consumer import StateLog
+from acktrail.broker.state.state_topic import StateTopic
+from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
+from acktrail.config import KafkaConfig
+from acktrail.connect.contract import SourceBatch, StoredLogs, TaskId, state_task_id
+
+__all__ = ["StateSource", "StateSourceStatus", "StateTask"]
+
+
+class StateSourceStatus(StrEnum):
+    """What became of asking for the state topic."""
+
+    NOT_ASKED = "not_asked"
+    PRESENT = "present"
+    STATE_TOPIC_ABSENT = "state_topic_absent"
+    """No share consumer ever came to this cluster: there is nothing to export, and no task."""
+
+
+class StateSource:
+    """Reads ``__share_group_state`` record by record, decoded, nothing left out. See `connect.contract.Source`.
+
+    `bounded`: every task ends where its log ended when it was started; else tasks go on for ever. All tasks share one
+    consumer and are driven from one thread. `run_id` is written to every row. `stored` is what the sink has: with it a
+    log that Kafka replaced, and a state topic that was deleted or recreated, are noticed.
+
+    Raises:
+        Unreachable, ConfigurationError: the cluster cannot be asked.
+    """
+
+    def __init__(
+        self, config: KafkaConfig, *, run_id: str, bounded: bool = True, stored: StoredLogs | None = None
+    ) -> None:
+        self._config = config
+        self._stored = stored
+        self._run_id = run_id
+        self._bounded = bounded
+        self._admin = ShareGroupAdmin(config)
+        self._log: StateLog | None = None
+        self.status = StateSourceStatus.NOT_ASKED
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's own id."""
+        return self._admin.cluster_id
+
+    def tasks(self) -> Sequence[StateTask]:
+        """One task a partition of the topic as it is now; none when there is no state topic (see `status`). Tasks
+        given out before are over.
+
+        Raises:
+            NotAuthorized: READ on the topic is missing.
+            ForeignCluster: what is stored is of another incarnation of the topic, or the topic is gone.
+            Unreachable, RetryableError: the cluster did not answer.
+        """
+        self._close_log()
+        topic = StateTopic(self._admin)
+        if self._stored is not None:
+            self._stored.check_state_topic(topic.topic_id if topic.is_present else None)
+        if not topic.is_present:
+            self.status = StateSourceStatus.STATE_TOPIC_ABSENT
+            return ()
+        self.status = StateSourceStatus.PRESENT
+        log = self._log = StateLog(self._config, topic, run_id=self._run_id, bounded=self._bounded)
+        ids = [state_task_id(topic.cluster_id, topic.topic_id, index) for index in range(topic.partition_count)]
+        return tuple(
+            StateTask(log, partition=index, task_id=task_id, stored=self._stored) for index, task_id in enumerate(ids)
+        )
+
+    def close(self) -> None:
+        """Close consumer and connections. May be called twice."""
+        self._close_log()
+        self._admin.close()
+
+    def _close_log(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+
+
+class StateTask:
+    """The reading of one partition. See `connect.contract.SourceTask`.
+
+    A batch has rows of ``state_records``, or none and a gap in its span: offsets that were pruned before they could be
+    read. Records and gaps come in the order of their offsets.
+    """
+
+    def __init__(self, log: StateLog, *, partition: int, task_id: TaskId, stored: StoredLogs | None = None) -> None:
+        self._log = log
+        self._stored = stored
+        self._partition = partition
+        self._task_id = task_id
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._task_id
+
+    def start(self, position: int | None) -> None:
+        """Begin at `position`; None: at the log's start. When the log starts after `position`, the gap comes first.
+
+        Raises:
+            ForeignCluster: the log ends before `position`, and what is stored is not known.
+            NotAuthorized, Unreachable, RetryableError: the log cannot be asked.
+        """
+        stored = None if self._stored is None else self._stored.stored_log(self._task_id, self._partition)
+        self._log.open(self._partition, position, stored)
+
+    def poll(self, timeout_s: float) -> SourceBatch | None:
+        """The next batch, or None.
+
+        Raises:
+            NotAuthorized: READ on the topic is missing.
+            ForeignCluster: the topic was deleted or recreated meanwhile.
+            Unreachable, RetryableError: the cluster stopped to answer.
+        """
+        lot = self._log.read(self._partition, timeout_s)
+        if lot is None:
+            return None
+        records = STATE_RECORDS.empty_table() if lot.records is None else lot.records
+        return SourceBatch(task=self._task_id, rows={"state_records": records}, position=lot.position, span=lot.span)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._log.is_finished(self._partition)
+
+    def close(self) -> None:
+        """Stop reading the partition."""
+        self._log.leave(self._partition)

@@ -1,0 +1,90 @@
+"""The state topic as it lies in a cluster: its incarnation, and where its logs begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, raise_for
+from acktrail.broker.descriptions import LogOffsets, TopicDescription, TopicPartition
+from acktrail.errors import ForeignCluster
+
+__all__ = ["STATE_TOPIC", "StateTopic"]
+
+STATE_TOPIC: Final = "__share_group_state"
+
+
+class StateTopic:
+    """``__share_group_state`` of one cluster (or the topic `name`), as the incarnation that was there when this object
+    was made.
+
+    Raises:
+        NotAuthorized: READ on the topic is missing.
+        Unreachable: no broker answered.
+    """
+
+    def __init__(self, admin: ShareGroupAdmin, name: str = STATE_TOPIC) -> None:
+        self._admin = admin
+        self.name: Final = name
+        self._described = self._describe()
+
+    @property
+    def cluster_id(self) -> str:
+        return self._admin.cluster_id
+
+    @property
+    def is_present(self) -> bool:
+        """Kafka creates the topic when the first share consumer comes."""
+        return self._described is not None
+
+    @property
+    def topic_id(self) -> str:
+        """The id of this incarnation."""
+        return self._present().topic_id or ""
+
+    @property
+    def partition_count(self) -> int:
+        return self._present().partition_count
+
+    def check_incarnation(self) -> None:
+        """Make sure that the topic is still the one that it was.
+
+        Raises:
+            ForeignCluster: it was deleted or recreated.
+            Unreachable: no broker answered.
+        """
+        now = self._describe()
+        if now is None or now.topic_id != self.topic_id:
+            raise ForeignCluster(
+                f"{self.name} was deleted or recreated while it was read",
+                hint="what was read since is not kept; export the new topic to tables of its own",
+                data={"topic_id": self.topic_id, "topic_id_now": now.topic_id if now else None},
+            )
+
+    def log_offsets(self, partitions: Collection[int] | None = None) -> dict[int, LogOffsets]:
+        """Where the logs begin and end, by partition; None: all of them.
+
+        Raises:
+            NotAuthorized, RetryableError: one of them cannot be asked.
+        """
+        chosen = range(self.partition_count) if partitions is None else sorted(partitions)
+        wanted = [TopicPartition(topic=self.name, partition=index) for index in chosen]
+        rows = self._admin.list_offsets(wanted)
+        for row in rows:
+            if row.error_code != NONE:
+                raise_for(row.error_code, None, operation="READ", kind="topic", name=self.name)
+        return {row.partition: row for row in rows}
+
+    def _describe(self) -> TopicDescription | None:
+        (topic,) = self._admin.topics([self.name])
+        if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            return None
+        if topic.error_code != NONE:
+            raise_for(topic.error_code, None, operation="READ", kind="topic", name=self.name)
+        return topic
+
+    def _present(self) -> TopicDescription:
+        if self._described is None:
+            raise RuntimeError(f"there is no {self.name}")
+        return self._described

@@ -1,0 +1,121 @@
+"""``acktrail broker``: a real Kafka broker on this machine, to try things on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from acktrail.embedded.kafka.detached_broker import DetachedBroker
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="A real Kafka broker on this machine, to try things on: one node, on loopback, fetched when first needed.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+_DEFAULT_VERSION = "4.3.1"
+Folder = Annotated[Path | None, typer.Option(help="Where the broker keeps its data. Default: in the user's cache.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def start(
+    version: Annotated[str, typer.Option(help="Kafka release: 4.1.2, 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
+    folder: Folder = None,
+    port: Annotated[int, typer.Option(help="Port for clients; 0 takes a free one.", min=0, max=65535)] = 0,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay until Ctrl-C, then stop it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Start a broker and print its address when it is ready.
+
+    It runs until `acktrail broker stop`. Where one runs already, its address is printed. Topics and groups are kept
+    in the folder for the next start.
+    """
+    if foreground:
+        _run(version, folder, port)
+        return
+    from acktrail.embedded.kafka.detached_broker import start_detached
+
+    broker = start_detached(version, folder=folder or _default_folder(version), port=port)
+    typer.echo(json.dumps(broker.to_json()) if as_json else broker.bootstrap_servers)
+
+
+@app.command()
+def stop(
+    folder: Folder = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the folder, data and all.")] = False,
+) -> None:
+    """Stop the broker of a folder; without --folder, every broker that was started without one."""
+    from acktrail.embedded.kafka.detached_broker import stop_detached
+
+    running = _running(folder)
+    for broker in running:
+        stop_detached(broker)
+        typer.echo(f"stopped Kafka {broker.version} at {broker.bootstrap_servers}", err=True)
+        if delete:
+            shutil.rmtree(broker.folder)
+    if not running:
+        typer.echo("no broker runs", err=True)
+
+
+@app.command()
+def status(folder: Folder = None, as_json: Json = False) -> None:
+    """Say which brokers run, one a line; without --folder, all that were started. Exit code 1 when none runs."""
+    running = _running(folder) if folder else _all_running()
+    if as_json:
+        typer.echo(json.dumps([broker.to_json() for broker in running]))
+    for broker in () if as_json else running:
+        typer.echo(f"{broker.bootstrap_servers}  Kafka {broker.version}  pid {broker.pid}  {broker.folder}")
+    if not running:
+        typer.echo("no broker runs", err=True)
+        raise typer.Exit(1)
+
+
+def _run(version: str, folder: Path | None, port: int) -> None:
+    """Run a broker until Ctrl-C."""
+    from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+
+    with EmbeddedBroker(version, folder=folder, port=port) as broker:
+        typer.echo(broker.bootstrap_servers)
+        typer.echo("Ctrl-C stops it", err=True)
+        try:
+            broker.wait()
+        except KeyboardInterrupt:
+            typer.echo("stopping", err=True)
+
+
+def _running(folder: Path | None) -> Sequence[DetachedBroker]:
+    from acktrail.embedded.kafka.detached_broker import find_detached
+
+    folders = [folder.absolute()] if folder else sorted(_brokers().glob("*"))
+    return [broker for broker in map(find_detached, folders) if broker]
+
+
+def _all_running() -> Sequence[DetachedBroker]:
+    """Those of the cache, and those that were started in a folder of their own."""
+    from acktrail.embedded.kafka.detached_broker import find_detached
+    from acktrail.embedded.kafka.started_folders import noted_folders
+
+    folders = dict.fromkeys([*sorted(_brokers().glob("*")), *noted_folders()])
+    return [broker for broker in map(find_detached, folders) if broker]
+
+
+def _default_folder(version: str) -> Path:
+    from acktrail.embedded.kafka.kafka_releases import release_of
+
+    return _brokers() / release_of(version).version
+
+
+def _brokers() -> Path:
+    from acktrail.config import cache_folder
+
+    return cache_folder() / "brokers"

@@ -1,0 +1,101 @@
+"""``acktrail decode``: records of the state topic, or those about share groups in the offsets topic, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, say_left_out
+from acktrail.cli.progress import file_counter
+from acktrail.cli.text.json_lines import json_line
+
+if TYPE_CHECKING:
+    from acktrail.offline.read.read_report import Damage, Reading
+    from acktrail.wire.raw_record import AddressedRecord, RawRecord
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+class Topic(StrEnum):
+    """Which of Kafka's topics the records are of."""
+
+    STATE = "state"
+    CONSUMER_OFFSETS = "consumer-offsets"
+
+
+@app.command()
+def decode(
+    files: Files,
+    dialect: DialectName = "auto",
+    topic: Annotated[
+        Topic,
+        typer.Option(
+            help="state: __share_group_state. consumer-offsets: what __consumer_offsets says of share groups (members, "
+            "epochs, assignments, initialized share partitions); its other records are left out and counted."
+        ),
+    ] = Topic.STATE,
+    state_partition: StatePartition = None,
+) -> None:
+    """Decode records of __share_group_state, one JSON object a record.
+
+    A record that cannot be read is printed too, with decode_status and decode_error instead of its content; so is each
+    damaged piece of a log segment, with its byte position. How many were read, decoded and kept undecoded is said on
+    stderr.
+
+    Example: acktrail decode state.jsonl.gz | jq 'select(.type == "tombstone")'
+    """
+    from acktrail.offline.read.copied_files import read_files
+    from acktrail.offline.read.read_report import Reading
+    from acktrail.offline.record_json import damage_json
+
+    others = 0
+    with file_counter("decoded", prints_meanwhile=True) as count:
+
+        def show_damage(damage: Damage) -> None:
+            count(readable=False)
+            typer.echo(json_line(damage_json(damage)))
+
+        reading = Reading(state_partition=state_partition, on_damage=show_damage)
+        read, form = _group_records(dialect) if topic is Topic.CONSUMER_OFFSETS else _records(dialect, files, reading)
+        for raw in read_files(files, reading):
+            addressed = read(raw)
+            if addressed is None:
+                others += 1
+                continue
+            count(readable=addressed.record is not None)
+            typer.echo(json_line(form(addressed)))
+    if others:
+        typer.echo(f"{others:,} records of offsets and other groups left out", err=True)
+    say_left_out(reading)
+
+
+_Read = Callable[["RawRecord"], "AddressedRecord[Any] | None"]
+_Form = Callable[["AddressedRecord[Any]"], dict[str, object]]
+
+
+def _records(dialect: str, files: Files, reading: Reading) -> tuple[_Read, _Form]:
+    from acktrail.offline.record_json import record_json
+    from acktrail.wire.raw_record import decode_by
+
+    decoder = chosen_dialect(dialect, files, reading).decode
+    return lambda raw: decode_by(decoder, raw), record_json
+
+
+def _group_records(dialect: str) -> tuple[_Read, _Form]:
+    from acktrail.errors import InputError
+    from acktrail.offline.group_record_json import group_record_json
+    from acktrail.offline.read.choose_dialect import AUTO
+    from acktrail.wire.group_record import decode as decoder
+    from acktrail.wire.group_record import is_about_others
+    from acktrail.wire.raw_record import decode_by
+
+    if dialect != AUTO:
+        raise InputError(
+            f"--dialect {dialect} is for the state topic", hint="leave it out for --topic consumer-offsets"
+        )
+    return lambda raw: None if is_about_others(raw.key) else decode_by(decoder, raw), group_record_json

@@ -1,0 +1,57 @@
+"""``acktrail offsets``: what share groups have of topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.reset.change_preview import Expect, carry_out
+from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
+from acktrail.config import KafkaConfig
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="What share groups have of topics: start offsets and state.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """What share groups have of topics: start offsets and state."""
+
+
+@app.command()
+def delete(
+    group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
+    execute: Execute = False,
+    expect: Expect = None,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    wait_empty: WaitEmpty = 0.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a deletion would take away; with --execute delete it. Groups must have no members.
+
+    Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
+    share.auto.offset.reset decides where it begins. The start offsets stay in the plan (`acktrail reset show`).
+    """
+    from acktrail.group_changes.other_steps import plan_deletion
+    from acktrail.group_changes.steps import wait_until_empty
+
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    wait_until_empty(kafka, group, timeout_s=wait_empty)
+    plan = plan_deletion(kafka, group, topic, reason=reason, requested_by=requested_by)
+    carry_out(
+        kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json
+    )

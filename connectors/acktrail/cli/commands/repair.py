@@ -1,0 +1,117 @@
+"""``acktrail repair``: damaged tables are shown, and mended with --execute."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from acktrail.export.repair_run import Outlook
+    from acktrail.tables.exported.continuity import LostOffsets
+
+__all__ = ["app", "table_progress"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_WHAT: dict[str, str] = {
+    "remade": "the table is thrown away; the next `acktrail reconcile` makes it anew",
+    "left_out": "it is left out of the table and kept beside it; its records are exported again where Kafka has them",
+    "none": "restore it from the storage's own versions or a backup",
+}
+
+
+@app.command()
+def repair(
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Mend the tables; without it nothing is changed.")] = False,
+    run_id: Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is wrong with the tables, and mend it with --execute.
+
+    Finds lost commits, missing and unreadable files, and records that are not there any more. What Kafka still has is
+    exported again; the rest is recorded as a gap. Tables that are made from the records are made anew. The cluster is
+    only read. Exit code 3 when something is wrong and nothing was mended.
+
+    Example: acktrail repair --bootstrap-server broker-1:9092 --tables /data/acktrail
+    """
+    from acktrail.cli.arrow_without_pandas import forgo_pandas
+    from acktrail.export import repair_run
+    from acktrail.export.use_cases import new_run_id
+
+    forgo_pandas()
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = TablesConfig.from_environment(tables, tables_options)
+    with table_progress() as progress:
+        if execute:
+            found = repair_run.repair(kafka, target, run_id=run_id or new_run_id(), progress=progress)
+        else:
+            found = repair_run.outlook(kafka, target, progress)
+    typer.echo(json.dumps(_json(found, executed=execute)) if as_json else _text(found, executed=execute))
+    if not execute and not found.survey.is_sound:
+        if not as_json:
+            typer.echo("nothing was changed; to mend the tables: --execute", err=True)
+        raise typer.Exit(ConfigurationError.exit_code)
+
+
+@contextmanager
+def table_progress() -> Iterator[Callable[[str, int], None]]:
+    """Shows on a terminal how many rows of a table were read."""
+    is_live, shown = sys.stderr.isatty(), False
+
+    def show(table: str, rows: int) -> None:
+        nonlocal shown
+        if is_live:
+            shown = True
+            typer.echo(f"\r{table}: {rows:,} rows read\033[K", nl=False, err=True)
+
+    try:
+        yield show
+    finally:
+        if shown:
+            typer.echo("\r\033[K", nl=False, err=True)
+
+
+def _json(found: Outlook, *, executed: bool) -> dict[str, Any]:
+    return {
+        "executed": executed,
+        "is_sound": found.survey.is_sound,
+        "damages": [
+            {"table": each.table, **asdict(each.damage), "mending": each.mending.value} for each in found.survey.damages
+        ],
+        "exported_again" if executed else "available": _stretches(found.available),
+        "gone": _stretches(found.gone),
+    }
+
+
+def _stretches(lost: Iterable[LostOffsets] | None) -> list[dict[str, int]] | None:
+    return None if lost is None else [asdict(each) for each in lost]
+
+
+def _text(found: Outlook, *, executed: bool) -> str:
+    if found.survey.is_sound:
+        return "nothing is wrong: every table can be read, and every exported record is there"
+    lines = [
+        f"{each.table}: {each.damage.file} {each.damage.cause}: {_WHAT[each.mending]}" for each in found.survey.damages
+    ]
+    if found.available is None or found.gone is None:
+        lines.append("which records are lost shows when the log is mended")
+        return "\n".join(lines)
+    again = "exported again" if executed else "Kafka still has them"
+    gone = "lost; recorded as a gap" if executed else "lost: Kafka does not have them any more"
+    lines += [f"{each} ({each.records:,}): {again}" for each in found.available]
+    lines += [f"{each} ({each.records:,}): {gone}" for each in found.gone]
+    return "\n".join(lines or ["export_ranges tells of another commit than state_records has; no record is missing"])

@@ -1,0 +1,210 @@
+"""``acktrail replay``: the state that the records of a copied log leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, say_damage, say_left_out
+from acktrail.cli.progress import Counter, file_counter
+from acktrail.cli.text.json_lines import json_line
+from acktrail.model.strict.policy import Policy
+from acktrail.plain_tables import printable
+
+if TYPE_CHECKING:
+    from acktrail.model.records import Placed
+    from acktrail.model.strict.violations import Finding
+    from acktrail.offline.read.read_report import Damage, Reading
+    from acktrail.offline.replay_dialects import Replayed
+    from acktrail.offline.replay_until import Cut, Moment
+    from acktrail.wire.dialects.released import Dialect
+    from acktrail.wire.raw_record import RawRecord
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_PARTITIONS_SHOWN: Final = 20
+_LARGE_BYTES: Final = 1 << 20
+"""From here on a sweep, which takes longer to begin, is quicker than the plain fold."""
+
+
+@app.command()
+def replay(
+    files: Files,
+    dialect: DialectName = "auto",
+    policy: Annotated[
+        Policy,
+        typer.Option(
+            help="broker: exactly what a running broker's replay gives. strict: what the founding documents say; an "
+            "update counts only on the snapshot whose epoch it names, and each difference is a finding."
+        ),
+    ] = Policy.BROKER,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            help="The state as of then, that moment included: PARTITION:OFFSET,... by state partition (others are left "
+            "out), one OFFSET where there is one state partition, a time with time zone (2026-08-01T12:00:00Z), or "
+            "epoch ms (a lone number from 100,000,000,000 on).",
+        ),
+    ] = None,
+    findings: Annotated[
+        Path | None, typer.Option("--findings", help="File for every finding, one JSON object a line.")
+    ] = None,
+    state_partition: StatePartition = None,
+) -> None:
+    """Replay records of __share_group_state, one JSON object a share partition.
+
+    Records are applied in the order of their offsets within a state partition, whatever the order in the files; one
+    that is there twice is applied once. Records that cannot be read are passed over and counted on stderr, where each
+    damaged piece of a log segment is a line.
+    state_epoch is -1 where only updates were seen; start_offset is -1 where the share partition is not initialized.
+
+    Example: acktrail replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
+    """
+    from acktrail.offline.read.read_report import Reading
+    from acktrail.offline.replay_until import Cut, parse_moment
+
+    moment, cut = None if at is None else parse_moment(at), Cut()
+    reading = Reading(state_partition=state_partition)
+    is_plain = policy is Policy.BROKER and moment is None and findings is None
+    can_sweep = is_plain and _pays_to_sweep(files)
+    with file_counter("replayed") as count:
+        chosen = chosen_dialect(dialect, files, reading)
+        swept = _swept(files, chosen, reading, count) if can_sweep else None
+        replayed = swept or _folded(
+            files, chosen, reading, count, policy=policy, moment=moment, cut=cut, audited=findings is not None
+        )
+    say_left_out(reading)
+    if moment is not None:
+        typer.echo(_included(cut), err=True)
+    _report(replayed, findings)
+    for state in replayed.states:
+        typer.echo(json_line(state))
+
+
+def _pays_to_sweep(files: list[Path]) -> bool:
+    """Whether the files are large enough, and what a sweep needs is installed: then it is made ready."""
+    from acktrail.cli.arrow_without_pandas import forgo_pandas
+    from acktrail.offline.replay_sorted import can_sweep
+
+    try:
+        size = sum(file.stat().st_size for file in files)
+    except OSError:
+        return False  # whoever opens the file says it better
+    if size < _LARGE_BYTES or not can_sweep():
+        return False
+    forgo_pandas()
+    return True
+
+
+def _swept(files: list[Path], dialect: Dialect[Any], reading: Reading, count: Counter) -> Replayed | None:
+    """All share partitions at once, where the files are in the order of their log; None where they are not."""
+    from acktrail.offline.replay_dialects import Replayed
+    from acktrail.offline.replay_sorted import sweep_files
+    from acktrail.wire.dialects.released import KAFKA_4_2
+
+    if dialect is not KAFKA_4_2:
+        return None
+    damages: list[Damage] = []
+    own = replace(reading, on_damage=damages.append, nameless=[])
+    swept = sweep_files(files, own)
+    if swept is None:
+        return None
+    reading.take(own)
+    for damage in damages:
+        count(readable=False)
+        say_damage(damage)
+    count(readable=True, records=swept.readable)
+    count(readable=False, records=swept.unreadable)
+    return Replayed(states=swept.states, findings=(), differences=())
+
+
+def _folded(
+    files: list[Path],
+    dialect: Dialect[Any],
+    reading: Reading,
+    count: Counter,
+    *,
+    policy: Policy,
+    moment: Moment | None,
+    cut: Cut,
+    audited: bool,
+) -> Replayed:
+    """Record by record, in the order of the log, whatever the order in the files."""
+    from acktrail.offline.read.copied_files import read_files
+    from acktrail.offline.read.log_order import in_log_order
+    from acktrail.offline.replay_dialects import replay_records
+
+    def note_damage(damage: Damage) -> None:
+        count(readable=False)
+        say_damage(damage)
+
+    reading.on_damage = note_damage
+    records = _belonging(in_log_order(read_files(files, reading)), moment, cut)
+    return replay_records(dialect, _decoded(dialect, records, count), policy, audited=audited)
+
+
+def _belonging(records: Iterable[RawRecord], moment: Moment | None, cut: Cut) -> Iterable[RawRecord]:
+    from acktrail.offline.replay_until import up_to
+
+    return records if moment is None else up_to(records, moment, cut)
+
+
+def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: Counter) -> Iterator[Placed[Any]]:
+    from acktrail.model.records import Placed
+    from acktrail.wire.raw_record import decode_by
+
+    for raw in records:
+        addressed = decode_by(dialect.decode, raw)
+        count(readable=addressed.record is not None)
+        if addressed.record is not None:
+            yield Placed(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
+
+
+def _included(cut: Cut) -> str:
+    """What belongs to the moment, in one line."""
+    shown = [f"{partition}:{offset}" for partition, offset in sorted(cut.last_offsets.items())]
+    more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
+    up_to = f"included up to and with {', '.join(shown[:_PARTITIONS_SHOWN])}{more}" if shown else "no record included"
+    parts = [up_to, f"{cut.later:,} later records left out"]
+    if cut.unnamed:
+        names = ", ".join(map(str, sorted(cut.unnamed)[:_PARTITIONS_SHOWN]))
+        parts.append(f"{sum(cut.unnamed.values()):,} of state partitions without an offset in --at ({names}) left out")
+    return "; ".join(parts)
+
+
+def _report(replayed: Replayed, file: Path | None) -> None:
+    """Each difference on stderr, the number of the other findings, and all of them in `file`."""
+    if file is not None:
+        _write(replayed.findings, file)
+    for found in replayed.differences:
+        typer.echo(f"finding: {_shown(found)}", err=True)
+    others = len(replayed.findings) - len(replayed.differences)
+    if others:
+        where = "" if file is not None else ": --findings FILE writes them"
+        typer.echo(f"{others:,} findings about records that were applied{where}", err=True)
+
+
+def _write(findings: Iterable[Finding], file: Path) -> None:
+    from acktrail.errors import InputError
+    from acktrail.offline.record_json import finding_json
+
+    forms = (json_line(finding_json(found)) for found in findings)
+    try:
+        file.write_text("".join(f"{form}\n" for form in forms), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: {(error.strerror or 'cannot be written').lower()}") from error
+
+
+def _shown(found: Finding) -> str:
+    subject = found.subject if isinstance(found.subject, str) else found.subject.coordinator_key
+    return (
+        f"{found.rule.value}: {printable(subject)}, state partition {found.partition}, offset {found.offset}: "
+        f"{printable(found.detail)}"
+    )

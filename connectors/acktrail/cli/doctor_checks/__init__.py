@@ -1,0 +1,1 @@
+"""What ``acktrail doctor`` checks."""

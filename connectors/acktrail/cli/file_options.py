@@ -1,0 +1,72 @@
+"""Options of the commands that read files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acktrail.plain_tables import printable
+
+if TYPE_CHECKING:
+    from acktrail.offline.read.read_report import Damage, Reading
+    from acktrail.wire.dialects.released import Dialect
+
+__all__ = ["DialectName", "Files", "StatePartition", "chosen_dialect", "say_damage", "say_left_out"]
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Record dumps (.jsonl), tables of records (.parquet, .arrow, .feather) or Kafka's log segments (.log), "
+        "each also with .gz or .zst behind."
+    ),
+]
+DialectName = Annotated[
+    str,
+    typer.Option(
+        "--dialect",
+        help="Byte form of the records: 4.0, 4.1, 4.2 (also 4.3, 4.4), or the drafts i, ii, iii, iv, iv-json. "
+        "auto: the shipped one that a sample of each file agrees on.",
+    ),
+]
+StatePartition = Annotated[
+    int | None,
+    typer.Option(
+        "--state-partition", min=0, max=2**31 - 1, help="Of log segments whose folder is not called TOPIC-PARTITION."
+    ),
+]
+
+
+def chosen_dialect(name: str, files: list[Path], reading: Reading) -> Dialect[Any]:
+    """The dialect called `name`, or the one that the files agree on; `reading` is set for what carries its records."""
+    from acktrail.offline.read.choose_dialect import choose_dialect
+    from acktrail.offline.read.copied_files import sample_of
+    from acktrail.wire.dialects.released import Carrier
+
+    dialect = choose_dialect(name, lambda: sample_of(files, reading))
+    reading.control = dialect.carrier is Carrier.CONTROL_BATCH
+    return dialect
+
+
+def say_damage(damage: Damage) -> None:
+    """One line on stderr."""
+    known = damage.first_offset is not None
+    offsets = f"offsets {damage.first_offset} to {damage.last_offset}" if known else "offsets not known"
+    typer.echo(
+        f"{damage.status.value.replace('_', ' ')}: {printable(damage.file)}, byte {damage.position}, {offsets}: "
+        f"{printable(damage.reason)}",
+        err=True,
+    )
+
+
+def say_left_out(reading: Reading) -> None:
+    """What no consumer gets, and what nobody named, on stderr."""
+    if reading.control_records or reading.aborted_records:
+        typer.echo(
+            f"{reading.control_records:,} control records and {reading.aborted_records:,} records of aborted "
+            "transactions left out",
+            err=True,
+        )
+    for file in reading.nameless:
+        typer.echo(f"{printable(file)}: state partition not known, shown as -1: name it by --state-partition", err=True)

@@ -1,0 +1,1 @@
+"""``acktrail reset``: commands, their options and their text."""

@@ -1,0 +1,228 @@
+"""``acktrail reset apply``, ``verify`` and ``undo``: everything that changes start offsets, and what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import lean_tables
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.interruption import interruptible
+from acktrail.cli.reset.change_preview import carry_out_stored
+from acktrail.cli.reset.plan_arguments import loaded_other, loaded_plan, show_new
+from acktrail.cli.reset.reset_options import (
+    Execute,
+    MaxAge,
+    Out,
+    Partial,
+    Reason,
+    RequestedBy,
+    Topics,
+    Wait,
+    WaitEmpty,
+    Watch,
+)
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import AcktrailError
+from acktrail.plain_tables import table
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.planning.plan import PartitionPlan
+
+__all__ = ["apply", "undo", "verify"]
+
+_HOURS = 3_600_000
+_Json = dict[str, Any]
+
+
+def apply(
+    plan: Annotated[str, typer.Argument(help="A plan file, or the id of a stored plan.")],
+    execute: Execute = False,
+    partial: Partial = False,
+    max_age: MaxAge = 24.0,
+    wait_empty: WaitEmpty = 0.0,
+    wait: Wait = 30.0,
+    watch: Watch = 5.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out a plan, verify it in the state topic, and note every step in the audit.
+
+    Refused when anything moved since the plan was made, when the file was edited, when a member is in the group, or
+    when the plan was rejected, took too long or was taken back. A plan that was done in part may be applied again: what
+    is done is left out. Exit code 5: a request was sent and nobody knows what became of it; 7: something was left out.
+
+    Example: acktrail reset apply plan.json --execute
+    """
+    from acktrail.group_changes import steps
+
+    target = lean_tables(tables, tables_options)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    other = loaded_other(plan, target)
+    if other is not None:
+        carry_out_stored(kafka, target, other, execute=execute, as_json=as_json)
+        return
+    loaded, max_age_ms = loaded_plan(plan, target), int(max_age * _HOURS)
+    if not execute:
+        rows = steps.would_send(kafka, loaded, partial=partial, tables=target, max_age_ms=max_age_ms)
+        _show_what_would_be_sent(rows, loaded, as_json)
+        return
+    steps.wait_until_empty(kafka, [group["group_id"] for group in loaded["groups"]], timeout_s=wait_empty)
+    _carry_out(kafka, target, loaded, wait, watch, as_json, partial=partial, max_age_ms=max_age_ms)
+
+
+def verify(
+    plan: Annotated[str, typer.Argument(help="The id of a plan, or its file.")],
+    wait: Wait = 30.0,
+    watch: Watch = 5.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Settle a plan whose outcome nobody knows: its process was killed, the broker did not answer.
+
+    Changes nothing in the cluster.
+    """
+    from acktrail.group_changes import other_steps, steps
+
+    target = lean_tables(tables, tables_options)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    other = loaded_other(plan, target)
+    if other is None:
+        loaded = loaded_plan(plan, target)
+        with interruptible():
+            found = steps.verify(kafka, target, loaded, wait_s=wait, watch_s=watch)
+        _show_outcomes(target, loaded, found, None, as_json)
+        return
+    with interruptible():
+        outcomes = other_steps.settle(kafka, target, other)
+    if as_json:
+        typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}))
+    else:
+        rows = list(outcomes.items())
+        typer.echo(table(("GROUP", "OUTCOME"), rows) if rows else "nothing to settle")
+
+
+def undo(
+    plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
+    topic: Topics = None,
+    execute: Execute = False,
+    partial: Partial = False,
+    allow_moved_on: Annotated[
+        bool, typer.Option("--allow-moved-on", help="Also take back what the group, or anybody else, changed since.")
+    ] = False,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    out: Out = None,
+    wait: Wait = 30.0,
+    watch: Watch = 5.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan to go back to the start offsets that a plan found; with --execute do it.
+
+    Start offsets only. What single records were (acknowledged, archived, released, their delivery counts) cannot come
+    back: Kafka has no request for it. A group goes back to its first unfinished record, so nothing that was finished at
+    the start of its state is delivered again.
+
+    Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
+    --partial takes back the rest.
+    """
+    from acktrail.group_changes import steps
+    from acktrail.group_changes.json_values import to_plain
+
+    target = lean_tables(tables, tables_options)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    earlier = steps.load_plan(target, plan)
+    params = steps.undo_params(
+        earlier,
+        topics=tuple(topic or ()),
+        reason=reason,
+        requested_by=requested_by,
+        allow_moved_on=allow_moved_on,
+    )
+    value = steps.planned(kafka, steps.validate(params), tables=target)
+    show_new(value, target, out, as_json and not execute, quiet=execute)
+    if execute:
+        _carry_out(kafka, target, to_plain(value), wait, watch, as_json, partial=partial, max_age_ms=24 * _HOURS)
+
+
+def _carry_out(
+    kafka: KafkaConfig,
+    target: TablesConfig,
+    loaded: _Json,
+    wait: float,
+    watch: float,
+    as_json: bool,
+    *,
+    partial: bool,
+    max_age_ms: int,
+) -> None:
+    """Send and verify, and say what became of it; whatever comes in between is an unknown outcome."""
+    from acktrail.group_changes import steps
+    from acktrail.group_changes.execution.departure import Departure
+
+    departure = Departure(loaded["plan_id"])
+    with departure, interruptible(), departure:
+        done = steps.execute(kafka, target, loaded, partial=partial, max_age_ms=max_age_ms, departure=departure)
+        found = steps.verify(kafka, target, loaded, wait_s=wait, watch_s=watch, departure=departure)
+    _show_outcomes(target, loaded, found, done, as_json)
+
+
+def _show_outcomes(target: TablesConfig, loaded: _Json, found: list[_Json], done: _Json | None, as_json: bool) -> None:
+    """Print an outcome for every share partition of the plan; raise when one is not done, also when nobody reads it."""
+    from acktrail.group_changes import steps
+
+    try:
+        outcomes = steps.outcomes(target, loaded, found)
+    except AcktrailError:  # they are settled and noted: what was just found is shown
+        outcomes = found
+    try:
+        if as_json:
+            about = {"plan_id": loaded["plan_id"], "execution": done, "verified": found, "outcomes": outcomes}
+            typer.echo(json.dumps(about))
+        else:
+            typer.echo(_outcomes_text(outcomes, found, done))
+    finally:
+        steps.raise_unless_ok(loaded, outcomes, done)
+
+
+def _outcomes_text(outcomes: list[_Json], found: list[_Json], done: _Json | None) -> str:
+    from acktrail.cli.reset.reset_text import results_text
+
+    if found or any(not row["status"].startswith("OK") for row in outcomes):
+        return results_text(outcomes)
+    return "nothing to settle" if done is None else "every share partition is at its target already"
+
+
+def _show_what_would_be_sent(rows: Sequence[PartitionPlan], loaded: _Json, as_json: bool) -> None:
+    """Every start offset that AlterShareGroupOffsets would carry, in the order of the requests: one a group."""
+    if as_json:
+        requests = [
+            {
+                "group": row.group_id,
+                "topic": row.topic,
+                "partition": row.partition,
+                "start_offset_now": row.start_offset,
+                "start_offset": row.target_offset,
+            }
+            for row in rows
+        ]
+        about = {"plan_id": loaded["plan_id"], "would_send": len(rows), "sent": 0, "share_partitions": requests}
+        typer.echo(json.dumps(about))
+        return
+    cells = [(row.group_id, row.topic, row.partition, row.start_offset, row.target_offset) for row in rows]
+    typer.echo(table(("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "NEW-START-OFFSET"), cells))
+    typer.echo(f"{len(rows)} share partition(s) would be sent, nothing moved since the plan was made")
+    typer.echo("nothing was sent: give --execute", err=True)

@@ -1,0 +1,145 @@
+"""``acktrail reset``: start offsets of share groups, planned, carried out, verified, taken back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import optional_lean_tables
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.reset.apply_command import apply, undo, verify
+from acktrail.cli.reset.decision_commands import approve, reject
+from acktrail.cli.reset.plan_arguments import show_new
+from acktrail.cli.reset.report_commands import audit, export, list_plans, show
+from acktrail.cli.reset.reset_options import (
+    AllGroups,
+    AllTopics,
+    Globs,
+    Groups,
+    Out,
+    Reason,
+    RequestedBy,
+    Topics,
+    WaitEmpty,
+)
+from acktrail.config import KafkaConfig
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Reset start offsets of share groups: plan (a dry run), approve, apply, verify, undo.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+
+@app.command("plan")
+def plan_(
+    group: Groups = None,
+    group_glob: Globs = None,
+    all_groups: AllGroups = False,
+    topic: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the present start offset.")] = False,
+    to_offset: Annotated[str | None, typer.Option("--to-offset", help="To this offset.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime", help="To the first record at or after a time: YYYY-MM-DDTHH:mm:SS.sss, with zone."
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="To the first record since so long ago: PnDTnHnMnS.")
+    ] = None,
+    shift_by: Annotated[
+        str | None, typer.Option("--shift-by", help="So many records on; back with a negative number.")
+    ] = None,
+    from_file: Annotated[
+        str | None, typer.Option("--from-file", help="To the offsets in a CSV file of Kafka's tools.")
+    ] = None,
+    to_history: Annotated[
+        str | None,
+        typer.Option("--to-history", help="To where the groups stood at a time, by the exported state records."),
+    ] = None,
+    out_of_range: Annotated[
+        str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")
+    ] = "clamp",
+    allow_skip: Annotated[
+        bool, typer.Option("--allow-skip", help="Unfinished records may be skipped for good.")
+    ] = False,
+    allow_create: Annotated[
+        bool, typer.Option("--allow-create", help="A group that is not there may be made.")
+    ] = False,
+    without_state: Annotated[
+        bool, typer.Option("--without-state", help="Go on when the state topic cannot be read: nothing is counted.")
+    ] = False,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    wait_empty: WaitEmpty = 0.0,
+    out: Out = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a reset would do to every record, and change nothing.
+
+    Where a rule forbids it the plan is printed all the same; exit code 4 while there are members, 3 where a right is
+    missing, else 2. With tables the plan is stored as well.
+    Options that kafka-share-groups.sh --reset-offsets has are spelled like there; a time without a zone is refused.
+
+    Example: acktrail reset plan --group billing --topic orders --to-datetime 2026-01-31T06:00:00Z --out plan.json
+    """
+    del dry_run
+    from acktrail.group_changes import steps
+    from acktrail.group_changes.request.reset_request import StrategyKind as Kind
+
+    flags = {Kind.TO_EARLIEST: to_earliest, Kind.TO_LATEST: to_latest, Kind.TO_CURRENT: to_current}
+    values = {
+        Kind.TO_OFFSET: to_offset,
+        Kind.TO_DATETIME: to_datetime,
+        Kind.BY_DURATION: by_duration,
+        Kind.SHIFT_BY: shift_by,
+        Kind.FROM_FILE: from_file,
+        Kind.TO_HISTORY: to_history,
+    }
+    chosen = {kind: None for kind, is_given in flags.items() if is_given}
+    strategies = {**chosen, **{kind: value for kind, value in values.items() if value is not None}}
+    request = steps.validate(
+        {
+            "groups": group or [],
+            "group_globs": group_glob or [],
+            "all_groups": all_groups,
+            "topics": topic or [],
+            "all_topics": all_topics,
+            "strategies": strategies,
+            "out_of_range": out_of_range,
+            "allow_skip": allow_skip,
+            "allow_create": allow_create,
+            "without_state": without_state,
+            "reason": reason,
+            "requested_by": requested_by,
+        }
+    )
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = optional_lean_tables(tables, tables_options)
+    if wait_empty:
+        steps.groups_empty(kafka, request, timeout_s=wait_empty)
+    show_new(steps.planned(kafka, request, tables=target), target, out, as_json)
+
+
+app.command()(apply)
+app.command()(verify)
+app.command()(undo)
+app.command()(approve)
+app.command()(reject)
+app.command("list")(list_plans)
+app.command()(show)
+app.command()(audit)
+app.command()(export)

@@ -1,0 +1,160 @@
+"""What is known of resets, for people and programs: commands that change nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.reset.plan_arguments import loaded_plan
+from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
+from acktrail.config import KafkaConfig
+from acktrail.plain_tables import printable, table
+
+__all__ = ["audit", "export", "list_plans", "show"]
+
+
+def list_plans(
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="The newest so many.")] = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the plans and how they stand, the newest first.
+
+    UNKNOWN: it was sent, or was about to be, and nobody noted the outcome; `acktrail reset verify` settles it.
+    """
+    from acktrail.group_changes import reports
+
+    found = reports.list_plans(lean_tables(tables, tables_options), limit=limit)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    if not found:
+        typer.echo("no plans")
+        return
+    headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY")
+    named = ("plan_id", "created_at", "kind", "standing", "groups", "partitions", "strategy", "created_by")
+    rows = [{**line, "groups": _few(line["groups"])} for line in found]
+    typer.echo(table(headers, [[row[name] for name in named] for row in rows]))
+
+
+def show(
+    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
+    from acktrail.group_changes import other_steps, reports, steps
+
+    target = optional_lean_tables(tables, tables_options)
+    other = None if target is None or Path(plan).exists() else other_steps.load_other(target, plan)
+    loaded = other or loaded_plan(plan, target)
+    progress = {} if target is None else reports.progress(target, loaded["plan_id"])
+    if as_json:
+        typer.echo(json.dumps({"plan": loaded, **progress}))
+        return
+    from acktrail.cli.reset.reset_text import plan_text, results_text
+
+    if other is None:
+        typer.echo(plan_text(steps.value_of(loaded)))
+    else:
+        from acktrail.cli.reset.change_preview import other_text
+
+        typer.echo(other_text(other_steps.other_value(other)))
+    if progress:
+        typer.echo("\n" + "\n".join(_life(progress)))
+    if progress.get("groups"):
+        standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
+        typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))
+    if progress.get("executions"):
+        typer.echo("\n" + results_text(progress["executions"]))
+
+
+def _life(progress: dict[str, Any]) -> list[str]:
+    """How the plan stands, and who decided what about it."""
+    words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
+    decisions = [
+        f"{words[one['decision']]} by {printable(one['by'])} at {one['at']}"
+        + (f": {printable(one['why'])}" if one["why"] else "")
+        for one in progress["decisions"]
+    ]
+    undone = [f"taken back by plan {plan_id}" for plan_id in progress["undone_by"]]
+    return [f"standing {progress['standing']}", *decisions, *undone]
+
+
+def audit(
+    plan: Annotated[str | None, typer.Argument(help="The id of a plan; without one every change.")] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(
+            "--anchor",
+            envvar="ACKTRAIL_AUDIT_ANCHOR",
+            help="A file that keeps the newest row: it is compared, then moved on. Keep it where the tables are not.",
+        ),
+    ] = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what and when: plans, approvals, requests before and after they were sent, what was found then.
+
+    The whole chain of hashes is checked up to its end, and plans and results against it; what was altered or lost is an
+    error that says which. Somebody who may rewrite all of the tables is found by --anchor alone.
+
+    Example: acktrail reset audit --anchor /var/lib/acktrail/audit-anchor.json
+    """
+    from acktrail.group_changes import reports
+
+    target = lean_tables(tables, tables_options)
+    report = reports.check_audit(target, anchor=anchor)
+    found = reports.audit_rows(target, plan_id=plan)
+    if as_json:
+        typer.echo(json.dumps({"chain": report, "rows": found}))
+        return
+    from acktrail.cli.reset.audit_text import audit_text, report_text
+
+    if found:
+        typer.echo(audit_text(found, with_plan=plan is None))
+    typer.echo(report_text(report, anchor=anchor), err=bool(found))
+
+
+def export(
+    group: Groups = None,
+    group_glob: Globs = None,
+    all_groups: AllGroups = False,
+    topic: Topics = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", help="Export the targets of this plan (file or id) instead.")
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+) -> None:
+    """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
+
+    One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out.
+    """
+    from acktrail.group_changes import reports
+
+    if plan is not None:
+        target = optional_lean_tables(tables, tables_options)
+        text, left_out = reports.export_plan(loaded_plan(plan, target))
+    else:
+        kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+        selection = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
+        text, left_out = reports.export_current(kafka, {**selection, "topics": topic or []})
+    typer.echo(text, nl=False)
+    if left_out:
+        typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

@@ -1,0 +1,231 @@
+"""Plans and results of resets as text: a table, a strip for each share partition, what is said about it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.planning.notices import Notice, Severity
+from acktrail.group_changes.planning.number_text import delivered, forgotten
+from acktrail.group_changes.planning.offset_bar import Mark, Strip, strip_of
+from acktrail.group_changes.request.times import instant_text
+from acktrail.plain_tables import printable, table
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.planning.impact import Impact
+    from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+
+__all__ = ["plan_text", "results_text"]
+
+_ROWS_SHOWN: Final = 60
+_STRIPS_SHOWN: Final = 12
+_NOTICES_SHOWN: Final = 3
+_WIDTH: Final = 64
+
+_GLYPHS: Final = {
+    Mark.NOT_DELIVERED: ("·", ".", None),
+    Mark.PASSED: ("─", "-", "bright_black"),
+    Mark.ACKNOWLEDGED: ("█", "#", "green"),
+    Mark.RELEASED: ("▒", "o", "yellow"),
+    Mark.ARCHIVING: ("▚", "%", "magenta"),
+    Mark.ARCHIVED: ("▓", "X", "red"),
+}
+"""Unicode, ASCII, colour."""
+_WORDS: Final = {
+    Mark.PASSED: "below the start offset",
+    Mark.ACKNOWLEDGED: "acknowledged",
+    Mark.RELEASED: "released",
+    Mark.ARCHIVING: "archiving",
+    Mark.ARCHIVED: "archived",
+    Mark.NOT_DELIVERED: "not delivered",
+}
+_COLOURS: Final = {Severity.REFUSAL: "red", Severity.SERIOUS: "red", Severity.WARNING: "yellow", Severity.INFO: None}
+
+
+def plan_text(plan: ResetPlan) -> str:
+    """A plan for people."""
+    blocks = [_head(plan), _numbers(plan), _strips(plan), _totals(plan), "\n".join(_notices(plan.notices))]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What became of share partitions (`Verified` as plain data), those that failed first."""
+    ordered = sorted(rows, key=lambda row: (row["status"].startswith("OK"), row["group_id"], row["topic"]))
+    headers = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "STATUS", "STATE-EPOCH", "SNAPSHOT-EPOCH", "NOTE")
+    shown = [
+        (
+            row["group_id"],
+            row["topic"],
+            row["partition"],
+            row["target_offset"],
+            row["status"],
+            _step(row["state_epoch_before"], row["state_epoch_after"]),
+            _step(row["snapshot_epoch_before"], row["snapshot_epoch_after"]),
+            "; ".join(part for part in (row["error"], row["advice"]) if part),
+        )
+        for row in ordered[:_ROWS_SHOWN]
+    ]
+    return "\n".join([table(headers, shown), *_more(len(ordered) - len(shown), "share partition")])
+
+
+def _head(plan: ResetPlan) -> str:
+    taken_back = f", takes back {printable(plan.undoes)}" if plan.undoes else ""
+    groups = ", ".join(printable(group.group_id) for group in plan.groups[:3])
+    more = f" and {len(plan.groups) - 3} more" if len(plan.groups) > 3 else ""
+    lines = [
+        f"plan {plan.plan_id}{taken_back}: {printable(plan.request.strategy.text)}",
+        f"group(s) {groups}{more}; cluster {plan.cluster.cluster_id}, Kafka {plan.cluster.release}",
+    ]
+    if plan.request.reason:
+        lines.append(f"reason: {printable(plan.request.reason)}")
+    return "\n".join(lines)
+
+
+def _numbers(plan: ResetPlan) -> str:
+    headers = (
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "START",
+        "NEW-OFFSET",
+        "TO-DELIVER",
+        "AGAIN",
+        "SKIPPED",
+        "ARCHIVED",
+        "TIMES",
+    )
+    rows = [_number_row(row) for row in plan.partitions[:_ROWS_SHOWN]]
+    if not rows:
+        return ""
+    return "\n".join([table(headers, rows), *_more(len(plan.partitions) - len(rows), "share partition")])
+
+
+def _number_row(row: PartitionPlan) -> tuple[object, ...]:
+    impact = row.impact
+    numbers: tuple[object, ...] = (None, None, None, None)
+    if impact is not None:
+        numbers = (impact.to_deliver, impact.delivered_again, impact.skipped, _archived(impact))
+    target = "refused" if row.target_offset is None else row.target_offset
+    return (row.group_id, row.topic, row.partition, row.start_offset, target, *numbers, _times(row))
+
+
+def _times(row: PartitionPlan) -> str:
+    if row.first_record_ms is None or row.last_record_ms is None:
+        return row.times_reason or ""
+    return f"{instant_text(row.first_record_ms)} to {instant_text(row.last_record_ms)}"
+
+
+def _strips(plan: ResetPlan) -> str:
+    """One strip a share partition, those first that most happens to."""
+    busiest = sorted(plan.partitions, key=_weight, reverse=True)[:_STRIPS_SHOWN]
+    chosen = {row.key for row in busiest}
+    lines: list[str] = []
+    marks: set[Mark] = set()
+    for row in plan.partitions:
+        strip = strip_of(row, _WIDTH) if row.key in chosen else None
+        if strip is not None:
+            marks.update(strip.cells)
+            lines += _strip_lines(row, strip)
+    if not lines:
+        return ""
+    legend = "  ".join(f"{_glyph(mark)} {_WORDS[mark]}" for mark in sorted(marks))
+    return "\n".join([*lines, f"{legend}  {_now()} present start  {_new()} new start"])
+
+
+def _weight(row: PartitionPlan) -> int:
+    impact = row.impact
+    return 0 if impact is None else (impact.delivered_again or 0) + 2 * (impact.skipped or 0) + 1
+
+
+def _strip_lines(row: PartitionPlan, strip: Strip) -> Iterator[str]:
+    yield f"{printable(row.group_id)} {printable(row.name)}"
+    left = f"{strip.first:>12} "
+    yield left + "".join(_glyph(cell) for cell in strip.cells) + f" {strip.last}"
+    pointers = [" "] * (len(strip.cells) + 1)
+    if strip.start_cell is not None:
+        pointers[strip.start_cell] = _now()
+    if strip.target_cell is not None:
+        pointers[strip.target_cell] = _new()
+    yield " " * len(left) + "".join(pointers).rstrip()
+
+
+def _archived(impact: Impact) -> object:
+    if impact.archived_forgotten is None and impact.archived_known:
+        return f">={impact.archived_known}"
+    is_counted = impact.archived_known is not None or not impact.passed_again
+    return impact.archived_forgotten if is_counted else None
+
+
+def _totals(plan: ResetPlan) -> str:
+    totals = plan.totals
+    refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
+    head = f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
+    if totals.to_deliver is None:
+        return head
+    plain = to_plain(plan)
+    ahead, again = delivered(plain)
+    acknowledged, archived = forgotten(plain)
+    return "\n".join(
+        [
+            head,
+            f"records from the new start offsets on: {ahead}",
+            f"delivered again though done with:      {again}",
+            f"  acknowledgements forgotten:          {acknowledged}",
+            f"  archived records given new life:     {archived}",
+            f"skipped for good:                      {_known(totals.skipped)}",
+            f"in flight, delivery counts dropped:    {_known(totals.in_flight_discarded)}",
+        ]
+    )
+
+
+def _notices(notices: Sequence[Notice]) -> Iterator[str]:
+    """The worst first; of each rule a few."""
+    counts = Counter((notice.severity, notice.rule) for notice in notices)
+    shown: Counter[tuple[Severity, str]] = Counter()
+    for notice in notices:
+        kind = (notice.severity, notice.rule)
+        shown[kind] += 1
+        if shown[kind] <= _NOTICES_SHOWN:
+            about = f"{printable(notice.subject)}: " if notice.subject else ""
+            text = f"{notice.severity.value:<8} {about}{printable(notice.text)} [{notice.rule}]"
+            yield _coloured(text, _COLOURS[notice.severity])
+        elif shown[kind] == _NOTICES_SHOWN + 1:
+            yield f"{'':<8} ... {counts[kind] - _NOTICES_SHOWN} more [{notice.rule}]"
+
+
+def _glyph(mark: Mark) -> str:
+    unicode, ascii_, colour = _GLYPHS[mark]
+    return _coloured(unicode if _speaks_unicode() else ascii_, colour)
+
+
+def _now() -> str:
+    return "△" if _speaks_unicode() else "|"
+
+
+def _new() -> str:
+    return "▲" if _speaks_unicode() else "^"
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _coloured(text: str, colour: str | None) -> str:
+    return typer.style(text, fg=colour) if colour is not None and sys.stdout.isatty() else text
+
+
+def _known(number: int | None) -> str:
+    return "not known" if number is None else str(number)
+
+
+def _step(before: object, after: object) -> str | None:
+    return None if before is None and after is None else f"{'-' if before is None else before} -> {after}"
+
+
+def _more(count: int, what: str) -> Iterable[str]:
+    return [f"... {count} more {what}(s); every one is in --json"] if count > 0 else []

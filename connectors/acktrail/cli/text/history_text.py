@@ -1,0 +1,146 @@
+"""The history in words and as JSON: conditions, moments, and what is not known."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+
+from acktrail.model.delivery import state_name
+from acktrail.model.offset_history.offset_status import Condition, Standing
+from acktrail.model.offset_history.record_history import Blank, Fate, NotKnown
+from acktrail.model.offset_history.status_changes import Evidence
+from acktrail.model.offset_history.status_intervals import Interval
+
+__all__ = [
+    "blank_json",
+    "blank_text",
+    "conclusion",
+    "condition_text",
+    "evidence_json",
+    "instant",
+    "interval_json",
+    "place",
+]
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_STANDINGS: Final = {
+    Standing.UNRECORDED: "nothing recorded",
+    Standing.BELOW_START: "below the start offset",
+    Standing.UNINITIALIZED: "no start offset yet",
+    Standing.ABSENT: "no share partition",
+    Standing.UNKNOWN: "not known",
+}
+
+_WITHOUT_RECORD: Final = {
+    Standing.UNRECORDED: "nothing recorded: not delivered yet, or a delivery has not ended",
+    Standing.BELOW_START: "below the start offset: it is not delivered any more, and no delivery state was recorded",
+    Standing.UNINITIALIZED: "the share partition has no start offset yet",
+    Standing.ABSENT: "the share partition was deleted, and no delivery state was recorded",
+    Standing.UNKNOWN: "not known",
+}
+
+_NOW: Final = {
+    Standing.UNRECORDED: "nothing recorded",
+    Standing.BELOW_START: "below the start offset",
+    Standing.UNINITIALIZED: "without a start offset",
+    Standing.ABSENT: "forgotten: the share partition was deleted",
+    Standing.UNKNOWN: "not known",
+}
+"""What holds now, after a delivery state had been recorded."""
+
+_BLANKS: Final = {
+    NotKnown.DELIVERIES: "when it was first delivered, and a delivery under way: Kafka writes how a delivery ended, "
+    "never that one began",
+    NotKnown.EARLIER: "anything before state record {until}: the export began there",
+    NotKnown.GAP: "anything from state record {since} to {until}: pruned before it was exported",
+    NotKnown.UNREADABLE: "anything from state record {since} to {until}: that record cannot be read",
+    NotKnown.UNDATED: "since when it was so at state record {until}, which only shows it",
+    NotKnown.SKIPPED_ENDINGS: "how earlier deliveries ended: at state record {until} the count grew by more than one",
+    NotKnown.PASSED_UNRECORDED: "whether it was delivered: state record {until} moved the start offset past it, and no "
+    "delivery state had been recorded",
+    NotKnown.NEVER_IN_SCOPE: "what this group did with it, if anything: when the share partition was first seen, the "
+    "start offset was above it",
+}
+
+
+def instant(timestamp_ms: int | None) -> str | None:
+    """A broker's time in ISO form, UTC; one out of the calendar's range as ms."""
+    if timestamp_ms is None:
+        return None
+    try:
+        time = _EPOCH + dt.timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def place(evidence: Evidence | None) -> str | None:
+    """A state record's address: state partition and offset."""
+    return None if evidence is None else f"{evidence.state_partition}:{evidence.offset}"
+
+
+def condition_text(condition: Condition) -> str:
+    """A condition without its count."""
+    if condition.delivery_state is None:
+        return _STANDINGS[condition.standing]
+    return state_name(condition.delivery_state)
+
+
+def conclusion(found: Fate) -> str:
+    """What became of the record, in one line."""
+    recorded, now = found.last_recorded, found.now
+    if recorded is None:
+        return _WITHOUT_RECORD[now.condition.standing]
+    said = f"{condition_text(recorded.condition)}, delivery count {recorded.condition.delivery_count}{_since(recorded)}"
+    return said if recorded is now else f"{said}; {_NOW[now.condition.standing]}{_since(now)}"
+
+
+def _since(interval: Interval) -> str:
+    if interval.since is None:
+        return ""
+    time = instant(interval.since.timestamp_ms)
+    at = f"state record {place(interval.since)}" + ("" if time is None else f" ({time})")
+    return f", since {at}" if interval.is_dated else f", at the latest since {at}"
+
+
+def blank_text(blank: Blank) -> str:
+    """What is not known, and why."""
+    return _BLANKS[blank.reason].format(since=place(blank.since) or "?", until=place(blank.until) or "the newest")
+
+
+def interval_json(interval: Interval) -> dict[str, Any]:
+    """One condition of a record and how it ended."""
+    state = interval.condition.delivery_state
+    return {
+        "standing": interval.condition.standing.value,
+        "delivery_state": None if state is None else state_name(state),
+        "delivery_count": interval.condition.delivery_count,
+        "since": evidence_json(interval.since),
+        "is_dated": interval.is_dated,
+        "until": evidence_json(interval.until),
+        "ended_by": None if interval.ended_by is None else interval.ended_by.value,
+    }
+
+
+def blank_json(blank: Blank) -> dict[str, Any]:
+    """What is not known, for programs and for people."""
+    return {
+        "reason": blank.reason.value,
+        "text": blank_text(blank),
+        "since": evidence_json(blank.since),
+        "until": evidence_json(blank.until),
+    }
+
+
+def evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
+    """A state record with its time."""
+    if evidence is None:
+        return None
+    return {
+        "state_partition": evidence.state_partition,
+        "offset": evidence.offset,
+        "timestamp": evidence.timestamp_ms,
+        "time": instant(evidence.timestamp_ms),
+        "cause": evidence.cause.value,
+    }

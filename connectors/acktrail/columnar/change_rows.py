@@ -1,0 +1,80 @@
+"""Changes of the history as columns of ``DELIVERY_HISTORY``, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from acktrail.columnar.model_values import share_partition_of
+from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY
+from acktrail.model.offset_history.offset_status import Condition, Standing
+from acktrail.model.offset_history.status_changes import Cause, Change, Evidence
+
+__all__ = ["CHANGE_COLUMNS", "change_table", "changes_of"]
+
+CHANGE_COLUMNS: Final = pa.schema([field for field in DELIVERY_HISTORY if field.name not in ("cluster_id", "chunk")])
+"""The columns of ``DELIVERY_HISTORY`` that a change alone decides."""
+
+_ROWS_AT_ONCE: Final = 8_192
+
+
+def change_table(changes: Iterable[Change]) -> pa.Table:
+    """Rows of ``CHANGE_COLUMNS``, one a change, in the order they come."""
+    rows = [_row(change) for change in changes]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(CHANGE_COLUMNS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGE_COLUMNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=CHANGE_COLUMNS)
+
+
+def changes_of(rows: pa.Table) -> Iterator[Change]:
+    """The changes that rows of ``DELIVERY_HISTORY`` tell, in their order."""
+    for batch in rows.select(CHANGE_COLUMNS.names).to_batches(max_chunksize=_ROWS_AT_ONCE):
+        yield from map(_change, batch.to_pylist())
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    key, before, after, at = change.key, change.before, change.after, change.at
+    return (
+        key.group_id,
+        key.topic_id,
+        key.partition,
+        change.first_offset,
+        change.last_offset,
+        before.standing.value,
+        before.delivery_state,
+        before.delivery_count,
+        after.standing.value,
+        after.delivery_state,
+        after.delivery_count,
+        at.cause.value,
+        change.is_dated,
+        at.state_partition,
+        at.offset,
+        at.timestamp_ms,
+    )
+
+
+def _change(row: Mapping[str, Any]) -> Change:
+    return Change(
+        key=share_partition_of(row),
+        first_offset=row["first_offset"],
+        last_offset=row["last_offset"],
+        before=Condition(
+            standing=Standing(row["before_standing"]),
+            delivery_state=row["before_state"],
+            delivery_count=row["before_count"],
+        ),
+        after=Condition(
+            standing=Standing(row["standing"]),
+            delivery_state=row["delivery_state"],
+            delivery_count=row["delivery_count"],
+        ),
+        at=Evidence(
+            state_partition=row["state_partition"],
+            offset=row["record_offset"],
+            timestamp_ms=row["record_timestamp_ms"],
+            cause=Cause(row["cause"]),
+        ),
+    )

@@ -1,0 +1,148 @@
+"""How many records were acknowledged, released, archived and delivered again, by share partition and interval of time.
+
+Counted are endings of deliveries as the state topic records them, at the broker's time of the state record. A delivery
+that ended without a record (the broker was killed) is in no count but `deliveries`, once a later ending shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.status_changes import Cause
+
+__all__ = ["COUNTS", "RATES", "RATE_INPUTS", "rate_pieces", "summed"]
+
+COUNTS: Final = (
+    "acknowledged",
+    "released",
+    "archiving",
+    "archived",
+    "deliveries",
+    "redeliveries",
+    "passed_unrecorded",
+    "undated",
+)
+"""Records (offsets) that got the state; deliveries that ended, and those among them that were not the first; records
+that the start offset passed without a state; records in a state of which nobody knows when they got it."""
+
+_KEY: Final = ("group_id", "topic_id", "partition", "interval_start_ms")
+
+RATES: Final = pa.schema(
+    [
+        pa.field("group_id", pa.string()),
+        pa.field("topic_id", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("interval_start_ms", pa.int64()),
+        *(pa.field(name, pa.int64()) for name in COUNTS),
+    ]
+)
+"""One share partition in one interval in which something was counted. Null: more than an int64 holds."""
+
+RATE_INPUTS: Final = (
+    "group_id",
+    "topic_id",
+    "partition",
+    "first_offset",
+    "last_offset",
+    "before_standing",
+    "before_state",
+    "before_count",
+    "standing",
+    "delivery_state",
+    "delivery_count",
+    "cause",
+    "is_dated",
+    "record_timestamp_ms",
+)
+"""The columns of ``DELIVERY_HISTORY`` that counting needs."""
+
+_WIDE: Final = pa.decimal128(38, 0)
+"""Records can name any offset: sums of ranges are exact here, whatever they say."""
+
+_INT64: Final = pa.decimal128(19, 0)
+_MOST: Final = 2**63 - 1
+
+_STATES: Final = {
+    "acknowledged": DeliveryState.ACKNOWLEDGED,
+    "archiving": DeliveryState.ARCHIVING,
+    "archived": DeliveryState.ARCHIVED,
+}
+
+
+def rate_pieces(rows: pa.Table, every_ms: int) -> pa.Table:
+    """What `rows` (``RATE_INPUTS``) count, by share partition and interval of `every_ms`: a piece for ``summed``."""
+    counted = rows.filter(_is_counted())
+    weights = pc.add(pc.subtract(counted["last_offset"].cast(_INT64), counted["first_offset"].cast(_INT64)), 1)
+    factors = _factors(counted)
+    counts = [pc.multiply(weights, pc.cast(factors[name], pa.int32())).cast(_WIDE) for name in COUNTS]
+    keys = [counted[name] for name in _KEY[:3]]
+    begins = _begins(counted["record_timestamp_ms"], every_ms)
+    return _added(pa.table([*keys, begins, *counts], [*_KEY, *COUNTS]))
+
+
+def summed(pieces: Iterable[pa.Table]) -> pa.Table:
+    """Rows of ``RATES`` from pieces, ascending by their key."""
+    total: pa.Table | None = None
+    for piece in pieces:
+        total = piece if total is None else _added(pa.concat_tables([total, piece]))
+    if total is None:
+        return RATES.empty_table()
+    fitting = [_fitting(total[name]) if name in COUNTS else total[name] for name in RATES.names]
+    return pa.table(fitting, schema=RATES).sort_by([(name, "ascending") for name in _KEY])
+
+
+def _begins(times: pa.ChunkedArray, every_ms: int) -> pa.ChunkedArray:
+    """The beginning of the interval that each time lies in."""
+    near = pc.multiply(pc.divide(times, every_ms), every_ms)  # divides towards zero
+    return pc.if_else(pc.greater(near, times), pc.subtract(near, every_ms), near)
+
+
+def _is_counted() -> pc.Expression:
+    standing, before = pc.field("standing"), pc.field("before_standing")
+    is_passed = (standing == Standing.BELOW_START.value) & (before == Standing.UNRECORDED.value)
+    return (standing == Standing.RECORDED.value) | (is_passed & (pc.field("cause") != Cause.RESET.value))
+
+
+def _factors(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """By how much each offset of a row counts, by what is counted."""
+    dated = rows["is_dated"]
+    recorded = pc.equal(rows["standing"], Standing.RECORDED.value)
+    state, was = rows["delivery_state"], pc.fill_null(rows["before_state"], -1)
+    count = pc.cast(pc.fill_null(rows["delivery_count"], 0), pa.int32())
+    counted = pc.cast(pc.fill_null(rows["before_count"], 0), pa.int32())
+    ended = pc.and_(pc.and_(dated, recorded), pc.greater(count, counted))
+    got = {
+        name: pc.and_(dated, pc.and_(_is(state, number), pc.not_equal(was, int(number))))
+        for name, number in _STATES.items()
+    }
+    return {
+        **got,
+        "released": pc.and_(ended, _is(state, DeliveryState.AVAILABLE)),
+        "deliveries": _where(ended, pc.subtract(count, counted)),
+        "redeliveries": _where(ended, pc.subtract(count, pc.max_element_wise(counted, 1))),
+        "passed_unrecorded": pc.and_(dated, pc.invert(recorded)),
+        "undated": pc.and_(pc.invert(dated), recorded),
+    }
+
+
+def _is(states: pa.ChunkedArray, number: DeliveryState) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(states, int(number)), fill_value=False)
+
+
+def _where(mask: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(mask, pc.max_element_wise(numbers, 0), 0)
+
+
+def _added(rows: pa.Table) -> pa.Table:
+    sums = rows.group_by(list(_KEY), use_threads=False).aggregate([(name, "sum") for name in COUNTS])
+    return sums.select([*_KEY, *(f"{name}_sum" for name in COUNTS)]).rename_columns([*_KEY, *COUNTS])
+
+
+def _fitting(counts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(pc.less_equal(counts, _MOST), counts, None).cast(pa.int64())

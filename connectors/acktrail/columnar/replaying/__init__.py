@@ -1,0 +1,1 @@
+"""Replay of many share partitions at once."""

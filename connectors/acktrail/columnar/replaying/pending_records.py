@@ -1,0 +1,112 @@
+"""Raw records that a replay may still need, as they came and without their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from acktrail.columnar.binary_column import Integers, Mask, binary_column
+from acktrail.columnar.decoding.irregular_rows import OddRows
+from acktrail.columnar.record_columns import Column, RecordColumns
+from acktrail.columnar.replaying.lazy_batches import SpelledRecords, read_spelled
+from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
+from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
+
+__all__ = ["RetainedRecords", "read_odd"]
+
+_ROWS_AT_ONCE: Final = 1 << 15
+"""Values decoded together: what arises on the way stays in the processor's cache."""
+
+_NO_TIMESTAMP: Final = -1
+_ANY_KEY: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
+_KEYS: Final = pa.array([encode_key(UPDATE_TYPE, _ANY_KEY), encode_key(SNAPSHOT_TYPE, _ANY_KEY)], pa.binary())
+"""Stand for keys that were read before: an update's and a snapshot's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedRecords:
+    """Records whose keys were read: number of the share partition, offset, and the place in `values`, `timestamps`."""
+
+    owners: Integers
+    offsets: Integers
+    is_snapshot: Mask
+    rows: Integers
+    values: pa.BinaryArray
+    timestamps: pa.Int64Array
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def needed_bytes(self) -> int:
+        """About how many bytes the records' own values have; ``values`` may hold more."""
+        return int(self.values.nbytes) * len(self) // max(len(self.values), 1)
+
+    def where(self, mask: Mask) -> RetainedRecords:
+        """The records where `mask` holds; no value is copied."""
+        kept = np.flatnonzero(mask)
+        if len(kept) == len(mask):
+            return self
+        return RetainedRecords(
+            owners=self.owners[kept],
+            offsets=self.offsets[kept],
+            is_snapshot=self.is_snapshot[kept],
+            rows=self.rows[kept],
+            values=self.values,
+            timestamps=self.timestamps,
+        )
+
+    def read(self) -> Iterator[tuple[SpelledRecords, Mask]]:
+        """What the records of regular values say, and which are; piece by piece."""
+        column, timestamps = binary_column(self.values), self.timestamps.fill_null(_NO_TIMESTAMP).to_numpy()
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            piece = slice(start, start + _ROWS_AT_ONCE)
+            rows = self.rows[piece]
+            said, regular = read_spelled(column.take(rows), self.is_snapshot[piece])
+            address = _address(self.offsets[piece], timestamps[rows])
+            yield SpelledRecords(numbers={**said.numbers, **address}, batches=said.batches), regular
+
+    def read_odd(self) -> tuple[RecordColumns, Mask]:
+        """What the records say whatever their values are like, and which of them can be read."""
+        taken = [array.take(pa.array(self.rows)) for array in (self.values, self.timestamps)]
+        records, readable = read_odd(taken[0], self.is_snapshot)
+        address = _address(self.offsets, taken[1].fill_null(_NO_TIMESTAMP).to_numpy())
+        return RecordColumns(numbers={**records.numbers, **address}, batches=records.batches), readable
+
+    @classmethod
+    def packed(cls, pieces: Sequence[Self]) -> RetainedRecords:
+        """The pieces end to end, with a copy of their values and of nothing else."""
+        places = [pa.array(piece.rows) for piece in pieces]
+        return RetainedRecords(
+            owners=np.concatenate([piece.owners for piece in pieces]),
+            offsets=np.concatenate([piece.offsets for piece in pieces]),
+            is_snapshot=np.concatenate([piece.is_snapshot for piece in pieces]),
+            rows=np.arange(sum(map(len, pieces))),
+            values=pa.concat_arrays([piece.values.take(rows) for piece, rows in zip(pieces, places, strict=True)]),
+            timestamps=pa.concat_arrays(
+                [piece.timestamps.take(rows) for piece, rows in zip(pieces, places, strict=True)]
+            ),
+        )
+
+
+def read_odd(values: pa.BinaryArray, is_snapshot: Mask) -> tuple[RecordColumns, Mask]:
+    """What values of snapshots and updates say, and which of them can be read."""
+    keys = _KEYS.take(pa.array(is_snapshot.astype(np.int8)))
+    odd = OddRows(
+        keys=lambda rows: keys.take(pa.array(rows)),
+        values=lambda rows: values.take(pa.array(rows)),
+        is_snapshot=is_snapshot,
+        trusted=np.ones(len(is_snapshot), np.bool_),
+    )
+    return odd.decode(np.arange(len(is_snapshot)), binary_column(values)), odd.readable
+
+
+def _address(offsets: Integers, timestamps: Integers) -> dict[str, Column]:
+    return {
+        "offset": Column(values=offsets),
+        "timestamp_ms": Column(values=timestamps, known=timestamps != _NO_TIMESTAMP),
+    }

@@ -1,0 +1,127 @@
+"""States of share partitions: as columns to fold on, as a table, as the model's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from acktrail.columnar.binary_column import Integers, Mask
+from acktrail.columnar.decoding.decode_keys import snapshot_keys
+from acktrail.columnar.model_values import replayed_state_of
+from acktrail.columnar.record_columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
+from acktrail.columnar.replaying.key_index import ShareKeys
+from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
+from acktrail.errors import InputError
+from acktrail.model.replay import SharePartitionState
+
+__all__ = ["REPLAYED_STATES", "StateColumns", "states_of"]
+
+REPLAYED_STATES: Final = pa.schema(
+    [
+        SHARE_PARTITION_STATES.field(name)
+        for name in (
+            "state_partition",
+            "group_id",
+            "topic_id",
+            "partition",
+            "snapshot_epoch",
+            "state_epoch",
+            "leader_epoch",
+            "start_offset",
+            "delivery_complete_count",
+            "batches",
+            "create_timestamp_ms",
+            "write_timestamp_ms",
+            "last_record_offset",
+            "last_record_timestamp_ms",
+        )
+    ]
+)
+"""The columns of ``SHARE_PARTITION_STATES`` that replay alone decides."""
+
+_ADDRESS: Final = {"last_record_offset": "offset", "last_record_timestamp_ms": "timestamp_ms"}
+_ROWS_AT_ONCE: Final = 8_192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateColumns:
+    """States by the number of their share partition (``ShareKeys``), each with the address of its last record.
+
+    `floors`: the lowest offset of records that go on from each state.
+    """
+
+    owners: Integers
+    floors: Integers
+    records: RecordColumns
+
+    @classmethod
+    def none(cls) -> Self:
+        """No state."""
+        kinds = {**SAID_NUMBERS, "offset": np.int64, "timestamp_ms": np.int64}
+        numbers = {name: Column(values=np.empty(0, kind)) for name, kind in kinds.items()}
+        nothing = np.empty(0, np.int64)
+        return cls(
+            owners=nothing,
+            floors=nothing,
+            records=RecordColumns(numbers=numbers, batches=BatchColumns.of_batches([])),
+        )
+
+    def where(self, mask: Mask) -> Self:
+        """The states where `mask` holds."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def take(self, rows: Integers) -> Self:
+        """The states in `rows`."""
+        return type(self)(owners=self.owners[rows], floors=self.floors[rows], records=self.records.take(rows))
+
+    def to_arrow(self, keys: ShareKeys) -> pa.Table:
+        """``REPLAYED_STATES``, in the order in which the share partitions were met."""
+        ordered = self.take(np.argsort(self.owners))
+        names, state_partitions = keys.names(ordered.owners)
+        columns = {
+            "state_partition": pa.array(state_partitions),
+            "group_id": names.group_id,
+            "topic_id": names.topic_id,
+            "partition": pa.array(names.partition),
+            "batches": ordered.records.batches.to_arrow(),
+        }
+        for field in REPLAYED_STATES:
+            if field.name not in columns:
+                number = ordered.records.numbers[_ADDRESS.get(field.name, field.name)]
+                columns[field.name] = number.to_arrow(field.type)
+        return pa.Table.from_arrays([columns[name] for name in REPLAYED_STATES.names], schema=REPLAYED_STATES)
+
+    @classmethod
+    def of_arrow(cls, table: pa.Table, keys: ShareKeys) -> Self:
+        """The states of a table of ``REPLAYED_STATES``; rows without a state are passed over.
+
+        Raises:
+            InputError: a share partition has two states on one state partition.
+        """
+        stated = table.select(REPLAYED_STATES.names).cast(REPLAYED_STATES)
+        stated = stated.filter(stated["snapshot_epoch"].is_valid()).combine_chunks()
+        rows = pa.RecordBatch.from_arrays(
+            [column.combine_chunks() for column in stated.columns], schema=REPLAYED_STATES
+        )
+        names = snapshot_keys(rows.column("group_id"), rows.column("topic_id"), rows.column("partition"))
+        owners = keys.number(pa.chunked_array([names]), rows.column("state_partition").to_numpy()).owners
+        if len(np.unique(owners)) != len(owners):
+            raise InputError("a share partition has two states on one state partition")
+        numbers = {name: Column.of_arrow(rows.column(name)) for name in SAID_NUMBERS}
+        numbers |= {to: Column.of_arrow(rows.column(name)) for name, to in _ADDRESS.items()}
+        return cls(
+            owners=owners,
+            floors=numbers["offset"].values + 1,
+            records=RecordColumns(numbers=numbers, batches=BatchColumns.of_arrow(rows.column("batches"))),
+        )
+
+
+def states_of(table: pa.Table) -> Iterator[SharePartitionState]:
+    """The state of every row of `table` (columns of ``REPLAYED_STATES``), in its order, made as it is asked for."""
+    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            yield replayed_state_of(row)

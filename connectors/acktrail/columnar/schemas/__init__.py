@@ -1,0 +1,1 @@
+"""Arrow schemas of every table."""

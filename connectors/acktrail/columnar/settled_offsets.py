@@ -1,0 +1,139 @@
+"""What a group last did with each record of a range of offsets: acknowledged it, archived it, or nobody knows.
+
+Changes of one share partition are laid over each other in the order of their state records. An acknowledgement and an
+archiving stay the last thing that the group did, also when the start offset moved past them, and when a reset or a
+deletion made the state anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.offset_history.offset_status import Standing
+
+__all__ = ["SETTLED_INPUTS", "Settled", "by_share_partition", "settled", "tells_of_settled"]
+
+_KEY: Final = ("group_id", "topic_id", "partition")
+SETTLED_INPUTS: Final = (
+    *_KEY,
+    "first_offset",
+    "last_offset",
+    "before_standing",
+    "standing",
+    "delivery_state",
+    "state_partition",
+    "record_offset",
+    "record_timestamp_ms",
+)
+"""The columns of ``DELIVERY_HISTORY`` that `settled` needs."""
+
+_UNKNOWN: Final = Standing.UNKNOWN.value
+_ABSENT: Final = Standing.ABSENT.value
+_BELOW_START: Final = Standing.BELOW_START.value
+_ACKNOWLEDGED: Final = int(DeliveryState.ACKNOWLEDGED)
+_ARCHIVED: Final = int(DeliveryState.ARCHIVED)
+_SETTLED: Final = frozenset({_ACKNOWLEDGED, _ARCHIVED})
+_NEVER: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Numbers of records (offsets) in a range.
+
+    Attributes:
+        acknowledged, archived: those that the group last acknowledged, or archived, as far as the history tells.
+        unknown: those of which a part of the history is missing: before the first record of the share partition, or
+            since the last thing that is known of them. Those among `acknowledged` and `archived` may have changed.
+        since_ms: the broker's time of the first state record that tells of the range; None: none does.
+    """
+
+    acknowledged: int
+    archived: int
+    unknown: int
+    since_ms: int | None
+
+
+def tells_of_settled() -> pc.Expression:
+    """The rows of ``DELIVERY_HISTORY`` that `settled` needs: to acknowledged or archived, to and from a time of which
+    nothing is known, and the first of a share partition."""
+    is_settled = pc.field("delivery_state").isin([_ACKNOWLEDGED, _ARCHIVED])
+    return is_settled | (pc.field("standing") == _UNKNOWN) | pc.field("before_standing").isin([_UNKNOWN, _ABSENT])
+
+
+def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], pa.Table]]:
+    """Group id, topic id, partition, and the rows of each share partition in `rows`, in log order."""
+    if not rows.num_rows:
+        return
+    order = [(name, "ascending") for name in (*_KEY, "state_partition", "record_offset")]
+    ordered = rows.sort_by(order).combine_chunks()
+    codes = [ordered[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in _KEY]
+    changes = np.any([np.diff(code) != 0 for code in codes], axis=0)
+    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), ordered.num_rows]
+    for begin, end in pairwise(bounds):
+        own = ordered.slice(begin, end - begin)
+        group_id, topic_id, partition = (own[name][0].as_py() for name in _KEY)
+        yield (group_id, topic_id, partition), own
+
+
+def settled(rows: pa.Table, first: int, last: int, doubts: Sequence[int] = ()) -> Settled:
+    """What the group last did with the records from `first` to `last` (inclusive).
+
+    Args:
+        rows: of one share partition, in log order, with `SETTLED_INPUTS`; at least those that `tells_of_settled`
+            chooses and that share an offset with the range. Where they lie on several state partitions, nobody knows
+            their order, and nothing is known.
+        doubts: offsets of state records that may be about the share partition and cannot be read.
+
+    Cost: some numpy operations, and two assignments to slices for each row.
+    """
+    if pc.count_distinct(rows["state_partition"]).as_py() != 1:
+        return Settled(acknowledged=0, archived=0, unknown=last - first + 1, since_ms=None)
+    begins = np.maximum(rows["first_offset"].to_numpy(), first)
+    ends = np.minimum(rows["last_offset"].to_numpy(), last) + 1
+    meets = begins < ends
+    begins, ends, rows = begins[meets], ends[meets], rows.filter(pa.array(meets))
+    edges = np.unique(np.concatenate([begins, ends, [first, last + 1]]))
+    cells = _Cells(len(edges) - 1)
+    cells.lay(rows, np.searchsorted(edges, begins).tolist(), np.searchsorted(edges, ends).tolist())
+    lengths, times = np.diff(edges), rows["record_timestamp_ms"].drop_null()
+    is_known = cells.is_heard_of & (cells.settled_at >= np.maximum(cells.lost_at, max(doubts, default=_NEVER)))
+    return Settled(
+        acknowledged=int(lengths[cells.kinds == _ACKNOWLEDGED].sum()),
+        archived=int(lengths[cells.kinds == _ARCHIVED].sum()),
+        unknown=int(lengths[~is_known].sum()),
+        since_ms=pc.min(times).as_py() if len(times) else None,
+    )
+
+
+class _Cells:
+    """Pieces of a range that no row cuts: what last settled each, at which state record, and since when nothing is
+    known."""
+
+    def __init__(self, count: int) -> None:
+        self.kinds = np.zeros(count, np.int8)
+        self.settled_at = np.full(count, _NEVER)
+        self.lost_at = np.full(count, _NEVER)
+        self.is_heard_of = np.zeros(count, np.bool_)
+
+    def lay(self, rows: pa.Table, begins: Sequence[int], ends: Sequence[int]) -> None:
+        """Lay `rows`, in log order, over the cells from `begins` up to `ends`."""
+        columns = (
+            rows[name].to_pylist() for name in ("standing", "before_standing", "delivery_state", "record_offset")
+        )
+        for begin, end, standing, before, state, place in zip(begins, ends, *columns, strict=True):
+            self.is_heard_of[begin:end] = True
+            if standing == _UNKNOWN:
+                self.lost_at[begin:end] = place
+            elif before == _UNKNOWN:
+                self.lost_at[begin:end] = place if standing == _BELOW_START else _NEVER
+            if state in _SETTLED:
+                self.settled_at[begin:end] = place
+                self.kinds[begin:end] = state

@@ -1,0 +1,150 @@
+"""Replay of generation iii: checkpoints and deltas on a compacted state topic, in the order of the log.
+
+For every share partition the newest checkpoint counts, with the deltas after it that carry its epoch. A checkpoint's
+tombstone removes the state; the tombstones of its deltas follow, and those not yet written are pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from acktrail.drafts.batch_merging import Merging, merge_state_batches
+from acktrail.drafts.delta_index import IndexStep, delta_index_step, next_delta_index
+from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
+from acktrail.model.delivery import StateBatch
+from acktrail.model.share_partition import SharePartition
+from acktrail.model.strict.offset_window import Window, effective_window
+from acktrail.model.strict.violations import Finding
+
+__all__ = ["CheckpointReplay", "CheckpointState", "CheckpointTrack", "advance_track", "checkpoint_of", "is_applied"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointState:
+    """The state of a share partition. `start_offset` is as recorded; None: not initialised."""
+
+    key: SharePartition
+    checkpoint_epoch: int
+    start_offset: int | None
+    batches: tuple[StateBatch, ...]
+
+    @property
+    def window(self) -> Window:
+        """Where delivery goes on from; its end is a lower bound, for these records hold no end offset."""
+        return effective_window(self.start_offset, self.batches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTrack:
+    """What the records of one key left behind.
+
+    `state` None: none yet, or removed (`is_deleted`). `last_delta_index` is the newest delta's, `highest_delta_index`
+    the end of a range that rolled over early. `live_delta_indices` are the delta keys that hold a value, and
+    `used_delta_indices` those used since the newest checkpoint. `last_epoch` is the newest checkpoint's, also after
+    its removal.
+    """
+
+    state: CheckpointState | None = None
+    is_deleted: bool = False
+    last_epoch: int | None = None
+    last_delta_index: int | None = None
+    highest_delta_index: int | None = None
+    live_delta_indices: frozenset[int] = frozenset()
+    used_delta_indices: frozenset[int] = frozenset()
+
+    @property
+    def pending_delta_tombstones(self) -> tuple[int, ...]:
+        """Indices of the deltas that a removal has still to take away, ascending."""
+        return tuple(sorted(self.live_delta_indices)) if self.is_deleted else ()
+
+    @property
+    def next_delta_index(self) -> int:
+        """The index with which the coordinator goes on."""
+        return next_delta_index(self.last_delta_index, self.highest_delta_index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointReplay:
+    """The track of every key that has a record, the log offsets that were applied, and what was found on the way."""
+
+    tracks: Mapping[SharePartition, CheckpointTrack]
+    applied: tuple[tuple[int, int], ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def states(self) -> dict[SharePartition, CheckpointState]:
+        """The state of every share partition that has one."""
+        return {key: track.state for key, track in self.tracks.items() if track.state is not None}
+
+
+def advance_track(
+    track: CheckpointTrack, record: CheckpointRecord, *, merging: Merging = Merging.OVERLAY
+) -> CheckpointTrack:
+    """The track after one record of its key."""
+    match record:
+        case Checkpoint():
+            state = CheckpointState(
+                key=record.key,
+                checkpoint_epoch=record.checkpoint_epoch,
+                start_offset=record.start_offset,
+                batches=record.batches,
+            )
+            return replace(
+                track,
+                state=state,
+                is_deleted=False,
+                last_epoch=record.checkpoint_epoch,
+                used_delta_indices=frozenset(),
+            )
+        case CheckpointTombstone():
+            return replace(track, state=None, is_deleted=True, used_delta_indices=frozenset())
+        case Delta():
+            return _with_delta(track, record, merging)
+        case DeltaTombstone():
+            return replace(track, live_delta_indices=track.live_delta_indices - {record.delta_index})
+        case _:
+            assert_never(record)
+
+
+def checkpoint_of(state: CheckpointState, checkpoint_epoch: int) -> Checkpoint:
+    """The checkpoint that a coordinator could write instead of the delta that led to `state`."""
+    window = state.window
+    return Checkpoint(
+        key=state.key,
+        checkpoint_epoch=checkpoint_epoch,
+        start_offset=window.start_offset,
+        batches=window.batches,
+    )
+
+
+def is_applied(track: CheckpointTrack, record: CheckpointRecord) -> bool:
+    """Whether `record` changes the state of `track`: a delta only with the epoch of its checkpoint."""
+    if isinstance(record, Delta):
+        return track.state is not None and record.checkpoint_epoch == track.state.checkpoint_epoch
+    return isinstance(record, Checkpoint)
+
+
+def _with_delta(track: CheckpointTrack, delta: Delta, merging: Merging) -> CheckpointTrack:
+    state = track.state
+    if state is not None and is_applied(track, delta):
+        start_offset = state.start_offset if delta.start_offset is None else delta.start_offset
+        batches = merge_state_batches(merging, state.batches, delta.batches, start_offset)
+        state = replace(state, start_offset=start_offset, batches=batches)
+    return replace(
+        track,
+        state=state,
+        last_delta_index=delta.delta_index,
+        highest_delta_index=_highest(track, delta.delta_index),
+        live_delta_indices=track.live_delta_indices | {delta.delta_index},
+        used_delta_indices=track.used_delta_indices | {delta.delta_index},
+    )
+
+
+def _highest(track: CheckpointTrack, index: int) -> int | None:
+    """A range is learnt where it rolls over early, and forgotten where it is seen to be longer."""
+    if delta_index_step(track.last_delta_index, index) is IndexStep.ROLLED_OVER_EARLY:
+        return track.last_delta_index
+    longer = track.highest_delta_index is not None and index > track.highest_delta_index
+    return None if longer else track.highest_delta_index

@@ -1,0 +1,151 @@
+"""Replay of generation i: control records of one topic partition, scanned forwards.
+
+A checkpoint replaces a group's state; a delta with the checkpoint's epoch is laid over it; a delta with another epoch
+is passed over. The start offset moves only over terminal batches, for no delta carries one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from acktrail.drafts.batch_merging import Merging, merge_state_batches
+from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import Placed
+from acktrail.model.share_partition import GroupId
+from acktrail.model.strict.offset_window import Window, batch_violations, effective_window, violations
+from acktrail.model.strict.violations import Finding, Rule
+
+__all__ = [
+    "ControlReplay",
+    "ControlState",
+    "apply_control_delta",
+    "control_checkpoint_of",
+    "replay_control_log",
+    "state_of_control_checkpoint",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlState:
+    """One group's state after its control records. `start_offset` is the checkpoint's own, `end_offset` the highest
+    recorded (exclusive), `checkpoint_offset` where the checkpoint lies (the documents' SCO).
+    """
+
+    group_id: GroupId
+    checkpoint_epoch: int
+    checkpoint_offset: int
+    start_offset: int
+    end_offset: int
+    batches: tuple[StateBatch, ...]
+
+    @property
+    def window(self) -> Window:
+        """Where delivery goes on from."""
+        return effective_window(self.start_offset, self.batches, end_offset=self.end_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlReplay:
+    """The state of every group with a checkpoint, and what was found on the way."""
+
+    states: Mapping[GroupId, ControlState]
+    findings: tuple[Finding, ...]
+
+
+def replay_control_log(
+    records: Iterable[Placed[ControlRecord]], *, merging: Merging = Merging.OVERLAY, cleaned: bool = False
+) -> ControlReplay:
+    """The state of every group after `records`, which come in offset order.
+
+    `cleaned`: a cleaner may have been there. Then a group's log may begin in the middle of an epoch: deltas before its
+    first checkpoint and skipped checkpoint epochs are no findings.
+    """
+    states: dict[GroupId, ControlState] = {}
+    findings: list[Finding] = []
+    for placed in records:
+        group_id = placed.record.group_id
+        found = _broken_rules(states.get(group_id), placed.record, cleaned=cleaned)
+        findings += [_finding(placed, rule) for rule in found]
+        after = _advance(states.get(group_id), placed, merging)
+        if after is not None:
+            states[group_id] = after
+    return ControlReplay(states=states, findings=tuple(findings))
+
+
+def apply_control_delta(
+    state: ControlState, delta: ControlDelta, *, merging: Merging = Merging.OVERLAY
+) -> ControlState:
+    """`state` with a delta of its epoch laid over it; the end offset grows with the delta's batches."""
+    ends = [batch.last_offset + 1 for batch in delta.batches]
+    return ControlState(
+        group_id=state.group_id,
+        checkpoint_epoch=state.checkpoint_epoch,
+        checkpoint_offset=state.checkpoint_offset,
+        start_offset=state.start_offset,
+        end_offset=max([state.end_offset, *ends]),
+        batches=merge_state_batches(merging, state.batches, delta.batches, state.start_offset),
+    )
+
+
+def control_checkpoint_of(state: ControlState, checkpoint_epoch: int) -> ControlCheckpoint:
+    """The checkpoint that a leader could write instead of the delta that led to `state`."""
+    window = state.window
+    return ControlCheckpoint(
+        group_id=state.group_id,
+        checkpoint_epoch=checkpoint_epoch,
+        start_offset=state.start_offset if window.start_offset is None else window.start_offset,
+        end_offset=state.end_offset if window.end_offset is None else window.end_offset,
+        batches=window.batches,
+    )
+
+
+def state_of_control_checkpoint(record: ControlCheckpoint, offset: int) -> ControlState:
+    """The state that a checkpoint at `offset` holds."""
+    return ControlState(
+        group_id=record.group_id,
+        checkpoint_epoch=record.checkpoint_epoch,
+        checkpoint_offset=offset,
+        start_offset=record.start_offset,
+        end_offset=record.end_offset,
+        batches=record.batches,
+    )
+
+
+def _advance(state: ControlState | None, placed: Placed[ControlRecord], merging: Merging) -> ControlState | None:
+    record = placed.record
+    if isinstance(record, ControlCheckpoint):
+        return state_of_control_checkpoint(record, placed.offset)
+    if state is None or record.checkpoint_epoch != state.checkpoint_epoch:
+        return state
+    return apply_control_delta(state, record, merging=merging)
+
+
+def _broken_rules(state: ControlState | None, record: ControlRecord, *, cleaned: bool) -> tuple[Rule, ...]:
+    if isinstance(record, ControlCheckpoint):
+        window = Window(start_offset=record.start_offset, end_offset=record.end_offset, batches=record.batches)
+        return (*_epoch_step(state, record, cleaned=cleaned), *violations(window))
+    own = batch_violations(record.batches)
+    if state is None:
+        return own if cleaned else (Rule.DELTA_HAS_CHECKPOINT, *own)
+    return own if record.checkpoint_epoch == state.checkpoint_epoch else (Rule.DELTA_EPOCH_MATCHES, *own)
+
+
+def _epoch_step(state: ControlState | None, record: ControlCheckpoint, *, cleaned: bool) -> tuple[Rule, ...]:
+    """Epochs of these generations start at 1 and grow by one; what follows 65,535 nobody specified: a finding."""
+    before = 0 if state is None else state.checkpoint_epoch
+    right = record.checkpoint_epoch > before if cleaned else record.checkpoint_epoch == before + 1
+    return () if right else (Rule.CHECKPOINT_EPOCH_STEP,)
+
+
+def _finding(placed: Placed[ControlRecord], rule: Rule) -> Finding:
+    record = placed.record
+    kind = "checkpoint" if isinstance(record, ControlCheckpoint) else "delta"
+    return Finding(
+        rule=rule,
+        subject=record.group_id,
+        partition=placed.partition,
+        offset=placed.offset,
+        detail=f"{kind} of epoch {record.checkpoint_epoch}",
+    )

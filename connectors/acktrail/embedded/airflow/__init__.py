@@ -1,0 +1,1 @@
+"""A real Airflow in a folder."""

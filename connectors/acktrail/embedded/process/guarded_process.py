@@ -1,0 +1,177 @@
+"""Processes that end with their owner, and processes that go on without one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+from acktrail.embedded.process import guardian
+from acktrail.embedded.process.process_identity import ProcessIdentity
+from acktrail.errors import MissingDependency
+
+__all__ = ["GuardedProcess", "Launch"]
+
+_MARGIN_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What to run and how: `env` None inherits, output is appended to `log_path`.
+
+    `grace_s`: seconds between SIGTERM and SIGKILL. `remove`: a folder the guardian deletes when the owner died
+    without stopping the process.
+    """
+
+    command: tuple[str, ...]
+    log_path: Path
+    env: Mapping[str, str] | None = None
+    cwd: Path | None = None
+    grace_s: float = 10.0
+    remove: Path | None = None
+
+
+class GuardedProcess:
+    """A child process that never outlives its owner, nor do its descendants, however the owner ends.
+
+    Between the two stands a guardian (`acktrail.embedded.process.guardian`). The owner is the process
+    that calls `start`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log_path: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        grace_s: float = 10.0,
+        remove: Path | None = None,
+    ) -> None:
+        self._launch = Launch(
+            command=tuple(command), log_path=log_path, env=env, cwd=cwd, grace_s=grace_s, remove=remove
+        )
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._tether: BinaryIO | None = None
+        self._pid: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Pid of the command itself; None before the start."""
+        return self._pid
+
+    @property
+    def guardian_pid(self) -> int | None:
+        """Pid of the guardian; None before the start."""
+        return None if self._guardian is None else self._guardian.pid
+
+    def start(self) -> Self:
+        """Start the command. Raises MissingDependency when it cannot be executed."""
+        if self._guardian is not None and self.poll() is None:
+            raise RuntimeError(f"{self._launch.command[0]} is already running")
+        reader, writer = os.pipe()
+        self._tether = os.fdopen(writer, "wb", buffering=0)
+        try:
+            self._guardian, report = _spawn(self._launch, reader)
+            self._pid = _pid_of(report, self._launch)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            os.close(reader)
+        return self
+
+    def poll(self) -> int | None:
+        """None while the command or a descendant lives, else the command's exit code (128 + signal number)."""
+        return None if self._guardian is None else self._guardian.poll()
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Wait for the end, at most `timeout_s` seconds; what `poll` says then."""
+        if self._guardian is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guardian.wait(timeout_s)
+        return self.poll()
+
+    def stop(self) -> None:
+        """End the command and all its descendants; returns when they are gone."""
+        self._say(b"s")
+        if self._guardian is None:
+            return
+        if self.wait(self._launch.grace_s + _MARGIN_S) is None:
+            self._guardian.kill()
+            self._guardian.wait()
+
+    def kill(self) -> None:
+        """SIGKILL the command, without warning; returns when it is gone."""
+        if self._pid is not None and self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            self.wait(_MARGIN_S)
+        self.stop()
+
+    def release(self) -> ProcessIdentity:
+        """Let the command go on without an owner; SIGTERM to the guardian, whose identity is returned, ends it."""
+        if self._guardian is None or self.poll() is not None:
+            raise RuntimeError(f"{self._launch.command[0]} does not run")
+        identity = ProcessIdentity.of(self._guardian.pid)
+        self._say(b"r")
+        self._guardian.returncode = 0  # no child to wait for any more, and none to be warned about
+        self._guardian = None
+        return identity
+
+    def _say(self, word: bytes) -> None:
+        """The last word to the guardian."""
+        if self._tether is not None:
+            with contextlib.suppress(OSError):
+                self._tether.write(word)
+            self._tether.close()
+            self._tether = None
+
+    def __enter__(self) -> Self:
+        return self if self._guardian is not None else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _spawn(launch: Launch, reader: int) -> tuple[subprocess.Popen[bytes], bytes]:
+    """Start the guardian with its end of the tether; it and the line it reports."""
+    report, writer = os.pipe()
+    options = ["--owner-pid", str(os.getpid()), "--owner-fd", str(reader), "--report-fd", str(writer)]
+    options += ["--grace", str(launch.grace_s)]
+    if launch.remove is not None:
+        options += ["--remove", str(launch.remove)]
+    with os.fdopen(report, "rb") as answer:
+        try:
+            with launch.log_path.open("ab") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", guardian.__file__, *options, "--", *launch.command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=launch.env,
+                    cwd=launch.cwd,
+                    pass_fds=(reader, writer),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(writer)
+        return process, answer.readline()
+
+
+def _pid_of(report: bytes, launch: Launch) -> int:
+    """The command's pid. Raises MissingDependency when it did not start."""
+    kind, _, number = report.strip().partition(b" ")
+    if kind == b"pid":
+        return int(number)
+    reason = os.strerror(int(number)) if kind == b"error" else "its guardian ended"
+    raise MissingDependency(f"cannot run {launch.command[0]}: {reason}", hint=f"see {launch.log_path}")

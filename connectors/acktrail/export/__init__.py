@@ -1,0 +1,1 @@
+"""Use cases that write what Kafka has to the tables: export, import, repair."""

@@ -1,0 +1,124 @@
+"""The export that goes on for days: it takes up again by itself after anything that passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import AcktrailError, InputError, OutcomeUnknown, RetryableError
+from acktrail.export.export_run import Deadline, ExportRun
+from acktrail.export.export_summary import ExportSummary
+from acktrail.export.use_cases import CONNECTORS, check_connectors, new_run_id
+
+if TYPE_CHECKING:
+    from acktrail.connect.worker import FlushPolicy, Progress
+
+__all__ = ["OBSERVE_EVERY_S", "export_continuously"]
+
+OBSERVE_EVERY_S: Final = 300.0
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 10.0
+_TOPIC_PAUSE_S: Final = 2.0
+
+
+def export_continuously(
+    kafka: KafkaConfig,
+    tables: TablesConfig,
+    *,
+    stop: Event,
+    run_id: str | None = None,
+    connectors: Sequence[str] = CONNECTORS,
+    observe_every_s: float | None = OBSERVE_EVERY_S,
+    policy: FlushPolicy | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+    notice: Callable[[str], None] = lambda _: None,
+) -> ExportSummary:
+    """Copy the cluster's share-group state into the tables as it is written, until `stop` is set.
+
+    Every `observe_every_s` seconds (None: never) the brokers are asked before and after, under a run id of its own, as
+    `acktrail reconcile` needs it. Another writer on the same tables, a broker or a storage that is away, and a cluster
+    without a state topic do not end it. `notice` gets one line when an outage begins and one when it ends.
+
+    Raises:
+        ConfigurationError, InputError: a person must correct something.
+    """
+    check_connectors(connectors)
+    if "state" not in connectors:
+        raise InputError("a continuous export follows the state topic", hint="leave out --connector offsets")
+    outage = _Outage(notice)
+
+    def told(now: Progress) -> None:
+        outage.end()
+        progress(now)
+
+    run = ExportRun(kafka, tables, run_id or new_run_id(), stop, policy, told)
+    following = _Following(run, stop, observe_every_s if "offsets" in connectors else None, notice)
+    while not stop.is_set():
+        try:
+            with run.open():
+                following.go()
+        except (RetryableError, OutcomeUnknown) as error:
+            stop.wait(outage.begin(error))
+    return replace(run.summary(), status="stopped")
+
+
+class _Following:
+    """Reads on, and observes when it is time to."""
+
+    def __init__(
+        self, run: ExportRun, stop: Event, observe_every_s: float | None, notice: Callable[[str], None]
+    ) -> None:
+        self._run, self._stop, self._every_s, self._notice = run, stop, observe_every_s, notice
+        self._observed_at: float | None = None
+        self._waits = False
+
+    def go(self) -> None:
+        """Until the stop. Raises whatever ends the reading."""
+        while not self._stop.is_set():
+            left_s = self._left_s()
+            if left_s is not None and left_s <= 0:
+                self._observed_at = time.monotonic()
+                self._run.observe(new_run_id(), follows=True)
+            else:
+                self._read(left_s)
+
+    def _read(self, left_s: float | None) -> None:
+        self._run.read_state(bounded=False, stop=Deadline(self._stop, seconds=left_s))
+        if self._run.is_topic_absent:
+            if not self._waits:
+                self._notice("waiting for the state topic: no share consumer has come to this cluster yet")
+            self._waits = True
+            self._stop.wait(_TOPIC_PAUSE_S if left_s is None else min(left_s, _TOPIC_PAUSE_S))
+
+    def _left_s(self) -> float | None:
+        if self._every_s is None or self._observed_at is None:
+            return None if self._every_s is None else 0.0
+        return self._observed_at + self._every_s - time.monotonic()
+
+
+class _Outage:
+    """One line when it begins, one when it ends, nothing in between."""
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._began_at: float | None = None
+        self._pause_s = _FIRST_PAUSE_S
+
+    def begin(self, error: AcktrailError) -> float:
+        """Seconds to wait before the next try."""
+        if self._began_at is None:
+            self._began_at = time.monotonic()
+            self._notice(f"export pauses, trying again: {error.message}")
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return pause_s
+
+    def end(self) -> None:
+        """Something was read or committed."""
+        if self._began_at is not None:
+            seconds = time.monotonic() - self._began_at
+            self._began_at, self._pause_s = None, _FIRST_PAUSE_S
+            self._notice(f"export goes on after {seconds:.0f} s")

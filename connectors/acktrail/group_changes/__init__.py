@@ -1,0 +1,1 @@
+"""Changes to share groups that are planned, previewed, approved, executed, verified and undone."""

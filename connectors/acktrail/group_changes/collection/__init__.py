@@ -1,0 +1,1 @@
+"""What is asked of brokers and tables before a plan is made, and again before it is executed."""

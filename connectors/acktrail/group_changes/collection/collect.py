@@ -1,0 +1,339 @@
+"""Asks the brokers for everything that a plan is made from. Nothing is changed; no reset request is sent."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from acktrail.broker.descriptions import LogOffsets, ShareOffset, TopicPartition
+from acktrail.broker.state.state_topic import STATE_TOPIC
+from acktrail.config import KafkaConfig
+from acktrail.group_changes.collection.facts import ClusterFacts, GroupFacts, PartitionFacts, Snapshot, TopicFacts
+from acktrail.group_changes.collection.partition_states import StateFacts, read_states
+from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope
+from acktrail.group_changes.request.target_offset import Given, GivenOffsets
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+
+__all__ = [
+    "Found",
+    "Inquiry",
+    "describe_groups",
+    "described_offsets",
+    "select_groups",
+    "take_preflight",
+    "take_snapshot",
+]
+
+_OTHER_TYPES: Final = ("classic", "consumer", "streams")
+_NEAREST: Final = 3
+_MOST_COMPARED: Final = 20
+"""Unknown names that are compared with all others: each comparison takes milliseconds."""
+_AT_A_MOMENT: Final = frozenset({StrategyKind.TO_DATETIME, StrategyKind.BY_DURATION})
+
+Part = tuple[str, int]
+"""Topic and partition."""
+Offsets = Mapping[Part, ShareOffset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A snapshot, and what the state topic had when it was taken."""
+
+    snapshot: Snapshot
+    states: StateFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """One round of questions about the share partitions `parts` of groups."""
+
+    kafka: KafkaConfig
+    admin: ShareGroupAdmin
+    groups: tuple[GroupFacts, ...]
+    described: Mapping[str, Offsets]
+    """What each group has initialized."""
+    topics: Mapping[str, TopicFacts]
+    parts: Mapping[str, Sequence[Part]]
+    given: GivenOffsets = field(default_factory=dict)
+
+    def snapshot(self, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()) -> Snapshot:
+        """Ends of logs, offsets at a moment, states: everything about every share partition."""
+        return self.found(self.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched).snapshot
+
+    def states(self) -> StateFacts:
+        """What the state topic holds now of every share partition."""
+        return read_states(self.kafka, self.admin, [key for _, _, key in self.state_keys()])
+
+    def found(
+        self, states: StateFacts, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()
+    ) -> Found:
+        """Everything about every share partition, with `states` for what the state topic holds."""
+        there = sorted({part for parts in self.parts.values() for part in parts if self._exists(part)})
+        partitions = [TopicPartition(topic=topic, partition=index) for topic, index in there]
+        logs = {(log.topic, log.partition): log for log in self.admin.list_offsets(partitions)}
+        at = [] if moment_ms is None else self.admin.offsets_at(partitions, moment_ms)
+        at_moment = {(found.topic, found.partition): found.offset for found in at}
+        named = self._named_offsets()
+        snapshot = Snapshot(
+            taken_at_ms=now_ms,
+            cluster=self._cluster(states),
+            groups=self.groups,
+            topics=tuple(self.topics[name] for name in sorted(self.topics)),
+            partitions=tuple(
+                self._facts(group, part, logs.get(part), at_moment.get(part), named, states)
+                for group in sorted(self.parts)
+                for part in sorted(self.parts[group])
+            ),
+            unmatched=unmatched,
+        )
+        return Found(snapshot=snapshot, states=states)
+
+    def _exists(self, part: Part) -> bool:
+        topic = self.topics[part[0]]
+        return not topic.error_code and part[1] < topic.partition_count
+
+    def state_keys(self) -> Iterable[tuple[str, Part, SharePartition]]:
+        """Group, topic and partition of every share partition whose topic is there, with its key in the state topic."""
+        for group, parts in self.parts.items():
+            for part in parts:
+                topic_id = self.topics[part[0]].topic_id
+                if topic_id is not None and self._exists(part):
+                    yield group, part, _key(group, topic_id, part[1])
+
+    def _named_offsets(self) -> dict[str, Offsets]:
+        """What the brokers say of share partitions that a group has, but not among the initialized ones: an interrupted
+        reset leaves such."""
+        there = {group.group_id for group in self.groups if not group.error_code}
+        found: dict[str, Offsets] = {}
+        for group, parts in self.parts.items():
+            left = [part for part in parts if part not in self.described.get(group, {}) and self._exists(part)]
+            if group in there and left:
+                found[group] = _by_part(self.admin.describe_offsets(group, _by_topic(left)))
+        return found
+
+    def _cluster(self, states: StateFacts) -> ClusterFacts:
+        capabilities = self.admin.capabilities()
+        return ClusterFacts(
+            cluster_id=self.admin.cluster_id,
+            release=capabilities.release,
+            resets_share_groups=capabilities.resets_share_groups,
+            state_topic_id=states.topic_id,
+            state_reason=states.reason,
+        )
+
+    def _facts(
+        self,
+        group: str,
+        part: Part,
+        log: LogOffsets | None,
+        at_moment: int | None,
+        named: Mapping[str, Offsets],
+        states: StateFacts,
+    ) -> PartitionFacts:
+        topic_id = self.topics[part[0]].topic_id
+        key = None if topic_id is None else _key(group, topic_id, part[1])
+        described = self.described.get(group, {}).get(part)
+        offset = described or named.get(group, {}).get(part)
+        given = self.given.get(group, {}).get(part, _NOTHING_GIVEN)
+        return PartitionFacts(
+            group_id=group,
+            topic=part[0],
+            partition=part[1],
+            log_start_offset=None if log is None else log.log_start_offset,
+            log_end_offset=None if log is None else log.high_watermark,
+            log_error="it is not there" if log is None else log.error,
+            is_described=described is not None,
+            start_offset=None if offset is None else offset.start_offset,
+            state=None if key is None else states.states.get(key),
+            state_reason=states.reason or (states.reasons.get(key) if key is not None else None),
+            offset_at=at_moment,
+            given=given.offset,
+            given_reason=given.reason,
+            given_topic_id=given.topic_id,
+            given_left_at=given.left_at,
+        )
+
+
+_NOTHING_GIVEN: Final = Given(offset=None)
+
+
+def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The groups that a request names, by id, and the globs that match none. A named group need not be there."""
+    if not (request.group_globs or request.all_groups):
+        return tuple(sorted(set(request.groups))), ()
+    from fnmatch import fnmatchcase
+
+    listed = [listing.group_id for listing in admin.list_groups()]
+    if request.all_groups:
+        return tuple(listed), () if listed else ("*",)
+    matched = {glob: [group for group in listed if fnmatchcase(group, glob)] for glob in request.group_globs}
+    found = {*request.groups, *(group for groups in matched.values() for group in groups)}
+    return tuple(sorted(found)), tuple(glob for glob, groups in matched.items() if not groups)
+
+
+def take_snapshot(
+    kafka: KafkaConfig, request: ResetRequest, *, now_ms: int, given: GivenOffsets | None = None
+) -> Snapshot:
+    """Everything about the groups and share partitions of a request. `given`: the offsets of a file, the history or an
+    earlier plan; those of a file and of an earlier plan are the scope as well.
+
+    Raises:
+        Unreachable, RetryableError: a broker did not answer.
+        ConfigurationError: the cluster does not serve share groups, or refused the login.
+    """
+    with ShareGroupAdmin(kafka) as admin:
+        ids, unmatched = select_groups(admin, request)
+        described = described_offsets(admin, ids)
+        wanted = {group: _scope(request, described[group], (given or {}).get(group)) for group in ids}
+        names = {scope.topic for scopes in wanted.values() for scope in scopes}
+        groups, topics = describe_groups(admin, ids, names)
+        parts = {group: _expanded(scopes, topics) for group, scopes in wanted.items()}
+        inquiry = Inquiry(
+            kafka=kafka,
+            admin=admin,
+            groups=groups,
+            described=described,
+            topics=topics,
+            parts=parts,
+            given=given or {},
+        )
+        strategy = request.strategy
+        moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
+        return inquiry.snapshot(now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched)
+
+
+def take_preflight(kafka: KafkaConfig, request: ResetRequest, *, now_ms: int) -> Snapshot:
+    """What can be known before share partitions are looked at: cluster, groups, the topics named, rights. The state
+    topic counts as readable when this principal has READ on it. Raises as `take_snapshot`."""
+    with ShareGroupAdmin(kafka) as admin:
+        ids, unmatched = select_groups(admin, request)
+        groups, topics = describe_groups(admin, ids, {scope.topic for scope in request.topics})
+        capabilities = admin.capabilities()
+        rights = admin.rights((), [STATE_TOPIC]).topics.get(STATE_TOPIC)
+        is_refused = rights is not None and "READ" not in rights
+        cluster = ClusterFacts(
+            cluster_id=admin.cluster_id,
+            release=capabilities.release,
+            resets_share_groups=capabilities.resets_share_groups,
+            state_topic_id=None,
+            state_reason=f"READ on topic {STATE_TOPIC} is missing" if is_refused else None,
+        )
+    found = tuple(topics[name] for name in sorted(topics))
+    return Snapshot(
+        taken_at_ms=now_ms, cluster=cluster, groups=groups, topics=found, partitions=(), unmatched=unmatched
+    )
+
+
+def describe_groups(
+    admin: ShareGroupAdmin, group_ids: Sequence[str], topic_names: Iterable[str] = ()
+) -> tuple[tuple[GroupFacts, ...], dict[str, TopicFacts]]:
+    """Groups with their members, topics with their partitions, and what this principal may do with both."""
+    names = sorted(topic_names)
+    rights = admin.rights(group_ids, names)
+    descriptions = admin.describe_groups(group_ids)
+    missing = [group.group_id for group in descriptions if group.error_code == GROUP_ID_NOT_FOUND]
+    others = {listing.group_id for listing in admin.list_groups(_OTHER_TYPES)} if missing else set()
+    groups = tuple(
+        GroupFacts(
+            group_id=group.group_id,
+            state=group.state,
+            group_epoch=group.group_epoch,
+            members=tuple(sorted(member.client_id for member in group.members)),
+            coordinator_id=group.coordinator_id,
+            rights=_sorted(rights.groups.get(group.group_id)),
+            error_code=group.error_code,
+            error=group.error,
+            is_other_type=group.group_id in others,
+        )
+        for group in descriptions
+    )
+    return groups, _topics(admin, names, rights.topics)
+
+
+def described_offsets(admin: ShareGroupAdmin, group_ids: Iterable[str]) -> dict[str, Offsets]:
+    """What each group has initialized, as its coordinator describes it."""
+    return {answer.group_id: _by_part(answer.offsets) for answer in admin.describe_group_offsets(group_ids)}
+
+
+def _by_part(offsets: Iterable[ShareOffset]) -> Offsets:
+    return {(offset.topic, offset.partition): offset for offset in offsets}
+
+
+def _topics(
+    admin: ShareGroupAdmin, names: Sequence[str], rights: Mapping[str, frozenset[str] | None]
+) -> dict[str, TopicFacts]:
+    described = admin.topics(names)
+    unknown = any(topic.error_code == UNKNOWN_TOPIC_OR_PARTITION for topic in described)
+    known = [topic.name for topic in admin.topics()] if unknown else []
+    odd = [topic.name for topic in described if topic.error_code][:_MOST_COMPARED]
+    return {
+        topic.name: TopicFacts(
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            partition_count=topic.partition_count if topic.error_code == NONE else 0,
+            is_internal=topic.is_internal,
+            rights=_sorted(rights.get(topic.name)),
+            error_code=topic.error_code,
+            error=topic.error,
+            nearest=_nearest(topic.name, known) if topic.name in odd else (),
+        )
+        for topic in described
+    }
+
+
+def _nearest(name: str, known: Sequence[str]) -> tuple[str, ...]:
+    import difflib
+
+    return tuple(difflib.get_close_matches(name, known, n=_NEAREST))
+
+
+def _scope(request: ResetRequest, described: Offsets, given: Mapping[Part, Given] | None) -> tuple[TopicScope, ...]:
+    """What is asked for in one group."""
+    if request.strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT):
+        return tuple(_narrowed(given or {}, request.topics))
+    if request.all_topics:
+        return tuple(_scopes(described))
+    return request.topics
+
+
+def _scopes(parts: Iterable[Part]) -> Iterable[TopicScope]:
+    for topic, indices in _by_topic(parts).items():
+        yield TopicScope(topic=topic, partitions=tuple(indices))
+
+
+def _narrowed(given: Mapping[Part, Given], topics: Sequence[TopicScope]) -> Iterable[TopicScope]:
+    """Those of an earlier plan's share partitions that lie in `topics`, where some are named."""
+    if not topics:
+        return _scopes(given)
+    return _scopes(
+        part
+        for part in given
+        if any(s.topic == part[0] and (s.partitions is None or part[1] in s.partitions) for s in topics)
+    )
+
+
+def _expanded(scopes: Iterable[TopicScope], topics: Mapping[str, TopicFacts]) -> list[Part]:
+    return [
+        (scope.topic, index)
+        for scope in scopes
+        for index in (range(topics[scope.topic].partition_count) if scope.partitions is None else scope.partitions)
+    ]
+
+
+def _by_topic(parts: Iterable[Part]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for topic, index in parts:
+        found[topic].append(index)
+    return found
+
+
+def _key(group: str, topic_id: str, partition: int) -> SharePartition:
+    return SharePartition(group_id=GroupId(group), topic_id=TopicId(topic_id), partition=partition)
+
+
+def _sorted(rights: frozenset[str] | None) -> tuple[str, ...] | None:
+    return None if rights is None else tuple(sorted(rights))

@@ -1,0 +1,143 @@
+"""What was found out before a plan is made: the cluster, groups, topics, share partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from acktrail.group_changes.json_values import ADDED
+
+__all__ = ["ClusterFacts", "GroupFacts", "PartitionFacts", "PartitionState", "PassedFacts", "Snapshot", "TopicFacts"]
+
+_GROUP_ID_NOT_FOUND: Final = 69
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """`state_topic_id` None: the state topic is not there, or may not be read; `state_reason` says why."""
+
+    cluster_id: str
+    release: str
+    resets_share_groups: bool
+    state_topic_id: str | None
+    state_reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """A group as its coordinator describes it. `error_code` 69: there is no such share group; `is_other_type`: but one
+    of another type has the id.
+
+    `members` are client ids. `rights` are ACL operations by name; None: not told.
+    """
+
+    group_id: str
+    state: str | None
+    group_epoch: int | None
+    members: tuple[str, ...]
+    coordinator_id: int | None
+    rights: tuple[str, ...] | None
+    error_code: int
+    error: str | None
+    is_other_type: bool = False
+
+    @property
+    def is_missing(self) -> bool:
+        return self.error_code == _GROUP_ID_NOT_FOUND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """A topic. `topic_id` None and `partition_count` 0 beside an error; `nearest` are names that are like it."""
+
+    topic: str
+    topic_id: str | None
+    partition_count: int
+    is_internal: bool
+    rights: tuple[str, ...] | None
+    error_code: int
+    error: str | None
+    nearest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What the state topic holds of a share partition, replayed.
+
+    `effective_start_offset` is where a leader would begin: past the finished records at the start. Batches are (first,
+    last, delivery state, delivery count), ascending, both ends inclusive.
+    """
+
+    state_partition: int
+    record_offset: int
+    snapshot_epoch: int
+    state_epoch: int | None
+    leader_epoch: int | None
+    start_offset: int | None
+    effective_start_offset: int | None
+    delivery_complete_count: int | None
+    batches: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedFacts:
+    """What the group last did with the records from `first_offset` to `last_offset` (inclusive) below its start offset,
+    by the exported history.
+
+    `acknowledged` and `archived` are those that are known. For `unknown` of the records the history lacks something, so
+    that it may be otherwise, and `reason` says what. `since_ms` is the broker's time of the first state record used.
+    """
+
+    first_offset: int
+    last_offset: int
+    acknowledged: int
+    archived: int
+    unknown: int
+    since_ms: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """One share partition.
+
+    `log_end_offset` is the high watermark, one past the last record. `start_offset` is what the broker describes; None:
+    not initialized. `is_described` False: the group has nothing there. `state` None: the state topic holds nothing, or
+    (`state_reason`) it is not known. `offset_at` is the first record at or after the moment of the strategy; `given`
+    the offset that a file, the history or a snapshot names, and `given_reason` why there is none. `given_left_at` is
+    where the plan that is taken back left the start offset. `passed` is about the records below the start offset that
+    the strategy delivers again; None: there are none, or nobody asked.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    log_error: str | None
+    is_described: bool
+    start_offset: int | None
+    state: PartitionState | None
+    state_reason: str | None
+    offset_at: int | None = None
+    given: int | None = None
+    given_reason: str | None = None
+    given_topic_id: str | None = None
+    given_left_at: int | None = None
+    passed: PassedFacts | None = field(default=None, metadata=ADDED)
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches."""
+
+    taken_at_ms: int
+    cluster: ClusterFacts
+    groups: tuple[GroupFacts, ...]
+    topics: tuple[TopicFacts, ...]
+    partitions: tuple[PartitionFacts, ...]
+    unmatched: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Execution of a plan: lease, last look, one request a group."""

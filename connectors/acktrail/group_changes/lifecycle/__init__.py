@@ -1,0 +1,1 @@
+"""The life of a plan: approval, status, undo."""

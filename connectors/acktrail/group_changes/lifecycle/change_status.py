@@ -1,0 +1,186 @@
+"""How a change stands, read from its audit rows: a state machine as a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from acktrail.group_changes.audit.audit_chain import AuditRow, Event, in_order
+
+__all__ = ["NOTHING_CHANGED", "PARTIAL", "GroupStanding", "Lease", "Standing", "blocking", "overall", "standings"]
+
+
+class Standing(StrEnum):
+    """How an attempt to change one group stands, or a whole plan. In the order of how much it asks of a person; those
+    from PLANNED on are a plan's alone."""
+
+    UNKNOWN = "UNKNOWN"
+    """It was sent, or was about to be, and nobody noted the outcome: `acktrail reset verify` settles it."""
+    UNVERIFIED = "UNVERIFIED"
+    """The coordinator said that it is done; nobody looked afterwards."""
+    OVERWRITTEN = "OVERWRITTEN"
+    """It was done, and something changed it again while the group was empty."""
+    PARTLY = "PARTLY"
+    FAILED = "FAILED"
+    """Nothing was changed, or verification found nothing."""
+    REFUSED = "REFUSED"
+    RUNNING = "RUNNING"
+    STARTED = "STARTED"
+    """The lease was taken and nothing was sent."""
+    DONE = "DONE"
+    PLANNED = "PLANNED"
+    APPROVED = "APPROVED"
+    """A person approved the plan; nothing was sent."""
+    REJECTED = "REJECTED"
+    """A person rejected the plan; nothing was changed, and nothing will be."""
+    EXPIRED = "EXPIRED"
+    """Nobody approved the plan, or carried it out, in time; nothing was changed."""
+    STOPPED = "STOPPED"
+    """Parts of the plan were carried out; a rejection closed the rest."""
+    UNDONE = "UNDONE"
+    """Everything that the plan did was taken back by another plan."""
+
+
+_NEXT: Final[Mapping[tuple[str, str | None], Standing]] = MappingProxyType(
+    {
+        (Event.LEASE_TAKEN, None): Standing.STARTED,
+        (Event.REFUSED, None): Standing.REFUSED,
+        (Event.BEFORE_CALL, None): Standing.UNKNOWN,
+        (Event.AFTER_CALL, "done"): Standing.UNVERIFIED,
+        (Event.AFTER_CALL, "refused"): Standing.FAILED,
+        (Event.AFTER_CALL, "not_sent"): Standing.FAILED,
+        (Event.AFTER_CALL, "partly"): Standing.UNVERIFIED,
+        (Event.AFTER_CALL, "unknown"): Standing.UNKNOWN,
+        (Event.VERIFIED, "done"): Standing.DONE,
+        (Event.VERIFIED, "partly"): Standing.PARTLY,
+        (Event.VERIFIED, "not_done"): Standing.FAILED,
+        (Event.VERIFIED, "overwritten"): Standing.OVERWRITTEN,
+        (Event.VERIFIED, "unknown"): Standing.UNKNOWN,
+    }
+)
+"""The standing after an event with an outcome (None: whatever the outcome). Other events change nothing."""
+
+_ORDER: Final = {standing: rank for rank, standing in enumerate(Standing)}
+
+NOTHING_CHANGED: Final = frozenset({Standing.FAILED, Standing.REFUSED, Standing.STARTED, Standing.PLANNED})
+"""Standings of a group that is as it was."""
+_CHANGED: Final = frozenset({Standing.DONE, Standing.PARTLY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who may change a group until when. `pid` and `host` name the process."""
+
+    expires_at_ms: int
+    host: str
+    pid: int
+
+    def is_held(self, now_ms: int) -> bool:
+        """Whether its holder may still send: it is in time and, where it can be seen from this machine, alive."""
+        return now_ms < self.expires_at_ms and not (self.host == socket.gethostname() and not _is_alive(self.pid))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStanding:
+    """One group in the newest attempt at one plan. `lease` None: it was given back. `since` is its newest row."""
+
+    plan_id: str
+    kind: str
+    attempt: int
+    group_id: str
+    standing: Standing
+    lease: Lease | None
+    newest: AuditRow
+    is_partial: bool = False
+    """The attempt left out share partitions of the group."""
+
+    def at(self, now_ms: int) -> GroupStanding:
+        """As it counts at a moment: what holds a lease that is not over is still running."""
+        if self.lease is not None and self.lease.is_held(now_ms) and self.standing in _AT_WORK:
+            return replace(self, standing=Standing.RUNNING)
+        return self
+
+
+PARTIAL: Final = "partial"
+"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
+_AT_WORK: Final = frozenset({Standing.UNKNOWN, Standing.STARTED, Standing.UNVERIFIED})
+
+
+def standings(rows: Iterable[AuditRow]) -> list[GroupStanding]:
+    """How every group stands in the newest attempt of every plan, oldest first. Rows with `group_id` None are passed
+    over."""
+    found: dict[tuple[str, str], GroupStanding] = {}
+    for row in in_order(rows):
+        if row.group_id is None:
+            continue
+        key = (row.plan_id, row.group_id)
+        before = found.get(key)
+        if before is not None and row.attempt < before.attempt:
+            continue
+        found[key] = _after(before if before is not None and before.attempt == row.attempt else None, row)
+    return list(found.values())
+
+
+def blocking(found: Iterable[GroupStanding], group_id: str, *, now_ms: int) -> GroupStanding | None:
+    """What keeps others from changing a group: a lease that is in force, or an outcome that was not looked for yet.
+
+    One that verification could not find out gave its lease back: a new plan starts from what is there now.
+    """
+    for standing in found:
+        if standing.group_id != group_id or standing.lease is None:
+            continue
+        if standing.lease.is_held(now_ms) or standing.standing is Standing.UNKNOWN:
+            return standing
+    return None
+
+
+def overall(found: Iterable[Standing]) -> Standing:
+    """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person. A plan of
+    which one group was changed and another was not is PARTLY."""
+    every = frozenset(found)
+    if Standing.RUNNING in every:
+        return Standing.RUNNING
+    worst = min(every, key=_ORDER.__getitem__, default=Standing.PLANNED)
+    return Standing.PARTLY if worst in NOTHING_CHANGED and every & _CHANGED else worst
+
+
+def _after(before: GroupStanding | None, row: AuditRow) -> GroupStanding:
+    standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None))
+    is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else before is not None and before.is_partial
+    if standing is Standing.DONE and is_partial:
+        standing = Standing.PARTLY
+    lease = before.lease if before is not None else None
+    if row.event == Event.LEASE_TAKEN:
+        lease = _lease(json.loads(row.detail), row)
+    elif row.event == Event.LEASE_RELEASED:
+        lease = None
+    return GroupStanding(
+        plan_id=row.plan_id,
+        kind=row.kind,
+        attempt=row.attempt,
+        group_id=row.group_id or "",
+        standing=standing or (before.standing if before is not None else Standing.STARTED),
+        lease=lease,
+        newest=row,
+        is_partial=is_partial,
+    )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _lease(detail: Mapping[str, Any], row: AuditRow) -> Lease:
+    return Lease(expires_at_ms=int(detail.get("expires_at_ms", 0)), host=row.host, pid=int(detail.get("pid", 0)))

@@ -1,0 +1,160 @@
+"""Where plans stand, and what of them is done: read from the tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.group_changes.audit.audit_chain import AuditRow
+from acktrail.group_changes.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
+from acktrail.group_changes.lifecycle.plan_life import PlanLife, life_of
+from acktrail.group_changes.lifecycle.undo import UndoLedger, read_ledger, read_whole_ledger
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+from acktrail.group_changes.planning.plan_file import DAY_MS
+from acktrail.group_changes.verification.partition_outcome import Status
+
+__all__ = ["audited", "done_before", "listed", "outcomes_of", "progress_of"]
+
+
+def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
+    """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""
+    done = {
+        (row["group_id"], row["topic"], row["partition"]): row["target_offset"]
+        for row in journal.executions(plan.plan_id)
+        if Status(row["status"]).is_ok
+    }
+    if not done:
+        return frozenset()
+    from acktrail.broker.admin import ShareGroupAdmin
+
+    with ShareGroupAdmin(kafka) as admin:
+        now = {
+            (answer.group_id, offset.topic, offset.partition): offset.start_offset
+            for answer in admin.describe_group_offsets({group for group, _, _ in done})
+            for offset in answer.offsets
+        }
+    return frozenset(key for key, target in done.items() if now.get(key) == target)
+
+
+def outcomes_of(tables: TablesConfig, plan: ResetPlan) -> list[dict[str, Any]]:
+    """The newest row of ``reset_executions`` of every share partition of `plan`; NOT_ATTEMPTED where there is none.
+    Nothing, when there is none at all."""
+    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in read_executions(tables, plan.plan_id)}
+    if not newest:
+        return []
+    return [_execution(newest.get(row.key) or _never_sent(row)) for row in plan.partitions]
+
+
+def listed(tables: TablesConfig, *, now_ms: int, limit: int | None = None) -> list[dict[str, Any]]:
+    """Every plan, newest first, with how it stands at `now_ms`, as plain data."""
+    columns = ["plan_id", "kind", "strategy", "group_ids", "undoes", "partitions", "refusals", "created_by"]
+    plans = read_plan_rows(tables, columns=columns)
+    by_plan: dict[str, list[AuditRow]] = defaultdict(list)
+    for row in read_audit(tables):
+        by_plan[row.plan_id].append(row)
+    ledger = read_whole_ledger(tables, plans)
+    newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
+    return [_line(row, _life(row, by_plan.get(row["plan_id"], []), ledger, now_ms)) for row in newest[:limit]]
+
+
+def progress_of(tables: TablesConfig, plan_id: str, *, now_ms: int) -> dict[str, Any]:
+    """How one plan stands: `standing`, `decisions` (who approved or rejected it), `undone_by`, `groups`, and
+    `executions` of the newest verification, as plain data."""
+    rows = read_audit(tables, {"plan_id": plan_id})
+    stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "refusals"])
+    about = stored[0] if stored else {"plan_id": plan_id, "refusals": 0, "created_at": None}
+    life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms)
+    groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
+    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in read_executions(tables, plan_id)}
+    return {**_of_life(life), "groups": groups, "executions": [_execution(row) for row in newest.values()]}
+
+
+def audited(tables: TablesConfig, plan_id: str | None) -> list[dict[str, Any]]:
+    """The audit's rows, of one plan or all, in order, as plain data.
+
+    Raises:
+        UnknownName: there is no such plan.
+    """
+    rows = read_audit(tables, {} if plan_id is None else {"plan_id": plan_id})
+    if not rows and plan_id is not None:
+        read_plan_row(tables, plan_id)
+    return [
+        {
+            **row.to_row(),
+            "audited_at": row.audited_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "detail": json.loads(row.detail),
+        }
+        for row in rows
+    ]
+
+
+def _life(row: Mapping[str, Any], rows: Sequence[AuditRow], ledger: UndoLedger, now_ms: int) -> PlanLife:
+    plan_id, created_at = row["plan_id"], row["created_at"]
+    return life_of(
+        plan_id,
+        rows,
+        now_ms=now_ms,
+        is_refused=bool(row["refusals"]),
+        is_expired=created_at is not None and now_ms - created_at.timestamp() * 1000 > DAY_MS,
+        undone_by=ledger.undone_by(plan_id),
+        is_undone=ledger.is_undone(plan_id),
+    )
+
+
+def _execution(row: dict[str, Any]) -> dict[str, Any]:
+    at = row["verified_at"]
+    return {**row, "verified_at": None if at is None else at.isoformat(), "advice": ""}
+
+
+def _never_sent(row: PartitionPlan) -> dict[str, Any]:
+    """A share partition that no attempt came to."""
+    about = dict.fromkeys(_EXECUTION_COLUMNS)
+    return {
+        **about,
+        "group_id": row.group_id,
+        "topic": row.topic,
+        "topic_id": row.topic_id,
+        "partition": row.partition,
+        "target_offset": row.target_offset,
+        "status": Status.NOT_ATTEMPTED.value,
+        "error": "it was not sent",
+    }
+
+
+_EXECUTION_COLUMNS: Final = (
+    *("plan_id", "attempt", "error_code", "error_scope", "start_offset_before", "start_offset_after"),
+    *("described_start_offset", "snapshot_epoch_before", "snapshot_epoch_after", "state_epoch_before"),
+    *("state_epoch_after", "evidence_state_partition", "evidence_offset", "verified_at"),
+)
+
+
+def _of_life(life: PlanLife) -> dict[str, Any]:
+    decisions = [
+        {"decision": one.step.value, "by": one.actor, "at": _instant(one.at), "why": one.why} for one in life.decisions
+    ]
+    return {"standing": life.standing.value, "decisions": decisions, "undone_by": list(life.undone_by)}
+
+
+def _instant(at: dt.datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _line(row: dict[str, Any], life: PlanLife) -> dict[str, Any]:
+    return {
+        "plan_id": row["plan_id"],
+        "created_at": _instant(row["created_at"]),
+        "created_by": row["created_by"],
+        "kind": row["kind"],
+        "strategy": row["strategy"],
+        "undoes": row["undoes"],
+        "groups": row["group_ids"],
+        "partitions": row["partitions"],
+        "refusals": row["refusals"],
+        **_of_life(life),
+        "attempts": max((one.attempt for one in life.groups), default=0),
+        "group_standings": {one.group_id: one.standing.value for one in life.groups},
+    }

@@ -1,0 +1,1 @@
+"""A plan: strategies, impact, rules, and the file it is kept in."""

@@ -1,0 +1,298 @@
+"""The plan of a reset: a value that says for every share partition what would happen, with a hash over all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from acktrail.group_changes.collection.facts import (
+    ClusterFacts,
+    GroupFacts,
+    PartitionFacts,
+    PartitionState,
+    Snapshot,
+    TopicFacts,
+)
+from acktrail.group_changes.json_values import ADDED, fingerprint, to_plain
+from acktrail.group_changes.planning.group_rules import notices_on
+from acktrail.group_changes.planning.impact import Impact, impact_of
+from acktrail.group_changes.planning.notices import Notice, RefusedParts, Severity
+from acktrail.group_changes.planning.partition_rules import Row
+from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
+from acktrail.group_changes.request.reset_request import ResetRequest
+from acktrail.group_changes.request.times import instant_text
+from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
+
+__all__ = [
+    "PLAN_FORMAT",
+    "PLAN_VERSION",
+    "ChangeKind",
+    "PartitionPlan",
+    "RecordCounts",
+    "ResetPlan",
+    "Totals",
+    "build_plan",
+    "plan_hash",
+    "sealed",
+    "share_partition_of",
+    "with_totals",
+]
+
+PLAN_FORMAT = "acktrail-reset-plan"
+PLAN_VERSION = 2
+"""Version 1 counted as forgotten only what the state has at or above the start offset."""
+
+
+class ChangeKind(StrEnum):
+    """Why a plan was made."""
+
+    RESET = "reset"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCounts:
+    """How many records the offsets of an impact hold, without control records and what compaction removed.
+
+    `to_deliver_aborted` and `delivered_again_aborted` belong to aborted transactions: only a group with
+    `share.isolation.level` read_uncommitted (the default) gets them. The others are without them. None: not known.
+    """
+
+    to_deliver: int
+    to_deliver_aborted: int
+    delivered_again: int | None
+    delivered_again_aborted: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """One share partition: what is there now, where it is to start, and what that does.
+
+    `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
+    and a notice says why. Numbers of records as in `Impact`. `first_record_ms` and `last_record_ms` span what is
+    delivered again, as the record batches have it; None: nothing is, or it was not looked up (`times_reason`).
+    `records` None: the log was not looked through, offsets are all that is known.
+    """
+
+    group_id: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    partition_count: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    start_offset: int | None
+    state: PartitionState | None
+    state_reason: str | None
+    wanted_offset: int | None
+    target_offset: int | None
+    clamp: Clamp | None
+    impact: Impact | None
+    first_record_ms: int | None = None
+    last_record_ms: int | None = None
+    times_reason: str | None = None
+    records: RecordCounts | None = field(default=None, metadata=ADDED)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.group_id, self.topic, self.partition
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over the share partitions that are not refused. None: at least one of them is not known, or all are refused.
+
+    `acknowledgements_known` and `archived_known`: at least so many. Of `passed_unknown` records below start offsets it
+    is not known for sure what the groups did with them. `records` None: of at least one share partition only offsets
+    are known.
+    """
+
+    groups: int
+    partitions: int
+    refused_partitions: int
+    to_deliver: int | None
+    delivered_again: int | None
+    skipped: int | None
+    acknowledgements_forgotten: int | None
+    archived_forgotten: int | None
+    in_flight_discarded: int | None
+    acknowledgements_known: int | None = field(default=None, metadata=ADDED)
+    archived_known: int | None = field(default=None, metadata=ADDED)
+    passed_unknown: int | None = field(default=None, metadata=ADDED)
+    records: RecordCounts | None = field(default=None, metadata=ADDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPlan:
+    """`plan_hash` covers every other field. `undoes` is the plan that this one takes back."""
+
+    format: str
+    version: int
+    plan_id: str
+    kind: ChangeKind
+    created_at_ms: int
+    created_by: str
+    acktrail_version: str
+    undoes: str | None
+    cluster: ClusterFacts
+    request: ResetRequest
+    groups: tuple[GroupFacts, ...]
+    partitions: tuple[PartitionPlan, ...]
+    notices: tuple[Notice, ...]
+    totals: Totals
+    plan_hash: str
+
+    @property
+    def refusals(self) -> tuple[Notice, ...]:
+        return tuple(notice for notice in self.notices if notice.severity is Severity.REFUSAL)
+
+    @property
+    def created_at(self) -> str:
+        return instant_text(self.created_at_ms)
+
+    def is_refused(self, row: PartitionPlan) -> bool:
+        """Whether a refusal is about that share partition: its own, its topic's, its group's, or the whole plan's."""
+        return row.key in RefusedParts(self.refusals)
+
+    def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
+        """What may be sent: everything, or (`partial`) what no refusal is about."""
+        if self.refusals and not partial:
+            return ()
+        refused = RefusedParts(self.refusals)
+        return tuple(row for row in self.partitions if row.key not in refused and row.target_offset is not None)
+
+
+def share_partition_of(row: PartitionPlan) -> SharePartition:
+    """The key of a share partition in the state topic. Its topic must be known."""
+    return SharePartition(
+        group_id=GroupId(row.group_id), topic_id=TopicId(row.topic_id or ZERO_TOPIC_ID), partition=row.partition
+    )
+
+
+def build_plan(
+    request: ResetRequest,
+    snapshot: Snapshot,
+    *,
+    plan_id: str,
+    created_by: str,
+    acktrail_version: str,
+    undoes: str | None = None,
+) -> ResetPlan:
+    """The plan for what was found. Pure: the same arguments give the same plan and hash.
+
+    Refusals are part of it: a plan that may not be carried out still says what it would do where that is known.
+    """
+    topics = {topic.topic: topic for topic in snapshot.topics}
+    rows = [_row(request, facts) for facts in snapshot.partitions]
+    plan = ResetPlan(
+        format=PLAN_FORMAT,
+        version=PLAN_VERSION,
+        plan_id=plan_id,
+        kind=ChangeKind.UNDO if undoes else ChangeKind.RESET,
+        created_at_ms=snapshot.taken_at_ms,
+        created_by=created_by,
+        acktrail_version=acktrail_version,
+        undoes=undoes,
+        cluster=snapshot.cluster,
+        request=request,
+        groups=snapshot.groups,
+        partitions=tuple(_partition_plan(row, topics[row.facts.topic]) for row in rows),
+        notices=notices_on(request, snapshot, rows),
+        totals=_NO_TOTALS,
+        plan_hash="",
+    )
+    return sealed(with_totals(plan))
+
+
+def sealed(plan: ResetPlan) -> ResetPlan:
+    """`plan` with the hash over what it says."""
+    return replace(plan, plan_hash=plan_hash(plan))
+
+
+def plan_hash(plan: ResetPlan) -> str:
+    """The hash that `plan` should have."""
+    data = to_plain(plan)
+    del data["plan_hash"]
+    return fingerprint(data)
+
+
+def with_totals(plan: ResetPlan) -> ResetPlan:
+    """`plan`, not sealed, with the sums over its share partitions."""
+    return replace(plan, totals=_totals(plan))
+
+
+def _totals(plan: ResetPlan) -> Totals:
+    refused = RefusedParts(plan.refusals)
+    rows = [row for row in plan.partitions if row.key not in refused]
+    impacts = [row.impact for row in rows if row.impact is not None]
+    numbers = {name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in _SUMMED}
+    return Totals(
+        groups=len({row.group_id for row in plan.partitions}),
+        partitions=len(plan.partitions),
+        refused_partitions=sum(row.key in refused for row in plan.partitions),
+        records=_sum_of_records([row.records for row in rows]),
+        **numbers,
+    )
+
+
+def _sum_of_records(found: Sequence[RecordCounts | None]) -> RecordCounts | None:
+    known = [counts for counts in found if counts is not None]
+    if not known or len(known) < len(found):
+        return None
+    return RecordCounts(
+        to_deliver=sum(counts.to_deliver for counts in known),
+        to_deliver_aborted=sum(counts.to_deliver_aborted for counts in known),
+        delivered_again=_sum(counts.delivered_again for counts in known),
+        delivered_again_aborted=_sum(counts.delivered_again_aborted for counts in known),
+    )
+
+
+_SUMMED = (
+    *("to_deliver", "delivered_again", "skipped", "in_flight_discarded"),
+    *("acknowledgements_forgotten", "archived_forgotten"),
+    *("acknowledgements_known", "archived_known", "passed_unknown"),
+)
+
+_NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, **dict.fromkeys(_SUMMED[:6]))
+
+
+def _row(request: ResetRequest, facts: PartitionFacts) -> Row:
+    resolution = resolve(request.strategy, facts, request.out_of_range)
+    return Row(facts=facts, resolution=resolution, impact=_impact(facts, resolution))
+
+
+def _impact(facts: PartitionFacts, resolution: Resolution) -> Impact | None:
+    if resolution.target is None or facts.log_start_offset is None or facts.log_end_offset is None:
+        return None
+    return impact_of(facts, resolution.target, facts.log_start_offset, facts.log_end_offset)
+
+
+def _partition_plan(row: Row, topic: TopicFacts) -> PartitionPlan:
+    facts, resolution = row.facts, row.resolution
+    return PartitionPlan(
+        group_id=facts.group_id,
+        topic=facts.topic,
+        topic_id=topic.topic_id,
+        partition=facts.partition,
+        partition_count=topic.partition_count,
+        log_start_offset=facts.log_start_offset,
+        log_end_offset=facts.log_end_offset,
+        start_offset=facts.start_offset,
+        state=facts.state,
+        state_reason=facts.state_reason,
+        wanted_offset=resolution.wanted,
+        target_offset=resolution.target,
+        clamp=resolution.clamp,
+        impact=row.impact,
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found: Sequence[int | None] = tuple(numbers)
+    known = [number for number in found if number is not None]
+    return sum(known) if len(known) == len(found) else None

@@ -1,0 +1,102 @@
+"""A plan as a file: JSON that people can read, and that is refused when anything in it was changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from acktrail.errors import MalformedFile, PlanStale
+from acktrail.group_changes.json_values import from_plain, to_plain
+from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan, plan_hash
+from acktrail.group_changes.request.times import instant_text
+
+__all__ = ["DAY_MS", "Dated", "check_age", "parse_plan", "plan_text", "read_plan", "write_plan"]
+
+_READABLE: Final = (1, PLAN_VERSION)
+DAY_MS: Final = 86_400_000
+_CLOCKS_APART_MS: Final = 300_000
+"""How far clocks of two machines may differ before a plan counts as from the future."""
+_AGAIN: Final = "make a new plan: acktrail reset plan"
+
+
+def plan_text(plan: ResetPlan) -> str:
+    """The plan as the text of a file."""
+    return json.dumps(to_plain(plan), indent=1, ensure_ascii=True) + "\n"
+
+
+def write_plan(plan: ResetPlan, file: Path) -> None:
+    """Write `plan` to `file`, whole or not at all.
+
+    Raises:
+        MalformedFile: the file cannot be written.
+    """
+    import tempfile
+
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=file.absolute().parent, delete=False) as part:
+            part.write(plan_text(plan))
+        Path(part.name).replace(file)
+    except OSError as error:
+        raise MalformedFile(
+            f"cannot be written ({type(error).__name__})", file=str(file), hint="check the path"
+        ) from error
+
+
+def read_plan(file: Path) -> ResetPlan:
+    """The plan in `file`.
+
+    Raises:
+        MalformedFile: it cannot be read, or is no plan.
+        PlanStale: it is of another version, or it was edited.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MalformedFile(
+            f"cannot be read ({type(error).__name__})", file=str(file), hint="check the path"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise MalformedFile("is no text", file=str(file), hint=_AGAIN) from error
+    return parse_plan(text, str(file))
+
+
+def parse_plan(text: str, where: str) -> ResetPlan:
+    """The plan in `text`, which comes from `where`. Raises as `read_plan`."""
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedFile("is no JSON", file=where, hint=_AGAIN) from error
+    if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
+        raise MalformedFile("is no reset plan", file=where, hint=_AGAIN)
+    if data.get("version") not in _READABLE:
+        raise PlanStale(
+            "other_version",
+            f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}",
+            hint=_AGAIN,
+        )
+    plan = from_plain(ResetPlan, data, where)
+    if plan_hash(plan) != plan.plan_hash:
+        raise PlanStale("edited_plan", f"{where} was changed after it was made: its hash is another", hint=_AGAIN)
+    return plan
+
+
+class Dated(Protocol):
+    """A plan of any kind."""
+
+    @property
+    def created_at_ms(self) -> int: ...
+
+
+def check_age(plan: Dated, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
+    """Refuse a plan from the future, or one that is too old.
+
+    Raises:
+        PlanStale: `from_the_future` or `too_old`.
+    """
+    created_at = instant_text(plan.created_at_ms)
+    if plan.created_at_ms > now_ms + _CLOCKS_APART_MS:
+        text = f"the plan says it was made at {created_at}, and it is {instant_text(now_ms)}"
+        raise PlanStale("from_the_future", text, hint="check the clocks of both machines")
+    if now_ms - plan.created_at_ms > longest_ms:
+        raise PlanStale("too_old", f"the plan was made at {created_at}", hint=_AGAIN)

@@ -1,0 +1,100 @@
+"""A plan as rows of ``reset_plans`` and ``reset_plan_partitions``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.planning.notices import Notice, RefusedParts
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+from acktrail.group_changes.planning.plan_file import plan_text
+
+__all__ = ["partition_rows", "plan_row"]
+
+
+def plan_row(plan: ResetPlan) -> dict[str, Any]:
+    """The row of a plan."""
+    totals = plan.totals
+    return {
+        "plan_id": plan.plan_id,
+        "plan_hash": plan.plan_hash,
+        "kind": plan.kind.value,
+        "created_at": dt.datetime.fromtimestamp(plan.created_at_ms / 1000, dt.UTC),
+        "created_by": plan.created_by,
+        "requested_by": plan.request.requested_by or None,
+        "reason": plan.request.reason or None,
+        "release": plan.cluster.release,
+        "strategy": plan.request.strategy.text,
+        "undoes": plan.undoes,
+        "group_ids": [group.group_id for group in plan.groups],
+        "partitions": totals.partitions,
+        "refusals": len(plan.refusals),
+        "delivered_again": totals.delivered_again,
+        "skipped": totals.skipped,
+        "acknowledgements_forgotten": totals.acknowledgements_forgotten,
+        "archived_forgotten": totals.archived_forgotten,
+        "in_flight_discarded": totals.in_flight_discarded,
+        "acknowledgements_known": totals.acknowledgements_known,
+        "archived_known": totals.archived_known,
+        "plan": plan_text(plan),
+    }
+
+
+def partition_rows(plan: ResetPlan) -> list[dict[str, Any]]:
+    """One row a share partition."""
+    refused = RefusedParts(plan.refusals)
+    said = _by_part(plan.notices)
+    return [_row(plan.plan_id, row, said.get(row.key, []), is_refused=row.key in refused) for row in plan.partitions]
+
+
+def _row(plan_id: str, row: PartitionPlan, notices: list[str], *, is_refused: bool) -> dict[str, Any]:
+    impact = {} if row.impact is None else to_plain(row.impact)
+    numbers = (
+        *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),
+        *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known"),
+        *("passed_acknowledged", "passed_archived", "passed_unknown"),
+    )
+    return {
+        "plan_id": plan_id,
+        "group_id": row.group_id,
+        "topic": row.topic,
+        "topic_id": row.topic_id,
+        "partition": row.partition,
+        "log_start_offset": row.log_start_offset,
+        "log_end_offset": row.log_end_offset,
+        "start_offset": row.start_offset,
+        "wanted_offset": row.wanted_offset,
+        "target_offset": row.target_offset,
+        "clamp": row.clamp,
+        "first_record_ms": row.first_record_ms,
+        "last_record_ms": row.last_record_ms,
+        "refused": is_refused,
+        "notices": notices,
+        **_state(row),
+        **{name: impact.get(name) for name in numbers},
+    }
+
+
+def _state(row: PartitionPlan) -> dict[str, Any]:
+    state = row.state
+    if state is None:
+        return {}
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    return {
+        "state_partition": state.state_partition,
+        "effective_start_offset": state.effective_start_offset,
+        "snapshot_epoch": state.snapshot_epoch,
+        "state_epoch": state.state_epoch,
+        "batches": [dict(zip(names, batch, strict=True)) for batch in state.batches],
+    }
+
+
+def _by_part(notices: Iterable[Notice]) -> dict[tuple[str, str, int], list[str]]:
+    found: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+    for notice in notices:
+        if notice.group_id is not None and notice.topic is not None and notice.partition is not None:
+            found[notice.group_id, notice.topic, notice.partition].append(f"{notice.severity.value}: {notice.text}")
+    return found

@@ -1,0 +1,100 @@
+"""From a strategy and what was found to one number: where a share partition is to start. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from acktrail.group_changes.collection.facts import PartitionFacts
+from acktrail.group_changes.request.reset_request import LARGEST_OFFSET, OutOfRange, Strategy, StrategyKind
+
+__all__ = ["Clamp", "Resolution", "resolve"]
+
+
+class Clamp(StrEnum):
+    """Why the target is not the offset that was asked for."""
+
+    BELOW_LOG_START = "below_log_start"
+    ABOVE_LOG_END = "above_log_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """`target` None: there is none, and `refusal` (rule, text) says why.
+
+    `wanted` is the offset before it was clamped to the log. `note` (rule, text) tells how it was found where that may
+    surprise.
+    """
+
+    wanted: int | None
+    target: int | None
+    clamp: Clamp | None = None
+    note: tuple[str, str] | None = None
+    refusal: tuple[str, str] | None = None
+
+
+def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange = OutOfRange.CLAMP) -> Resolution:
+    """The target of one share partition: in [log start, log end] whatever is asked for, or refused.
+
+    The same numbers as Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of
+    range is clamped, the current offset of a share partition that is not initialized is the log's end.
+    """
+    if facts.log_start_offset is None or facts.log_end_offset is None:
+        return _refused("log_unknown", f"the ends of the log are not known: {facts.log_error}")
+    if strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_HISTORY, StrategyKind.TO_SNAPSHOT):
+        return _given(strategy, facts, out_of_range)
+    wanted, note = _wanted(strategy, facts, facts.log_start_offset, facts.log_end_offset)
+    if wanted is None:
+        return _refused("no_start_offset", "it has no start offset to count from: it was never initialized")
+    return _within(wanted, facts, out_of_range, note)
+
+
+def _wanted(
+    strategy: Strategy, facts: PartitionFacts, log_start: int, log_end: int
+) -> tuple[int | None, tuple[str, str] | None]:
+    match strategy.kind:
+        case StrategyKind.TO_EARLIEST:
+            return log_start, None
+        case StrategyKind.TO_LATEST:
+            return log_end, None
+        case StrategyKind.TO_OFFSET:
+            return strategy.number, None
+        case StrategyKind.SHIFT_BY:
+            return None if facts.start_offset is None else _shifted(facts.start_offset, strategy.number or 0), None
+        case StrategyKind.TO_CURRENT:
+            if facts.start_offset is None:
+                return log_end, ("fallback_latest", "it has no start offset: the end of the log is taken")
+            return facts.start_offset, None
+        case _:
+            if facts.offset_at is None:
+                return log_end, ("fallback_latest", "no record is that late: the end of the log is taken")
+            return facts.offset_at, None
+
+
+def _shifted(start: int, by: int) -> int:
+    """`start` moved by so many records; no further than Kafka's numbers reach."""
+    return min(max(start + by, -LARGEST_OFFSET), LARGEST_OFFSET)
+
+
+def _given(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange) -> Resolution:
+    if facts.given is None:
+        is_history = strategy.kind is StrategyKind.TO_HISTORY
+        nothing = "the exported records say nothing of it at that moment" if is_history else "no offset is given for it"
+        return _refused("no_offset_given", facts.given_reason or nothing)
+    return _within(facts.given, facts, out_of_range, None)
+
+
+def _within(wanted: int, facts: PartitionFacts, out_of_range: OutOfRange, note: tuple[str, str] | None) -> Resolution:
+    start, end = facts.log_start_offset or 0, facts.log_end_offset or 0
+    target = min(max(wanted, start), end)
+    if target == wanted:
+        return Resolution(wanted=wanted, target=target, note=note)
+    clamp = Clamp.BELOW_LOG_START if wanted < start else Clamp.ABOVE_LOG_END
+    if out_of_range is OutOfRange.REJECT:
+        text = f"offset {wanted} is not in the log, which holds {start} to {end}"
+        return Resolution(wanted=wanted, target=None, clamp=clamp, refusal=("out_of_range", text))
+    return Resolution(wanted=wanted, target=target, clamp=clamp, note=note)
+
+
+def _refused(rule: str, text: str) -> Resolution:
+    return Resolution(wanted=None, target=None, refusal=(rule, text))

@@ -1,0 +1,1 @@
+"""What a person asks for: groups, share partitions, targets, times."""

@@ -1,0 +1,273 @@
+"""What a person asks for: which groups, which share partitions, where to. Checked before any broker is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from acktrail.errors import ChangeRefused
+from acktrail.group_changes.json_values import ADDED
+from acktrail.group_changes.request.times import excerpt, instant_text, parse_duration, parse_moment
+
+__all__ = [
+    "LARGEST_OFFSET",
+    "OutOfRange",
+    "ResetRequest",
+    "Strategy",
+    "StrategyKind",
+    "TopicScope",
+    "check_request",
+    "choose_strategy",
+    "parse_offset",
+    "parse_out_of_range",
+    "parse_topic",
+]
+
+LARGEST_OFFSET: Final = (1 << 63) - 1
+_LARGEST_PARTITION: Final = (1 << 31) - 1
+_LONGEST_GROUP_ID: Final = (1 << 15) - 1
+_LONGEST_TOPIC: Final = 249
+
+
+class StrategyKind(StrEnum):
+    """Where share partitions are to start; spelled like the option of ``kafka-share-groups.sh`` where it has one."""
+
+    TO_EARLIEST = "to-earliest"
+    TO_LATEST = "to-latest"
+    TO_OFFSET = "to-offset"
+    TO_DATETIME = "to-datetime"
+    BY_DURATION = "by-duration"
+    """A duration before the plan is made (``kafka-consumer-groups.sh`` has it)."""
+    SHIFT_BY = "shift-by"
+    """So many records from the present start offset, back with a negative number."""
+    TO_CURRENT = "to-current"
+    """The present start offset: what is not finished is delivered again from there, with counts that start anew."""
+    FROM_FILE = "from-file"
+    TO_HISTORY = "to-history"
+    """What the exported state records say the start offset was at a moment."""
+    TO_SNAPSHOT = "to-snapshot"
+    """What an earlier plan found before it was carried out: undo."""
+
+
+class OutOfRange(StrEnum):
+    """What becomes of a target that is not in the log."""
+
+    CLAMP = "clamp"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicScope:
+    """A topic, or some of its partitions; None: all it has when the plan is made."""
+
+    topic: str
+    partitions: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """`number` is an offset or a signed count of records, `moment_ms` since the epoch, `source` a file or a plan id."""
+
+    kind: StrategyKind
+    number: int | None = None
+    moment_ms: int | None = None
+    source: str | None = None
+
+    @property
+    def text(self) -> str:
+        """As a person would say it."""
+        moment = None if self.moment_ms is None else instant_text(self.moment_ms)
+        value = next((str(part) for part in (self.number, moment, self.source) if part is not None), "")
+        return f"{self.kind.value} {value}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetRequest:
+    """A reset as asked for. Exactly one way to name groups, one scope, one strategy; what is allowed besides.
+
+    A file and a snapshot have their own scope; `topics` narrows that of a snapshot.
+    """
+
+    strategy: Strategy
+    groups: tuple[str, ...] = ()
+    group_globs: tuple[str, ...] = ()
+    all_groups: bool = False
+    topics: tuple[TopicScope, ...] = ()
+    all_topics: bool = False
+    out_of_range: OutOfRange = OutOfRange.CLAMP
+    allow_skip: bool = False
+    """Records may be passed over for good."""
+    allow_create: bool = False
+    """A group that is not there may be made."""
+    without_state: bool = False
+    """The state topic may stay unread: nothing is counted, and only the broker's own word is verified."""
+    reason: str = ""
+    requested_by: str = ""
+    allow_moved_on: bool | None = field(default=None, metadata=ADDED)
+    """An undo may change what moved on since the plan that it takes back; None: no."""
+
+
+def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
+    """The strategy among those given, each with its value.
+
+    Raises:
+        ChangeRefused: `no_strategy`, `two_strategies`, or what its value is not.
+    """
+    if len(chosen) != 1:
+        names = ", ".join(f"--{kind.value}" for kind in chosen)
+        every = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind is not StrategyKind.TO_SNAPSHOT)
+        if not chosen:
+            raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {every}")
+        raise ChangeRefused("two_strategies", f"{names} exclude each other", hint="give one of them")
+    ((kind, value),) = chosen.items()
+    return _strategy(kind, value or "", now_ms)
+
+
+def parse_out_of_range(text: str) -> OutOfRange:
+    """What becomes of a target outside of the log.
+
+    Raises:
+        ChangeRefused: `bad_out_of_range`.
+    """
+    try:
+        return OutOfRange(text)
+    except ValueError:
+        known = " or ".join(each.value for each in OutOfRange)
+        raise ChangeRefused("bad_out_of_range", f"--out-of-range {excerpt(text)}", hint=f"give {known}") from None
+
+
+def _strategy(kind: StrategyKind, value: str, now_ms: int) -> Strategy:
+    match kind:
+        case StrategyKind.TO_OFFSET:
+            return Strategy(kind=kind, number=parse_offset(value, f"--{kind.value}"))
+        case StrategyKind.SHIFT_BY:
+            return Strategy(kind=kind, number=_parse_shift(value))
+        case StrategyKind.TO_DATETIME:
+            return Strategy(kind=kind, moment_ms=parse_moment(value))
+        case StrategyKind.TO_HISTORY:
+            return Strategy(kind=kind, moment_ms=_past(parse_moment(value), now_ms))
+        case StrategyKind.BY_DURATION:
+            return Strategy(kind=kind, moment_ms=max(0, now_ms - parse_duration(value)))
+        case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT:
+            if not value:
+                raise ChangeRefused("no_strategy", f"--{kind.value} needs a value", hint="name it")
+            return Strategy(kind=kind, source=value)
+        case _:
+            return Strategy(kind=kind)
+
+
+def _past(moment_ms: int, now_ms: int) -> int:
+    if moment_ms > now_ms:
+        text = f"--to-history {instant_text(moment_ms)} is in the future: it is {instant_text(now_ms)} now"
+        raise ChangeRefused("future_time", text, hint="give a time that the exported records reach")
+    return moment_ms
+
+
+def parse_offset(text: str, where: str) -> int:
+    """An offset.
+
+    Raises:
+        ChangeRefused: `negative_target` or `bad_offset`.
+    """
+    if re.fullmatch(r"-\d+", text.strip(), re.ASCII):
+        raise ChangeRefused(
+            "negative_target",
+            f"{where}: {excerpt(text.strip())} is below 0",
+            hint="Kafka would store it, -1 as 'not initialized': use --to-earliest for the start of the log",
+        )
+    if not re.fullmatch(r"\d{1,19}", text.strip(), re.ASCII) or int(text) > LARGEST_OFFSET:
+        raise ChangeRefused(
+            "bad_offset", f"{where}: {excerpt(text)} is no offset", hint=f"a number from 0 to {LARGEST_OFFSET}"
+        )
+    return int(text)
+
+
+def _parse_shift(text: str) -> int:
+    if not re.fullmatch(r"[+-]?\d{1,19}", text.strip(), re.ASCII) or abs(int(text)) > LARGEST_OFFSET:
+        raise ChangeRefused(
+            "bad_offset",
+            f"--shift-by: {excerpt(text)} is no number of records",
+            hint="for example 100, or -100 to go back",
+        )
+    return int(text)
+
+
+def parse_topic(text: str) -> TopicScope:
+    """``topic`` or ``topic:0,1,2``. A topic's name holds no colon.
+
+    Raises:
+        ChangeRefused: `bad_scope` or `duplicate_partition`.
+    """
+    topic, colon, listed = text.partition(":")
+    if not topic or len(topic) > _LONGEST_TOPIC:
+        raise ChangeRefused("bad_scope", f"--topic {excerpt(text)} names no topic", hint="topic, or topic:0,1,2")
+    if not colon:
+        return TopicScope(topic=topic)
+    parts = listed.split(",")
+    if not all(re.fullmatch(r"\d{1,10}", part, re.ASCII) and int(part) <= _LARGEST_PARTITION for part in parts):
+        odd = next(p for p in parts if not (re.fullmatch(r"\d{1,10}", p, re.ASCII) and int(p) <= _LARGEST_PARTITION))
+        raise ChangeRefused("bad_scope", f"--topic {excerpt(text)}: {excerpt(odd)} is no partition", hint="topic:0,1,2")
+    partitions = tuple(int(part) for part in parts)
+    _refuse_twice((f"{topic}:{index}" for index in partitions), text)
+    return TopicScope(topic=topic, partitions=partitions)
+
+
+def check_request(request: ResetRequest) -> ResetRequest:
+    """`request`, when its parts go together.
+
+    Raises:
+        ChangeRefused: the rule is in its `rule`.
+    """
+    _check_groups(request)
+    _check_scope(request)
+    return request
+
+
+def _check_groups(request: ResetRequest) -> None:
+    if not (request.groups or request.group_globs or request.all_groups):
+        raise ChangeRefused("no_group", "no group named", hint="give --group, --group-glob or --all-groups")
+    for group in (*request.groups, *request.group_globs):
+        if not group.strip():
+            raise ChangeRefused("empty_group", "a group id is empty", hint="Kafka refuses it as well")
+        try:
+            length = len(group.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise ChangeRefused("bad_group", f"group id {group!r} is no text", hint="check the encoding") from None
+        if length > _LONGEST_GROUP_ID:
+            raise ChangeRefused("bad_group", "a group id is longer than Kafka takes", hint=f"{_LONGEST_GROUP_ID} bytes")
+    if request.all_groups and (request.groups or request.group_globs):
+        raise ChangeRefused("two_group_choices", "--all-groups and named groups exclude each other", hint="give one")
+
+
+def _check_scope(request: ResetRequest) -> None:
+    own_scope = request.strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT)
+    if request.all_topics and request.topics:
+        raise ChangeRefused("two_scopes", "--topic and --all-topics exclude each other", hint="give one of them")
+    if request.strategy.kind is StrategyKind.FROM_FILE and (request.all_topics or request.topics):
+        raise ChangeRefused(
+            "two_scopes", "--from-file names the partitions itself", hint="leave --topic and --all-topics"
+        )
+    if not (own_scope or request.all_topics or request.topics):
+        raise ChangeRefused("no_scope", "no topic named", hint="give --topic TOPIC[:0,1,2] or --all-topics")
+    _refuse_twice(_named(request.topics), "--topic")
+
+
+def _named(topics: Sequence[TopicScope]) -> Iterable[str]:
+    """What each scope names; a whole topic is named by its name alone."""
+    whole = {scope.topic for scope in topics if scope.partitions is None}
+    for scope in topics:
+        if scope.partitions is None:
+            yield scope.topic
+        for index in scope.partitions or ():
+            yield scope.topic if scope.topic in whole else f"{scope.topic}:{index}"
+
+
+def _refuse_twice(names: Iterable[str], where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ChangeRefused("duplicate_partition", f"{where}: {name} is named twice", hint="name it once")
+        seen.add(name)

@@ -1,0 +1,335 @@
+"""What the state topic says became of a reset of one share partition. Pure.
+
+A reset is one snapshot record: the new start offset, no batches, leader epoch 0, delivery complete count 0 or not
+known, written when it was created, a higher snapshot epoch, the group's epoch as its state epoch. A snapshot that a
+quiet shard writes later has another create time and changes nothing. A leader never writes another state epoch, and
+never moves a start offset back: only a request does (KIP-932, `ShareCoordinatorShard`).
+
+Where records were pruned before anybody read them, the present state alone decides, and often only that nobody can
+say: `_WITHOUT_RECORDS` is the table of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from acktrail.broker.changes import Outcome
+from acktrail.group_changes.collection.facts import PartitionState
+from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
+
+__all__ = ["Case", "Finding", "GroupNow", "Status", "find"]
+
+
+class Status(StrEnum):
+    """What became of one share partition."""
+
+    OK = "OK"
+    OK_EPOCH_NOT_BUMPED = "OK_EPOCH_NOT_BUMPED"
+    """Done, with the same state epoch as before, as Kafka up to 4.4 does it."""
+    OK_BY_DESCRIPTION = "OK_BY_DESCRIPTION"
+    """The broker describes the target; the state topic was not read."""
+    FAILED = "FAILED"
+    """The broker refused it."""
+    NOT_ATTEMPTED = "NOT_ATTEMPTED"
+    """It was not sent, or the answer did not mention it, and it is not there."""
+    LEFT_OUT = "LEFT_OUT"
+    """A rule forbids it, and the rest was sent without it: nothing was changed."""
+    NOT_PERSISTED = "NOT_PERSISTED"
+    """The broker said done, and the state topic shows nothing of it."""
+    OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"
+    """It was there, and something else than the group's own work changed it."""
+    EPOCH_WENT_BACK = "EPOCH_WENT_BACK"
+    """The state epoch is lower than before: critical, whatever the start offset."""
+    UNKNOWN = "UNKNOWN"
+    """Nobody can say."""
+
+    @property
+    def is_ok(self) -> bool:
+        return self in (Status.OK, Status.OK_EPOCH_NOT_BUMPED, Status.OK_BY_DESCRIPTION)
+
+
+Place = tuple[int, int]
+"""Where a record stands: state partition, offset."""
+Seen = tuple[Place, StateRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNow:
+    """A group as it is described now. `epoch` None: it is not known."""
+
+    has_members: bool
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """Another request for the same share partition, sent later, when the state partition ended at `end`."""
+
+    end: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is known of a reset to `target`.
+
+    `outcome` is what the broker said, `before` the state in the plan (None: there was none), `sent_epoch` the group's
+    epoch in the plan (None: not known). `records` are those of the share partition since the change was sent, in order;
+    where some of them are missing (`is_complete` false), `now`, the present state, decides (None: there is none), if it
+    is known. `group` None: it was not asked. `overwritten_at`: the record by which an earlier look, at a group that had
+    not begun to work, found the reset overwritten. `later`: what other plans and attempts asked for since.
+    """
+
+    target: int
+    outcome: Outcome
+    before: PartitionState | None = None
+    sent_epoch: int | None = None
+    records: Sequence[Seen] = ()
+    is_complete: bool = True
+    now: PartitionState | None = None
+    is_now_known: bool = True
+    group: GroupNow | None = None
+    overwritten_at: Place | None = None
+    later: Sequence[Later] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`evidence` is the record that shows it; `why` says more, where the status alone does not."""
+
+    status: Status
+    evidence: Place | None = None
+    moved_on: bool = False
+    """The group went to work since: what came after the reset is its own."""
+    asks_group: bool = False
+    """With the group's description more can be said."""
+    why: str | None = None
+
+
+class Since(Enum):
+    """What the group did since a state epoch was written, which is the group's epoch of that time."""
+
+    EMPTY = "nobody joined"
+    WORKED = "a member joined"
+    UNKNOWN = "not known"
+
+
+def find(case: Case) -> Finding:
+    """What became of it."""
+    if case.later:
+        return _beside_later(case)
+    found = _by_records(case, case.records)
+    if found is not None:
+        return found
+    return Finding(status=_NOT_THERE[case.outcome]) if case.is_complete else _without_records(case)
+
+
+def _beside_later(case: Case) -> Finding:
+    """What another request did later is not mistaken for this one's work, nor for something that overwrote it. Behind
+    the other one, this one can be told by a target of its own alone."""
+    end = min(other.end for other in case.later)
+    found = _by_records(case, [seen for seen in case.records if seen[0][1] < end])
+    if found is None and case.target not in {other.target for other in case.later}:
+        found = _by_records(case, [seen for seen in case.records if seen[0][1] >= end])
+    if found is not None:
+        return found
+    if case.is_complete:
+        return Finding(status=_NOT_THERE[case.outcome])
+    return _unless_refused(case, None, f"{_PRUNED}, and another request was sent since")
+
+
+def _by_records(case: Case, records: Sequence[Seen]) -> Finding | None:
+    for index, (place, record) in enumerate(records):
+        if isinstance(record, ShareSnapshot) and _is_reset_to(case.target, record, case.before):
+            return _afterwards(case, place, record, records[index + 1 :])
+    return None
+
+
+_NOT_THERE: Final = {
+    Outcome.DONE: Status.NOT_PERSISTED,
+    Outcome.REFUSED: Status.FAILED,
+    Outcome.NOT_ATTEMPTED: Status.NOT_ATTEMPTED,
+    Outcome.UNKNOWN: Status.NOT_ATTEMPTED,
+}
+
+
+def _afterwards(case: Case, place: Place, reset: ShareSnapshot, later: Sequence[Seen]) -> Finding:
+    """What became of a reset that is there, by the first record after it that says something else."""
+    done = _by_state_epoch(case.before, reset.state_epoch)
+    found = next((seen for seen in later if _contradicts(case.target, seen[1])), None)
+    if found is None:
+        return Finding(status=done, evidence=place)
+    where, record = found
+    if _is_of_a_request(record):
+        what = "its state was deleted" if isinstance(record, Tombstone) else f"it was set to {_start(record)}"
+        return _overwritten(where, f"{what} afterwards by another request")
+    since = _since(reset.state_epoch, case.group)
+    if since is Since.EMPTY or where == case.overwritten_at:
+        return _overwritten(where, f"start offset {_start(record)} was written although nobody had joined the group")
+    if since is Since.WORKED:
+        return _moved_on(case, place, reset.state_epoch)
+    why = "it was done, and whether the group or something else changed it since is not known"
+    return Finding(status=Status.UNKNOWN, evidence=where, asks_group=case.group is None, why=why)
+
+
+def _overwritten(where: Place, why: str) -> Finding:
+    return Finding(status=Status.OVERWRITTEN_AFTER_RESET, evidence=where, why=why)
+
+
+class Start(Enum):
+    """Where the present start offset is, by the target."""
+
+    BELOW = "below"
+    AT = "at"
+    PAST = "past"
+
+
+_PRUNED: Final = "the records that would show it are pruned"
+_MAYBE_OWN: Final = f"{_PRUNED}, and the group may have moved on by itself"
+_NOT_OURS: Final = "another request set the start offset since"
+_NOBODY: Final = "something else than the group's own work set the start offset since"
+
+_WITHOUT_RECORDS: Final[Mapping[tuple[bool, bool, Start, Since], tuple[Status, str]]] = MappingProxyType(
+    {
+        (True, True, Start.BELOW, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOT_OURS),
+        (True, True, Start.BELOW, Since.WORKED): (Status.OVERWRITTEN_AFTER_RESET, _NOT_OURS),
+        (True, True, Start.BELOW, Since.UNKNOWN): (Status.OVERWRITTEN_AFTER_RESET, _NOT_OURS),
+        (True, True, Start.PAST, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOBODY),
+        (True, False, Start.BELOW, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOBODY),
+        (True, False, Start.PAST, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOBODY),
+        (True, True, Start.AT, Since.WORKED): (Status.OK, ""),
+        (True, True, Start.PAST, Since.WORKED): (Status.OK, ""),
+        (False, True, Start.AT, Since.WORKED): (Status.OK, ""),
+    }
+)
+"""By (the broker said done, a request set the present state since the plan, start offset, group since): what is sure.
+Everything else is UNKNOWN. A leader's work never takes a start offset below where a request put it."""
+
+
+def _without_records(case: Case) -> Finding:
+    now, before, outcome = case.now, case.before, case.outcome
+    if not case.is_now_known:
+        return Finding(status=Status.UNKNOWN, why="the present state cannot be read")
+    if now is None:
+        return _nothing_there(case)
+    where = (now.state_partition, now.record_offset)
+    if before is not None and now.snapshot_epoch < before.snapshot_epoch:
+        return _unless_refused(case, where, "its state was deleted and begun anew since")
+    if before is not None and now.snapshot_epoch == before.snapshot_epoch:
+        return Finding(status=_NOT_THERE[outcome])
+    if now.start_offset == case.target and not now.batches:
+        return Finding(status=_by_state_epoch(before, now.state_epoch), evidence=where)
+    if _is_same(now, before):
+        return Finding(status=_NOT_THERE[outcome])
+    return _by_state(case, now, where)
+
+
+def _nothing_there(case: Case) -> Finding:
+    if case.before is None and case.outcome is not Outcome.DONE:
+        return Finding(status=_NOT_THERE[case.outcome])
+    return _unless_refused(case, None, f"its state is gone, and {_PRUNED}")
+
+
+def _by_state(case: Case, now: PartitionState, where: Place) -> Finding:
+    """By the present state alone, which is another than before and than the target."""
+    is_altered = _is_altered(case, now)
+    since = _since(now.state_epoch, case.group)
+    if case.group is None:
+        return Finding(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)
+    key = (case.outcome is Outcome.DONE, is_altered, _start_by_target(case.target, now), since)
+    status, why = _WITHOUT_RECORDS.get(key, (Status.UNKNOWN, _MAYBE_OWN))
+    if case.overwritten_at is not None:
+        return _overwritten(case.overwritten_at, "an earlier look found it overwritten before anybody joined the group")
+    if status is Status.UNKNOWN:
+        return _unless_refused(case, where, why)
+    if status is not Status.OK:
+        return Finding(status=status, evidence=where, why=f"{why}: {now.start_offset}")
+    return _moved_on(case, where, now.state_epoch)
+
+
+def _moved_on(case: Case, where: Place, state_epoch: int | None) -> Finding:
+    is_back = _by_state_epoch(case.before, state_epoch) is Status.EPOCH_WENT_BACK
+    return Finding(status=Status.EPOCH_WENT_BACK if is_back else Status.OK, evidence=where, moved_on=True)
+
+
+def _unless_refused(case: Case, where: Place | None, why: str) -> Finding:
+    """Unknown, except where the broker refused it."""
+    if case.outcome is Outcome.REFUSED:
+        return Finding(status=Status.FAILED)
+    return Finding(status=Status.UNKNOWN, evidence=where, why=why)
+
+
+def _is_altered(case: Case, now: PartitionState) -> bool:
+    """Whether a request set the state since the plan, while the group was as the plan found it."""
+    before = case.before
+    if before is None:
+        return False
+    if now.start_offset is not None and before.start_offset is not None and now.start_offset < before.start_offset:
+        return True
+    if now.state_epoch is None or before.state_epoch is None or now.state_epoch <= before.state_epoch:
+        return False
+    return now.state_epoch == case.sent_epoch
+
+
+def _start_by_target(target: int, now: PartitionState) -> Start:
+    if now.start_offset is None or now.start_offset < target:
+        return Start.BELOW
+    return Start.AT if now.start_offset == target else Start.PAST
+
+
+def _since(state_epoch: int | None, group: GroupNow | None) -> Since:
+    if group is None:
+        return Since.UNKNOWN
+    if group.has_members:
+        return Since.WORKED
+    if group.epoch is None or state_epoch is None:
+        return Since.UNKNOWN
+    return Since.EMPTY if group.epoch == state_epoch else Since.WORKED
+
+
+def _is_reset_to(target: int, record: ShareSnapshot, before: PartitionState | None) -> bool:
+    is_new = before is None or record.snapshot_epoch > before.snapshot_epoch
+    return is_new and record.start_offset == target and _is_of_a_request(record)
+
+
+def _is_of_a_request(record: StateRecord) -> bool:
+    """Whether a request wrote it (alter, initialize, delete) and not a leader."""
+    if isinstance(record, Tombstone):
+        return True
+    return (
+        isinstance(record, ShareSnapshot)
+        and not record.batches
+        and record.leader_epoch == 0
+        and record.create_timestamp_ms == record.write_timestamp_ms
+        and record.delivery_complete_count in (0, None)
+    )
+
+
+def _contradicts(target: int, record: StateRecord) -> bool:
+    """Whether a later record says something else than a reset to `target`."""
+    if isinstance(record, Tombstone):
+        return True
+    return bool(record.batches) or record.start_offset not in (target, None)
+
+
+def _start(record: StateRecord) -> int | None:
+    return None if isinstance(record, Tombstone) else record.start_offset
+
+
+def _is_same(now: PartitionState, before: PartitionState | None) -> bool:
+    """The same content, which a quiet shard writes again under the next snapshot epoch."""
+    return before is not None and (now.start_offset, now.batches, now.state_epoch) == (
+        before.start_offset,
+        before.batches,
+        before.state_epoch,
+    )
+
+
+def _by_state_epoch(before: PartitionState | None, state_epoch: int | None) -> Status:
+    if before is None or before.state_epoch is None or state_epoch is None or state_epoch > before.state_epoch:
+        return Status.OK
+    return Status.OK_EPOCH_NOT_BUMPED if state_epoch == before.state_epoch else Status.EPOCH_WENT_BACK

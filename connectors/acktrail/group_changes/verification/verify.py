@@ -1,0 +1,262 @@
+"""Looks at what an attempt did: in the state topic itself, by the broker's description, and for a while longer.
+
+Nothing is changed in the cluster. What is found is noted and the lease is given back. This also settles an attempt
+whose process was killed, and corrects what an earlier look found.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import Outcome
+from acktrail.broker.client.backoff import Patience
+from acktrail.broker.state.state_lookup import StateReader
+from acktrail.broker.state.state_topic import StateTopic
+from acktrail.config import KafkaConfig
+from acktrail.group_changes.audit.journal import Journal
+from acktrail.group_changes.collection.exported_records import ExportedRecords
+from acktrail.group_changes.collection.facts import PartitionState
+from acktrail.group_changes.collection.partition_states import StateFacts, read_states
+from acktrail.group_changes.execution.open_attempts import asked_of_attempts, closing, open_attempts
+from acktrail.group_changes.lifecycle.change_status import GroupStanding
+from acktrail.group_changes.planning.plan import ResetPlan
+from acktrail.group_changes.verification.partition_outcome import Finding, GroupNow, Status
+from acktrail.group_changes.verification.state_watch import Asked, Look
+
+__all__ = ["Verified", "verify"]
+
+WAIT_S: Final = 30.0
+"""How long a record may take to show, and how long a request may be on its way after its sender was killed."""
+WATCH_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What became of one share partition. Epochs and start offsets before are the plan's, after the state topic's."""
+
+    group_id: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    target_offset: int
+    status: Status
+    error_code: int | None
+    error: str | None
+    error_scope: str | None
+    advice: str
+    start_offset_before: int | None
+    start_offset_after: int | None
+    described_start_offset: int | None
+    snapshot_epoch_before: int | None
+    snapshot_epoch_after: int | None
+    state_epoch_before: int | None
+    state_epoch_after: int | None
+    evidence_state_partition: int | None
+    evidence_offset: int | None
+
+
+def verify(
+    kafka: KafkaConfig, journal: Journal, plan: ResetPlan, *, wait_s: float = WAIT_S, watch_s: float = WATCH_S
+) -> tuple[Verified, ...]:
+    """Find out what became of every group of the newest attempt at `plan` that is not known to be done.
+
+    That is what was not looked at yet, and what an earlier look found undone, overwritten or unclear: a request that
+    the network held back may have arrived since. Nothing to find out gives nothing. What is found is noted again.
+
+    `wait_s`: how long to wait for a record, and (after the request was sent) for one of a request without an answer.
+    `watch_s`: how long to watch afterwards that nothing overwrites the start offsets of a group that stays empty.
+
+    Raises:
+        ChangeInProgress: another living process is at it.
+        RetryableError, ConfigurationError: the cluster cannot be asked; nothing is settled.
+    """
+    attempts = open_attempts(journal, plan)
+    if not attempts:
+        return ()
+    asked = asked_of_attempts(journal, plan, attempts)
+    found = _Verification(kafka, journal, plan, asked, wait_s, watch_s).run() if asked else ()
+    if found:
+        journal.write_executions(_rows(found, plan, attempts, journal))
+    entries = closing(plan, attempts, found)
+    if entries:
+        journal.note(entries)
+    return found
+
+
+class _Verification:
+    def __init__(
+        self,
+        kafka: KafkaConfig,
+        journal: Journal,
+        plan: ResetPlan,
+        asked: Sequence[Asked],
+        wait_s: float,
+        watch_s: float,
+    ) -> None:
+        self._kafka = kafka
+        self._journal = journal
+        self._plan = plan
+        self._asked = tuple(asked)
+        self._wait_s = wait_s
+        self._watch_s = watch_s
+
+    def run(self) -> tuple[Verified, ...]:
+        with ShareGroupAdmin(self._kafka) as admin:
+            if self._plan.cluster.state_reason is not None:
+                return self._by_description(admin)
+            topic = StateTopic(admin)
+            with StateReader(self._kafka, topic) as reader:
+                look = Look(reader, self._asked, self._exported().between)
+                findings = self._settled(admin, look)
+                described = self._described(admin, findings)
+                findings = self._watched(admin, look, findings)
+            states = read_states(self._kafka, admin, {one.key for one in self._asked}).states
+        return tuple(
+            _verified(one, finding, states.get(one.key), start_offset)
+            for one, finding, start_offset in zip(self._asked, findings, described, strict=True)
+        )
+
+    def _exported(self) -> ExportedRecords:
+        cluster = self._plan.cluster
+        return ExportedRecords(
+            tables=self._journal.tables,
+            cluster_id=cluster.cluster_id,
+            state_topic_id=cluster.state_topic_id,
+            keys=frozenset(one.key for one in self._asked),
+        )
+
+    def _settled(self, admin: ShareGroupAdmin, look: Look) -> list[Finding]:
+        """Read until each has shown, or the time is over in which it can."""
+        patience = Patience(self._wait_s)
+        while True:
+            look.read()
+            findings = self._judged(admin, look)
+            pending = [o for o, f in zip(self._asked, findings, strict=True) if self._may_still_show(o, f)]
+            if not pending or not patience.wait():
+                return findings
+
+    def _may_still_show(self, one: Asked, finding: Finding) -> bool:
+        if finding.status is Status.NOT_PERSISTED:
+            return True
+        is_open = finding.status is Status.NOT_ATTEMPTED and one.part.outcome is Outcome.UNKNOWN
+        return is_open and self._journal.now_ms < one.sent.sent_at_ms + self._wait_s * 1000
+
+    def _judged(self, admin: ShareGroupAdmin, look: Look) -> list[Finding]:
+        """The findings; groups are described where that tells their own work from something else's."""
+        states = StateFacts()
+        if not look.is_complete:
+            states = read_states(self._kafka, admin, {one.key for one in self._asked})
+        findings = look.findings(states, {})
+        unclear = {o.sent.group_id for o, f in zip(self._asked, findings, strict=True) if f.asks_group}
+        if not unclear:
+            return findings
+        groups = {
+            group.group_id: GroupNow(
+                has_members=bool(group.members), epoch=None if group.error_code else group.group_epoch
+            )
+            for group in admin.describe_groups(sorted(unclear))
+        }
+        return look.findings(states, groups)
+
+    def _described(self, admin: ShareGroupAdmin, findings: Sequence[Finding]) -> list[int | None]:
+        """The start offsets that the broker describes; asked again while those that are done are not there yet."""
+        patience = Patience(self._wait_s)
+        while True:
+            found = _start_offsets(admin, self._asked)
+            late = [
+                one
+                for one, finding, start_offset in zip(self._asked, findings, found, strict=True)
+                if finding.status.is_ok and start_offset is None
+            ]
+            if not late or not patience.wait():
+                return found
+
+    def _watched(self, admin: ShareGroupAdmin, look: Look, findings: list[Finding]) -> list[Finding]:
+        patience = Patience(self._watch_s)
+        while any(finding.status.is_ok for finding in findings) and patience.wait():
+            look.read()
+            findings = self._judged(admin, look)
+        return findings
+
+    def _by_description(self, admin: ShareGroupAdmin) -> tuple[Verified, ...]:
+        """Without the state topic: the broker's word alone."""
+        patience = Patience(self._wait_s)
+        while True:
+            described = _start_offsets(admin, self._asked)
+            late = [
+                one
+                for one, start_offset in zip(self._asked, described, strict=True)
+                if start_offset != one.part.target_offset and one.part.outcome is not Outcome.REFUSED
+            ]
+            if not late or not patience.wait():
+                break
+        return tuple(
+            _verified(one, Finding(status=_described_status(one, start_offset)), None, start_offset)
+            for one, start_offset in zip(self._asked, described, strict=True)
+        )
+
+
+def _described_status(one: Asked, start_offset: int | None) -> Status:
+    if one.part.outcome is Outcome.REFUSED:
+        return Status.FAILED
+    if start_offset == one.part.target_offset:
+        return Status.OK_BY_DESCRIPTION if one.part.outcome is Outcome.DONE else Status.UNKNOWN
+    if one.part.outcome is Outcome.DONE:
+        return Status.NOT_PERSISTED if start_offset in (None, one.row.start_offset) else Status.UNKNOWN
+    return Status.NOT_ATTEMPTED
+
+
+def _start_offsets(admin: ShareGroupAdmin, asked: Sequence[Asked]) -> list[int | None]:
+    groups = dict.fromkeys(one.sent.group_id for one in asked)
+    found = {
+        (answer.group_id, offset.topic, offset.partition): offset.start_offset
+        for answer in admin.describe_group_offsets(groups)
+        for offset in answer.offsets
+    }
+    return [found.get(one.row.key) for one in asked]
+
+
+def _verified(one: Asked, finding: Finding, now: PartitionState | None, described: int | None) -> Verified:
+    before, part = one.row.state, one.part
+    status, error = finding.status, part.error
+    if status.is_ok and not finding.moved_on and described not in (None, part.target_offset):
+        status, error = Status.UNKNOWN, f"the broker describes start offset {described}, the state topic has the target"
+    elif finding.why is not None:
+        error = finding.why
+    return Verified(
+        group_id=one.sent.group_id,
+        topic=part.topic,
+        topic_id=one.row.topic_id,
+        partition=part.partition,
+        target_offset=part.target_offset,
+        status=status,
+        error_code=part.error_code,
+        error=error,
+        error_scope=part.error_scope,
+        advice="" if status.is_ok else part.advice,
+        start_offset_before=one.row.start_offset,
+        start_offset_after=None if now is None else now.start_offset,
+        described_start_offset=described,
+        snapshot_epoch_before=None if before is None else before.snapshot_epoch,
+        snapshot_epoch_after=None if now is None else now.snapshot_epoch,
+        state_epoch_before=None if before is None else before.state_epoch,
+        state_epoch_after=None if now is None else now.state_epoch,
+        evidence_state_partition=None if finding.evidence is None else finding.evidence[0],
+        evidence_offset=None if finding.evidence is None else finding.evidence[1],
+    )
+
+
+def _rows(
+    found: Sequence[Verified], plan: ResetPlan, attempts: Sequence[GroupStanding], journal: Journal
+) -> list[dict[str, object]]:
+    from acktrail.group_changes.json_values import to_plain
+
+    newest = {standing.group_id: standing.attempt for standing in attempts}
+    at = dt.datetime.fromtimestamp(journal.now_ms / 1000, dt.UTC)
+    return [
+        {**to_plain(one), "plan_id": plan.plan_id, "attempt": newest[one.group_id], "verified_at": at} for one in found
+    ]

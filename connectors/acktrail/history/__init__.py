@@ -1,0 +1,1 @@
+"""The delivery history without Spark: new records to changes."""

@@ -1,0 +1,191 @@
+"""Rows of records to rows of changes: updates of regular states by marks, everything else by the model's history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.change_rows import CHANGE_COLUMNS, change_table
+from acktrail.columnar.model_values import record_of, share_partition_of
+from acktrail.model.offset_history.offset_status import Held, Standing
+from acktrail.model.offset_history.status_changes import DATING, Cause, Change, History
+from acktrail.model.offset_history.status_marks import LEAST_RECORDED, STANDINGS, OffsetMarks, mark_of
+from acktrail.model.replay import SharePartitionState
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+
+__all__ = ["MarkedHistory"]
+
+_Key = tuple[str, str, int]
+_Integers = npt.NDArray[np.int64]
+
+_SKIPPED: Final = "unknown_type"
+"""A broker passes over records of a type that it does not know."""
+
+_CAUSES: Final = tuple(Cause)
+_UPDATE: Final = _CAUSES.index(Cause.UPDATE)
+_DATING: Final = [_CAUSES.index(cause) for cause in DATING]
+_UNKNOWN: Final = LEAST_RECORDED - 1 - STANDINGS.index(Standing.UNKNOWN)
+_NAMES: Final = pa.array([Standing.RECORDED.value, *(standing.value for standing in STANDINGS)])
+_CAUSE_NAMES: Final = pa.array([cause.value for cause in _CAUSES])
+
+
+class MarkedHistory:
+    """The changes of one state partition, batch of rows by batch of rows in log order, as ``History`` gives them.
+
+    `held` is what it goes on from and is changed in place by ``settle``. Changes of records before offset `told` are
+    left out.
+    """
+
+    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, Held], told: int) -> None:
+        self._state_partition = state_partition
+        self._history = History(state_partition, held)
+        self._told = told
+        self._marked: dict[_Key, OffsetMarks | None] = {}
+
+    def apply(self, records: pa.RecordBatch, gaps: Mapping[int, int]) -> Iterator[pa.Table]:
+        """Rows of ``CHANGE_COLUMNS``. `records`: rows of ``GROWTH_COLUMNS``; `gaps`: the first missing offset, by the
+        offset of the record after it."""
+        begin = 0
+        for row, offset in enumerate(records.column("offset").to_pylist() if gaps else ()):
+            if offset in gaps:
+                yield self._grown(records.slice(begin, row - begin))
+                yield self._gap(gaps[offset])
+                begin = row
+        yield self._grown(records.slice(begin))
+
+    def settle(self) -> None:
+        """Put the states that updates changed into what is held."""
+        for key, marked in self._marked.items():
+            if marked is not None:
+                self._history.held[_share_partition(key)] = marked.state
+        self._marked.clear()
+
+    def _gap(self, first_offset: int) -> pa.Table:
+        self.settle()
+        return change_table(change for change in self._history.gap(first_offset) if first_offset >= self._told)
+
+    def _grown(self, records: pa.RecordBatch) -> pa.Table:
+        flat: list[int] = []
+        rows, counts, causes = [], [], []
+        columns = _Columns(records)
+        for row, key in enumerate(columns.keys):
+            before = len(flat)
+            cause = _UPDATE
+            if not (columns.is_update[row] and self._update(key, columns, row, flat)):
+                cause = self._by_law(records.slice(row, 1).to_pylist()[0], flat)
+            if columns.offsets[row] < self._told:
+                del flat[before:]
+            elif len(flat) > before:
+                rows.append(row)
+                counts.append((len(flat) - before) // 4)
+                causes.append(cause)
+        found = np.array(flat, np.int64).reshape(-1, 4)
+        return self._table(records, found, np.repeat(rows, counts), np.repeat(causes, counts))
+
+    def _update(self, key: _Key, columns: _Columns, row: int, flat: list[int]) -> bool:
+        marked = self._marked[key] if key in self._marked else self._mark(key)
+        if marked is None:
+            return False
+        own = slice(columns.ends[row], columns.ends[row + 1])
+        return marked.update(
+            columns.starts[row],
+            columns.leaders[row],
+            columns.completes[row],
+            columns.firsts[own],
+            columns.lasts[own],
+            columns.marks[own],
+            flat,
+        )
+
+    def _mark(self, key: _Key) -> OffsetMarks | None:
+        held = self._history.held.get(_share_partition(key))
+        marked = OffsetMarks.of(held) if isinstance(held, SharePartitionState) else None
+        self._marked[key] = marked
+        return marked
+
+    def _by_law(self, row: dict[str, Any], flat: list[int]) -> int:
+        """Apply a row by the model's history; the cause of its changes."""
+        cause = _UPDATE
+        for change in self._changes(row):
+            flat += (change.first_offset, change.last_offset, mark_of(change.before), mark_of(change.after))
+            cause = _CAUSES.index(change.at.cause)
+        return cause
+
+    def _changes(self, row: dict[str, Any]) -> Iterator[Change]:
+        if row["group_id"] is None or row["decode_status"] == _SKIPPED:
+            return iter(())
+        key = (row["group_id"], row["topic_id"], row["partition"])
+        marked = self._marked.pop(key, None)
+        if marked is not None:
+            self._history.held[_share_partition(key)] = marked.state
+        offset, timestamp_ms = row["offset"], row["timestamp_ms"]
+        if row["decode_status"] == "decoded":
+            return self._history.record(record_of(row), offset=offset, timestamp_ms=timestamp_ms)
+        return self._history.unreadable(share_partition_of(row), offset=offset, timestamp_ms=timestamp_ms)
+
+    def _table(self, records: pa.RecordBatch, found: _Integers, rows: _Integers, causes: _Integers) -> pa.Table:
+        if not len(found):
+            return CHANGE_COLUMNS.empty_table()
+        before, after = found[:, 2], found[:, 3]
+        is_dated = (before != _UNKNOWN) | np.isin(causes, _DATING) | ((causes == _UPDATE) & (after >= LEAST_RECORDED))
+        of_record = records.select(["group_id", "topic_id", "partition", "offset", "timestamp_ms"]).take(pa.array(rows))
+        columns = {
+            **{name: of_record.column(name) for name in ("group_id", "topic_id", "partition")},
+            "first_offset": pa.array(found[:, 0]),
+            "last_offset": pa.array(found[:, 1]),
+            **_condition("before_standing", "before_state", "before_count", before),
+            **_condition("standing", "delivery_state", "delivery_count", after),
+            "cause": _CAUSE_NAMES.take(pa.array(causes)),
+            "is_dated": pa.array(is_dated),
+            "state_partition": pa.repeat(pa.scalar(self._state_partition, pa.int32()), len(found)),
+            "record_offset": of_record.column("offset"),
+            "record_timestamp_ms": of_record.column("timestamp_ms"),
+        }
+        return pa.Table.from_arrays([columns[name] for name in CHANGE_COLUMNS.names], schema=CHANGE_COLUMNS)
+
+
+class _Columns:
+    """A batch of rows as lists: what is asked of every row, without an object for it."""
+
+    def __init__(self, records: pa.RecordBatch) -> None:
+        names = ("group_id", "topic_id", "partition")
+        self.keys: list[_Key] = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
+        is_update = pc.and_(
+            pc.equal(records.column("decode_status"), "decoded"), pc.equal(records.column("record_type"), "update")
+        )
+        self.is_update: list[bool | None] = is_update.to_pylist()
+        self.offsets: list[int] = records.column("offset").to_pylist()
+        self.starts: list[int | None] = records.column("start_offset").to_pylist()
+        self.leaders: list[int | None] = records.column("leader_epoch").to_pylist()
+        self.completes: list[int | None] = records.column("delivery_complete_count").to_pylist()
+        lengths = pc.fill_null(pc.list_value_length(records.column("batches")), 0).to_numpy()
+        self.ends: list[int] = [0, *np.cumsum(lengths).tolist()]
+        batches = pc.list_flatten(records.column("batches"))
+        first, last, state, count = (
+            pc.struct_field(batches, name).to_numpy(zero_copy_only=False)
+            for name in ("first_offset", "last_offset", "delivery_state", "delivery_count")
+        )
+        self.firsts: list[int] = first.tolist()
+        self.lasts: list[int] = last.tolist()
+        self.marks: list[int] = (count.astype(np.int64) * 256 + state + 128).tolist()
+
+
+def _condition(standing: str, state: str, count: str, marks: _Integers) -> dict[str, pa.Array]:
+    """The columns of a condition."""
+    is_recorded = marks >= LEAST_RECORDED
+    counts, states = np.divmod(marks, 256)
+    kinds = np.where(is_recorded, 0, LEAST_RECORDED - marks)
+    return {
+        standing: _NAMES.take(pa.array(kinds)),
+        state: pa.array((states - 128).astype(np.int8), mask=~is_recorded),
+        count: pa.array(np.where(is_recorded, counts, 0).astype(np.int16), mask=~is_recorded),
+    }
+
+
+def _share_partition(key: _Key) -> SharePartition:
+    return SharePartition(group_id=GroupId(key[0]), topic_id=TopicId(key[1]), partition=key[2])

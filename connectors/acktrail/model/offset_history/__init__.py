@@ -1,0 +1,1 @@
+"""What became of each offset, record by record: status, changes, intervals, completeness."""

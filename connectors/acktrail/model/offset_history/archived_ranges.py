@@ -1,0 +1,72 @@
+"""Which offsets were archived, when, and after how many deliveries: the poison records of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.status_changes import Change, Evidence
+from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.share_partition import SharePartition
+
+__all__ = ["Archiving", "archivings"]
+
+_ARCHIVED: Final = int(DeliveryState.ARCHIVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archiving:
+    """Offsets `first_offset` to `last_offset`, both inclusive, archived with `delivery_count` by the record `at`.
+
+    Not `is_dated`: that record only shows it, it may have happened before.
+    """
+
+    key: SharePartition
+    first_offset: int
+    last_offset: int
+    delivery_count: int | None
+    at: Evidence
+    is_dated: bool
+
+    @property
+    def records(self) -> int:
+        """How many offsets."""
+        return self.last_offset - self.first_offset + 1
+
+
+def archivings(changes: Iterable[Change]) -> Iterator[Archiving]:
+    """The archivings among `changes`, which come in log order for each share partition on each state partition.
+
+    Needs every change to or from an archived condition, and every change from one that is not known; takes any others.
+
+    What a record shows again after a time of which nothing is known was archived once: of such an undated archiving
+    only offsets are given that were not archived when they were last known. An offset that is archived anew, after a
+    reset or a deletion, is given again.
+    """
+    archived: dict[tuple[SharePartition, int], OffsetRanges] = {}
+    for change in changes:
+        known = archived.setdefault((change.key, change.at.state_partition), OffsetRanges())
+        if change.after.delivery_state == _ARCHIVED:
+            yield from _archivings(change, known)
+            known.add(change.first_offset, change.last_offset)
+        elif change.after.standing is not Standing.UNKNOWN:
+            known.remove(change.first_offset, change.last_offset)
+
+
+def _archivings(change: Change, known: OffsetRanges) -> Iterator[Archiving]:
+    """What `change` archives, where offsets in `known` were archived when they were last known."""
+    if change.before.delivery_state == _ARCHIVED:
+        return
+    own = (change.first_offset, change.last_offset)
+    for first, last in [own] if change.is_dated else known.outside(*own):
+        yield Archiving(
+            key=change.key,
+            first_offset=first,
+            last_offset=last,
+            delivery_count=change.after.delivery_count,
+            at=change.at,
+            is_dated=change.is_dated,
+        )

@@ -1,0 +1,178 @@
+"""What a history lacks: the state records that were not exported or cannot be read, and the times they belong to.
+
+A history answers only from the records that it has. `Completeness` tells which records it lacks, so that an answer can
+say "at least" instead of passing for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.record_history import NotKnown
+from acktrail.model.offset_history.status_changes import Change, Evidence
+from acktrail.model.offset_history.status_intervals import Interval, intervals
+from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.share_partition import SharePartition
+
+__all__ = ["Completeness", "LastState", "Missing", "last_states"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """State records of one state partition that the history of a share partition lacks.
+
+    Attributes:
+        key: the share partition; None: every share partition of the state partition.
+        reason: ``EARLIER`` (written before the export began), ``GAP`` (pruned before they were exported) or
+            ``UNREADABLE``.
+        first_record: offset of the first one in the state partition; None: not known (``EARLIER``).
+        last_record: offset of the last one, inclusive; None: not known.
+        after_ms: broker's time of the last record before them, in ms; None: not known, any time before `until`.
+        until: the state record that tells the whole state of the share partition again; None: none did yet.
+    """
+
+    key: SharePartition | None
+    state_partition: int
+    reason: NotKnown
+    first_record: int | None = None
+    last_record: int | None = None
+    after_ms: int | None = None
+    until: Evidence | None = None
+
+    def touches(self, since_ms: int | None = None, until_ms: int | None = None) -> bool:
+        """Whether something that they told may have happened at or after `since_ms` and before `until_ms` (ms)."""
+        ended = None if self.until is None else self.until.timestamp_ms
+        is_before = since_ms is not None and ended is not None and ended < since_ms
+        is_after = until_ms is not None and self.after_ms is not None and self.after_ms >= until_ms
+        return not (is_before or is_after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completeness:
+    """What the history of some share partitions lacks in a time.
+
+    `is_current`: every exported state record is in the history. `state_partitions`: where the records of each share
+    partition lie.
+    """
+
+    missing: tuple[Missing, ...]
+    is_current: bool
+    state_partitions: Mapping[SharePartition, frozenset[int]]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a count out of the history is exact; else it is a least one."""
+        return self.is_current and not self.missing
+
+    @property
+    def known_from(self) -> Evidence | None:
+        """The record from which on the last of the share partitions is known; None: each is known from its beginning,
+        or one is not known yet."""
+        begun = [each.until for each in self.missing if each.reason is NotKnown.EARLIER]
+        known = [evidence for evidence in begun if evidence is not None]
+        return max(known, key=_time) if known and len(known) == len(begun) else None
+
+    def keys_on(self, state_partition: int) -> tuple[SharePartition, ...]:
+        """The share partitions that have records on a state partition."""
+        return tuple(key for key, places in self.state_partitions.items() if state_partition in places)
+
+    def of(self, key: SharePartition) -> Completeness:
+        """What is lacking of one share partition."""
+        places = self.state_partitions.get(key, frozenset())
+        own = (
+            each for each in self.missing if each.key == key or (each.key is None and each.state_partition in places)
+        )
+        return replace(self, missing=tuple(own), state_partitions={key: places})
+
+    def within(self, since_ms: int | None = None, until_ms: int | None = None) -> Completeness:
+        """What may have happened at or after `since_ms` and before `until_ms`."""
+        return replace(self, missing=tuple(each for each in self.missing if each.touches(since_ms, until_ms)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastState:
+    """What the history last knew of offsets `first_offset` to `last_offset`, both inclusive.
+
+    Attributes:
+        known: the newest interval in which they had a delivery state (``RECORDED``) or none since the state was last
+            started anew (``UNRECORDED``); None: the history knows of none.
+        lacking: an interval after `known` of which nothing is known (``UNKNOWN``): the state may have changed in it.
+            None: `known` is certain.
+    """
+
+    first_offset: int
+    last_offset: int
+    known: Interval | None
+    lacking: Interval | None
+
+    @property
+    def records(self) -> int:
+        """How many offsets."""
+        return self.last_offset - self.first_offset + 1
+
+
+def last_states(changes: Iterable[Change], first: int, last: int) -> tuple[LastState, ...]:
+    """The newest delivery state that each offset from `first` to `last` (inclusive) had.
+
+    Ascending pieces; offsets without a piece were never in scope of the group. What says nothing of a delivery state is
+    passed over: that the start offset moved past an offset, that the share partition was deleted.
+
+    Args:
+        changes: those of one share partition on one state partition that share an offset with the range, in log order.
+    """
+    settled, doubted = OffsetRanges(), OffsetRanges()
+    known, lacking = list[_Piece](), list[_Piece]()
+    for interval in reversed(intervals(changes)):
+        begin, end = max(interval.first_offset, first), min(interval.last_offset, last)
+        standing = interval.condition.standing
+        if standing in _SILENT or begin > end:
+            continue
+        fresh = list(settled.outside(begin, end))
+        if standing is not Standing.UNKNOWN:
+            known.extend((*piece, interval) for piece in fresh)
+            settled.add(begin, end)
+            continue
+        for piece in fresh:
+            lacking.extend((*rest, interval) for rest in list(doubted.outside(*piece)))
+            doubted.add(*piece)
+    return tuple(_laid_over(sorted(known, key=_begin), sorted(lacking, key=_begin)))
+
+
+_Piece = tuple[int, int, Interval]
+_SILENT = frozenset({Standing.BELOW_START, Standing.ABSENT, Standing.UNINITIALIZED})
+
+
+def _laid_over(known: Sequence[_Piece], lacking: Sequence[_Piece]) -> Iterator[LastState]:
+    """Both, each ascending and without an overlap in itself, cut at each other's edges."""
+    edges = sorted({edge for first, last, _ in (*known, *lacking) for edge in (first, last + 1)})
+    knowns, lackings = _Cursor(known), _Cursor(lacking)
+    for first, after in pairwise(edges):
+        state, doubt = knowns.at(first), lackings.at(first)
+        if state is not None or doubt is not None:
+            yield LastState(first_offset=first, last_offset=after - 1, known=state, lacking=doubt)
+
+
+class _Cursor:
+    """Which of some ascending pieces lies at an offset; asked with ascending offsets."""
+
+    def __init__(self, pieces: Sequence[_Piece]) -> None:
+        self._pieces = pieces
+        self._next = 0
+
+    def at(self, offset: int) -> Interval | None:
+        while self._next < len(self._pieces) and self._pieces[self._next][1] < offset:
+            self._next += 1
+        if self._next == len(self._pieces) or self._pieces[self._next][0] > offset:
+            return None
+        return self._pieces[self._next][2]
+
+
+def _begin(piece: _Piece) -> int:
+    return piece[0]
+
+
+def _time(evidence: Evidence) -> tuple[int, int, int]:
+    return (evidence.timestamp_ms or 0, evidence.state_partition, evidence.offset)

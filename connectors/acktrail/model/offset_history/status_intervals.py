@@ -1,0 +1,139 @@
+"""Changes laid over each other: for how long every offset was in one condition, and what ended it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from acktrail.model.offset_history.offset_status import LAST_OFFSET, Condition, Standing
+from acktrail.model.offset_history.status_changes import Cause, Change, Evidence
+
+__all__ = ["Ending", "Interval", "ending", "intervals"]
+
+
+class Ending(StrEnum):
+    """How an interval ended."""
+
+    CHANGED = "changed"
+    """Another delivery state or delivery count was recorded."""
+    PASSED = "passed"
+    """The start offset moved past it."""
+    STARTED = "started"
+    """The share partition got its start offset, or came into being."""
+    REWOUND = "rewound"
+    """The start offset went back below it."""
+    RESET = "reset"
+    """The state was started anew."""
+    DROPPED = "dropped"
+    """A snapshot does not mention it any more."""
+    DELETED = "deleted"
+    """The state was deleted, with the group, the topic or the offsets."""
+    LOST = "lost"
+    """What came next was not exported, or cannot be read."""
+    SHOWN = "shown"
+    """It became known again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Offsets `first_offset` to `last_offset` in one condition, from the record `since` to the one before `until`.
+
+    `since` None: from before the first record known. `is_dated`: it began with `since`; else that record only shows
+    what may have been so before. `until` and `ended_by` None: it is so to this day.
+    """
+
+    first_offset: int
+    last_offset: int
+    condition: Condition
+    since: Evidence | None
+    is_dated: bool
+    until: Evidence | None = None
+    ended_by: Ending | None = None
+
+
+def intervals(changes: Iterable[Change]) -> tuple[Interval, ...]:
+    """The intervals that the changes of one share partition make, in log order: ascending by `since`, then offset.
+
+    Together they tile offsets and time: any offset has exactly one at any record. No changes, no intervals.
+    Cost: O(c * log n + m) for c changes, n open intervals and m intervals made.
+    """
+    open_now: list[Interval] = []
+    closed: list[Interval] = []
+    for change in changes:
+        if not open_now:
+            open_now.append(_of_all(change.before))
+        _cut(open_now, change.first_offset)
+        _cut(open_now, change.last_offset + 1)
+        begin, end = (bisect_left(open_now, edge, key=_first) for edge in (change.first_offset, change.last_offset + 1))
+        how = ending(change)
+        closed.extend(replace(piece, until=change.at, ended_by=how) for piece in open_now[begin:end])
+        open_now[begin:end] = [_begun(change)]
+    return tuple(sorted((*closed, *open_now), key=_place))
+
+
+def ending(change: Change) -> Ending:
+    """How the condition before `change` ended."""
+    of_cause = _OF_CAUSE.get(change.at.cause)
+    if of_cause is not None:
+        return of_cause
+    return (
+        _FROM_NOTHING.get(change.before.standing)
+        or _OF_STANDING.get(change.after.standing)
+        or _NO_MORE.get(change.before.standing, Ending.STARTED)
+    )
+
+
+_OF_CAUSE: Final = {
+    Cause.GAP: Ending.LOST,
+    Cause.UNREADABLE: Ending.LOST,
+    Cause.INITIALIZE: Ending.STARTED,
+    Cause.RESET: Ending.RESET,
+    Cause.TOMBSTONE: Ending.DELETED,
+}
+
+_FROM_NOTHING: Final = {
+    Standing.UNKNOWN: Ending.SHOWN,
+    Standing.ABSENT: Ending.STARTED,
+    Standing.UNINITIALIZED: Ending.STARTED,
+}
+
+_OF_STANDING: Final = {Standing.RECORDED: Ending.CHANGED, Standing.BELOW_START: Ending.PASSED}
+"""By what came after it."""
+
+_NO_MORE: Final = {Standing.RECORDED: Ending.DROPPED, Standing.BELOW_START: Ending.REWOUND}
+"""By what it was, where afterwards an offset is at or above the start offset without a delivery state."""
+
+
+def _of_all(condition: Condition) -> Interval:
+    return Interval(first_offset=0, last_offset=LAST_OFFSET, condition=condition, since=None, is_dated=False)
+
+
+def _begun(change: Change) -> Interval:
+    return Interval(
+        first_offset=change.first_offset,
+        last_offset=change.last_offset,
+        condition=change.after,
+        since=change.at,
+        is_dated=change.is_dated,
+    )
+
+
+def _cut(pieces: list[Interval], edge: int) -> None:
+    """Let a piece begin at `edge`."""
+    if not 0 < edge <= LAST_OFFSET:
+        return
+    index = bisect_left(pieces, edge, key=_first)
+    if index == len(pieces) or pieces[index].first_offset != edge:
+        piece = pieces[index - 1]
+        pieces[index - 1 : index] = [replace(piece, last_offset=edge - 1), replace(piece, first_offset=edge)]
+
+
+def _first(interval: Interval) -> int:
+    return interval.first_offset
+
+
+def _place(interval: Interval) -> tuple[int, int]:
+    return (-1 if interval.since is None else interval.since.offset, interval.first_offset)

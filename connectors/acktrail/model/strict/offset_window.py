@@ -1,0 +1,109 @@
+"""The window of a share partition: start offset, end offset and the batches between, and what must hold of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from acktrail.model.batches import prune_state_batches
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.strict.violations import Rule
+
+__all__ = [
+    "DOCUMENTED_STATES",
+    "Window",
+    "batch_violations",
+    "effective_start_offset",
+    "effective_window",
+    "violations",
+]
+
+DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+"""The states that the founding documents let a record have at rest; Kafka 4.3 and later add archiving."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What delivery goes on from: every offset below `start_offset` is done with, none at or above `end_offset`
+    (exclusive) is mentioned. Both None: not initialised.
+    """
+
+    start_offset: int | None
+    end_offset: int | None
+    batches: tuple[StateBatch, ...]
+
+
+def effective_start_offset(start_offset: int | None, batches: Sequence[StateBatch]) -> int | None:
+    """`start_offset` moved over the leading terminal batches; it stops at a gap and at anything not terminal.
+
+    Batches may come in any order but do not overlap; what lies below the start has no say.
+    """
+    if start_offset is None:
+        return None
+    offset = start_offset
+    for batch in sorted(prune_state_batches(batches, start_offset), key=lambda b: b.first_offset):
+        if batch.first_offset > offset or not batch.is_terminal:
+            break
+        offset = max(offset, batch.last_offset + 1)
+    return offset
+
+
+def effective_window(
+    start_offset: int | None, batches: Sequence[StateBatch], *, end_offset: int | None = None
+) -> Window:
+    """The window after the leading terminal batches are absorbed.
+
+    `end_offset` is the recorded one, where a generation records it; the result's is at least that, one past every
+    batch, and the start: a lower bound of the broker's own, which persists no first delivery.
+    """
+    start = effective_start_offset(start_offset, batches)
+    ends = [offset for offset in (start, end_offset) if offset is not None]
+    ends += [batch.last_offset + 1 for batch in batches]
+    return Window(start_offset=start, end_offset=max(ends, default=None), batches=prune_state_batches(batches, start))
+
+
+def violations(window: Window, *, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES) -> tuple[Rule, ...]:
+    """The rules that a window breaks, each once, in a fixed order. An unknown end bounds nothing."""
+    broken = set(batch_violations(window.batches, durable_states=durable_states))
+    broken.update(_outside(window))
+    return tuple(rule for rule in Rule if rule in broken)
+
+
+def batch_violations(
+    batches: Sequence[StateBatch], *, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES
+) -> tuple[Rule, ...]:
+    """The rules that batches break by themselves, whatever window they belong to; each once, in a fixed order."""
+    broken = {rule for batch in batches for rule in _broken_by(batch, durable_states)}
+    broken.update(
+        _broken_between(one, other) for one, other in pairwise(batches) if other.first_offset <= one.last_offset
+    )
+    return tuple(rule for rule in Rule if rule in broken)
+
+
+def _broken_by(batch: StateBatch, durable_states: frozenset[DeliveryState]) -> Iterator[Rule]:
+    if batch.first_offset > batch.last_offset:
+        yield Rule.BATCH_FIRST_LE_LAST
+    if batch.delivery_state not in durable_states:
+        yield Rule.STATE_IS_DURABLE
+    if batch.delivery_count < 0:
+        yield Rule.DELIVERY_COUNT_RANGE
+    elif batch.delivery_state == DeliveryState.ACKNOWLEDGED and batch.delivery_count == 0:
+        yield Rule.ACKNOWLEDGED_COUNT_GE_1
+
+
+def _broken_between(one: StateBatch, other: StateBatch) -> Rule:
+    return Rule.BATCHES_ASCENDING if other.last_offset < one.first_offset else Rule.BATCHES_NON_OVERLAPPING
+
+
+def _outside(window: Window) -> Iterator[Rule]:
+    start, end = window.start_offset, window.end_offset
+    if start is None:
+        if window.batches:
+            yield Rule.UNINITIALISED_HAS_NO_BATCHES
+        return
+    if end is not None and start > end:
+        yield Rule.START_LE_END
+    if any(b.first_offset < start or (end is not None and b.last_offset >= end) for b in window.batches):
+        yield Rule.BATCH_WITHIN_WINDOW

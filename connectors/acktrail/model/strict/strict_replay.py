@@ -1,0 +1,82 @@
+"""Replay of shipped state records by policy ``strict``, with every difference from a broker as a finding.
+
+The states are those of the broker's own fold over the records that the founding documents let count; each record
+that is passed over is a finding of a rule in `DIFFERING_RULES`. The other findings change no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from acktrail.model.delivery import DURABLE_STATES
+from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, advance
+from acktrail.model.share_partition import SharePartition
+from acktrail.model.strict.epoch_rules import Epochs, broken_by_snapshot, broken_by_update
+from acktrail.model.strict.offset_window import Window, batch_violations, violations
+from acktrail.model.strict.violations import DIFFERING_RULES, Finding, Rule
+
+__all__ = ["StrictReplay", "replay_strictly"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrictReplay:
+    """The state of every share partition, and what was found on the way, in the order of the records."""
+
+    states: Mapping[SharePartition, SharePartitionState]
+    findings: tuple[Finding, ...]
+
+    @property
+    def differences(self) -> tuple[Finding, ...]:
+        """The findings about records that a broker applies and this replay does not."""
+        return tuple(found for found in self.findings if found.rule in DIFFERING_RULES)
+
+
+def replay_strictly(records: Iterable[Placed[StateRecord]]) -> StrictReplay:
+    """The state of every share partition after `records`, which come in log order within a state partition."""
+    states: dict[SharePartition, SharePartitionState] = {}
+    homes: dict[SharePartition, int] = {}
+    findings: list[Finding] = []
+    for placed in records:
+        record = placed.record
+        rules = _broken_rules(states.get(record.key), record)
+        if homes.setdefault(record.key, placed.partition) != placed.partition:
+            rules = (*rules, Rule.ONE_STATE_PARTITION_PER_KEY)
+        findings += [_finding(placed, rule) for rule in rules]
+        if DIFFERING_RULES.isdisjoint(rules):
+            advance(states, record)
+    return StrictReplay(states=states, findings=tuple(findings))
+
+
+def _broken_rules(state: SharePartitionState | None, record: StateRecord) -> tuple[Rule, ...]:
+    before = None if state is None else _epochs(state)
+    match record:
+        case Tombstone():
+            return ()
+        case ShareSnapshot():
+            window = Window(start_offset=record.start_offset, end_offset=None, batches=record.batches)
+            own = violations(window, durable_states=DURABLE_STATES)
+            return (*broken_by_snapshot(before, _epochs(record)), *own)
+        case ShareUpdate():
+            own = batch_violations(record.batches, durable_states=DURABLE_STATES)
+            return (*broken_by_update(before, _epochs(record)), *own)
+
+
+def _epochs(found: SharePartitionState | ShareSnapshot | ShareUpdate) -> Epochs:
+    return Epochs(
+        snapshot_epoch=found.snapshot_epoch,
+        state_epoch=None if isinstance(found, ShareUpdate) else found.state_epoch,
+        leader_epoch=found.leader_epoch,
+        start_offset=found.start_offset,
+        is_fresh=isinstance(found, ShareSnapshot) and not found.batches,
+    )
+
+
+def _finding(placed: Placed[StateRecord], rule: Rule) -> Finding:
+    record = placed.record
+    detail = "tombstone"
+    if not isinstance(record, Tombstone):
+        kind = "snapshot" if isinstance(record, ShareSnapshot) else "update"
+        detail = f"{kind} of snapshot epoch {record.snapshot_epoch}"
+    return Finding(rule=rule, subject=record.key, partition=placed.partition, offset=placed.offset, detail=detail)

@@ -1,0 +1,143 @@
+"""Copied records as tables in the order of their log: what an import needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from acktrail.errors import InputError
+from acktrail.offline.read.column_files import COLUMN_SUFFIXES, read_column_batches
+from acktrail.offline.read.copied_files import read_file
+from acktrail.offline.read.open_file import bare_suffix
+from acktrail.offline.read.read_report import Reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FILE", "Survey", "in_groups", "load", "survey"]
+
+FILE: Final = "file"
+"""The column of a loaded table that numbers the file a record is from."""
+
+_ROWS_AT_ONCE: Final = 8_192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a first reading of a file found: the number of records, and the lowest and highest offset of each state
+    partition in it.
+    """
+
+    file: Path
+    records: int
+    extents: dict[int, tuple[int, int]]
+
+
+def survey(file: Path, reading: Reading) -> Survey:
+    """Read `file` through once; a batch of rows in memory.
+
+    Raises:
+        InputError: as ``read_file``; and a record without an address.
+    """
+    records, extents = 0, dict[int, tuple[int, int]]()
+    for batch in raw_batches(file, reading):
+        records += batch.num_rows
+        for partition, lowest, highest in _extents(batch):
+            if partition < 0 or lowest < 0:
+                raise InputError(f"{file}: records without state partition or offset", hint="give --state-partition")
+            before = extents.get(partition, (lowest, highest))
+            extents[partition] = (min(lowest, before[0]), max(highest, before[1]))
+    return Survey(file=file, records=records, extents=extents)
+
+
+def in_groups(surveys: Sequence[Survey]) -> list[list[Survey]]:
+    """The files in an order in which every state partition's offsets ascend from file to file, each a group of its own;
+    all in one group where there is no such order.
+    """
+    ordered = sorted(surveys, key=lambda found: sorted((low, part) for part, (low, _) in found.extents.items()))
+    reached: dict[int, int] = {}
+    for found in ordered:
+        for partition, (lowest, highest) in found.extents.items():
+            if lowest < reached.get(partition, 0):
+                return [list(ordered)]
+            reached[partition] = max(highest, reached.get(partition, 0))
+    return [[found] for found in ordered]
+
+
+def load(files: Sequence[Path], reading: Reading) -> pa.Table:
+    """The records of `files` by state partition and offset, each address once: columns of ``RAW_RECORDS`` and `FILE`.
+
+    Raises:
+        InputError: as ``read_file``; and two different records claim one address.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+
+    schema = RAW_RECORDS.append(pa.field(FILE, pa.int32()))
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [*batch.columns, pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)], schema=schema
+        )
+        for number, file in enumerate(files)
+        for batch in raw_batches(file, reading)
+    ]
+    table = pa.Table.from_batches(batches, schema)
+    order = pc.sort_indices(table, [("partition", "ascending"), ("offset", "ascending"), (FILE, "ascending")])
+    if not np.array_equal(order, np.arange(len(order))):
+        table = table.take(order)
+    return _distinct(table)
+
+
+def raw_batches(file: Path, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The rows of a file as batches of ``RAW_RECORDS``; raises as ``read_file``."""
+    if bare_suffix(file) in COLUMN_SUFFIXES:
+        yield from read_column_batches(file)
+        return
+    import pyarrow as pa
+
+    from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+
+    records = read_file(file, reading)
+    while rows := [*islice(records, _ROWS_AT_ONCE)]:
+        columns = zip(*((r.state_partition, r.offset, r.timestamp_ms, r.key, r.value) for r in rows), strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_RECORDS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=RAW_RECORDS)
+
+
+def _extents(batch: pa.RecordBatch) -> Iterable[tuple[int, int, int]]:
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([batch]).select(["partition", "offset"])
+    grouped = table.group_by("partition", use_threads=False).aggregate([("offset", "min"), ("offset", "max")])
+    names = ("partition", "offset_min", "offset_max")
+    return zip(*(grouped[name].to_pylist() for name in names), strict=True)
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    """`table`, which is in order, without rows that say again what the row before says."""
+    import numpy as np
+    import pyarrow as pa
+
+    partition, offset = (np.asarray(table[name]) for name in ("partition", "offset"))
+    again = np.flatnonzero((partition[1:] == partition[:-1]) & (offset[1:] == offset[:-1])) + 1
+    if not len(again):
+        return table
+    content = table.select(["partition", "offset", "key", "value"])
+    for one, other in zip(
+        content.take(pa.array(again - 1)).to_pylist(), content.take(pa.array(again)).to_pylist(), strict=True
+    ):
+        if one != other:
+            raise InputError(
+                f"two different records at state partition {one['partition']}, offset {one['offset']}",
+                hint="the files come from different clusters or from different incarnations of the state topic",
+                data={"state_partition": one["partition"], "offset": one["offset"]},
+            )
+    kept = np.ones(table.num_rows, np.bool_)
+    kept[again] = False
+    return table.filter(pa.array(kept))

@@ -1,0 +1,1 @@
+"""Files of copied records: dumps, log segments, Parquet and Arrow."""

@@ -1,0 +1,178 @@
+"""A log segment (``.log``) as a broker keeps it on disk: the records that a consumer would get, and what is damaged.
+
+Control records and the records of aborted transactions are left out, as for a consumer that reads what is committed.
+Where the end of a transaction is not in the file nobody can say whether it was committed: its records are not given.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from acktrail.errors import InputError, MalformedFile, MalformedRecord
+from acktrail.offline.read.codecs import unpacked
+from acktrail.offline.read.open_file import opened
+from acktrail.offline.read.read_report import Damage, DamageStatus, Reading
+from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
+from acktrail.wire.raw_record import RawRecord
+from acktrail.wire.record_batch import ControlType, LogRecord, batch_records, control_type
+
+__all__ = ["SEGMENT_SUFFIX", "UNNAMED_PARTITION", "read_segment", "state_partition_of_folder"]
+
+SEGMENT_SUFFIX: Final = ".log"
+
+UNNAMED_PARTITION: Final = -1
+"""Stands for a state partition that nobody named."""
+
+_FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
+_INTERNAL_TOPICS: Final = ("__share_group_state", "__consumer_offsets")
+
+_Markers = dict[int, list[tuple[int, int]]]
+"""By producer: offset and type of its control records, ascending."""
+
+
+def read_segment(file: Path, reading: Reading) -> Iterator[RawRecord]:
+    """The records of one segment, in the order of the log; `reading` is told what is not among them.
+
+    Raises:
+        UnknownName: the file does not exist.
+        MalformedFile: it cannot be read, or nothing in it is a record batch of version 2.
+        InputError: the folder names another state partition than `reading`.
+        MissingDependency: pyarrow is needed for its compression.
+    """
+    partition = _partition(file, reading)
+    with opened(file) as raw:
+        yield from _Segment(file, raw, partition, reading).records()
+
+
+def state_partition_of_folder(file: Path, *, any_topic: bool = False) -> int | None:
+    """The partition in the name of the folder that a segment lies in (``__share_group_state-7``); None: it names none.
+
+    `any_topic` takes every topic's folder, else those of Kafka's own two topics about share groups.
+    """
+    found = _FOLDER.fullmatch(file.absolute().parent.name)
+    return int(found[2]) if found and (any_topic or found[1] in _INTERNAL_TOPICS) else None
+
+
+class _Segment:
+    """One segment while it is read."""
+
+    def __init__(self, file: Path, raw: BinaryIO, partition: int, reading: Reading) -> None:
+        self._file, self._raw = str(file), raw
+        self._partition = partition
+        self._reading = reading
+        self._markers: _Markers | None = None
+
+    def records(self) -> Iterator[RawRecord]:
+        if not is_log(self._raw) and not self._has_a_batch():
+            raise MalformedFile("no log segment: nothing in it is a record batch of version 2", file=self._file)
+        for found in self._batches():
+            if isinstance(found, Fragment):
+                self._tell(found)
+            elif found.header.is_control and not self._reading.control:
+                self._reading.control_records += max(0, found.header.record_count)
+            elif found.header.is_control == self._reading.control and self._is_committed(found):
+                yield from self._records_of(found)
+
+    def _batches(self) -> Iterator[IntactBatch | Fragment]:
+        """The batches, whoever else reads the file in between."""
+        return read_batches(self._raw)
+
+    def _has_a_batch(self) -> bool:
+        return any(isinstance(found, IntactBatch) for found in read_batches(self._raw))
+
+    def _records_of(self, batch: IntactBatch) -> Iterator[RawRecord]:
+        offset = batch.header.base_offset
+        try:
+            for record in batch_records(batch.header, unpacked(batch.header.compression, batch.body)):
+                yield self._raw_record(record)
+                offset = record.offset + 1
+        except MalformedRecord as error:
+            self._damaged(batch, DamageStatus.CORRUPT_BATCH, error.message, offset)
+
+    def _raw_record(self, record: LogRecord) -> RawRecord:
+        return RawRecord(
+            state_partition=self._partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+        )
+
+    def _is_committed(self, batch: IntactBatch) -> bool:
+        if not batch.header.is_transactional or batch.header.is_control:
+            return True
+        if self._markers is None:
+            self._markers = self._find_markers()
+        ends = self._markers.get(batch.header.producer_id, [])
+        following = bisect_right(ends, (batch.header.last_offset, 1 << 16))
+        if following == len(ends):
+            reason = f"the end of the transaction of producer {batch.header.producer_id} is not in this file"
+            self._damaged(batch, DamageStatus.UNDECIDED_TRANSACTION, reason, batch.header.base_offset)
+            return False
+        if ends[following][1] == ControlType.COMMIT:
+            return True
+        self._reading.aborted_records += max(0, batch.header.record_count)
+        return False
+
+    def _find_markers(self) -> _Markers:
+        """Every end of a transaction in the file."""
+        found: _Markers = {}
+        for batch in read_batches(self._raw):
+            if isinstance(batch, IntactBatch) and batch.header.is_control:
+                found.setdefault(batch.header.producer_id, []).extend(_ends(batch))
+        return found
+
+    def _tell(self, found: Fragment) -> None:
+        status = DamageStatus.TORN_TAIL if found.is_torn else DamageStatus.CORRUPT_BATCH
+        header = found.header
+        self._reading.on_damage(
+            Damage(
+                state_partition=self._partition,
+                file=self._file,
+                position=found.position,
+                size_bytes=found.end - found.position,
+                first_offset=None if header is None else header.base_offset,
+                last_offset=None if header is None else header.last_offset,
+                status=status,
+                reason=found.reason,
+            )
+        )
+
+    def _damaged(self, batch: IntactBatch, status: DamageStatus, reason: str, offset: int) -> None:
+        self._reading.on_damage(
+            Damage(
+                state_partition=self._partition,
+                file=self._file,
+                position=batch.position,
+                size_bytes=batch.header.size_bytes,
+                first_offset=offset,
+                last_offset=batch.header.last_offset,
+                status=status,
+                reason=reason,
+            )
+        )
+
+
+def _ends(batch: IntactBatch) -> Iterator[tuple[int, int]]:
+    try:
+        for record in batch_records(batch.header, unpacked(batch.header.compression, batch.body)):
+            kind = control_type(record.key)
+            if kind in (ControlType.ABORT, ControlType.COMMIT):
+                yield record.offset, kind
+    except MalformedRecord:
+        return  # told where the batch itself comes up; transactions that it would have ended stay undecided
+
+
+def _partition(file: Path, reading: Reading) -> int:
+    named, wanted = state_partition_of_folder(file, any_topic=reading.control), reading.state_partition
+    if None not in (named, wanted) and named != wanted:
+        raise InputError(f"{file}: the folder says state partition {named}, not {wanted}", hint="leave the option out")
+    found = wanted if named is None else named
+    if found is None:
+        reading.nameless.append(str(file))
+        return UNNAMED_PARTITION
+    return found

@@ -1,0 +1,62 @@
+"""What the files beside a log segment say of where it comes from.
+
+A broker keeps the topic's id in ``partition.metadata`` in the segment's folder, and the cluster's id in
+``meta.properties`` in the folder above. Both are there when a whole log directory was copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from acktrail.model.share_partition import topic_id_bytes
+from acktrail.offline.read.log_segment import SEGMENT_SUFFIX
+from acktrail.offline.read.open_file import bare_suffix
+
+__all__ = ["cluster_id_beside", "sha256_of", "shown_name", "topic_id_beside"]
+
+_LARGEST: Final = 64 * 1024
+
+
+def topic_id_beside(file: Path) -> str | None:
+    """The id of the topic that a segment is of; None: its folder does not say."""
+    if bare_suffix(file) != SEGMENT_SUFFIX:
+        return None
+    found = _value(file.absolute().parent / "partition.metadata", "topic_id", ":")
+    try:
+        return found if found and topic_id_bytes(found) else None  # type: ignore[arg-type]  # any text: it is checked
+    except ValueError:
+        return None
+
+
+def cluster_id_beside(file: Path) -> str | None:
+    """The id of the cluster whose broker wrote a segment; None: the folder above does not say."""
+    if bare_suffix(file) != SEGMENT_SUFFIX:
+        return None
+    return _value(file.absolute().parent.parent / "meta.properties", "cluster.id", "=")
+
+
+def shown_name(file: Path) -> str:
+    """The file's name; that of a segment, which says little, with its folder's."""
+    return f"{file.absolute().parent.name}/{file.name}" if bare_suffix(file) == SEGMENT_SUFFIX else file.name
+
+
+def sha256_of(file: Path) -> str:
+    """SHA-256 of the file as it lies there, in hex."""
+    with file.open("rb") as raw:
+        return hashlib.file_digest(raw, "sha256").hexdigest()
+
+
+def _value(file: Path, name: str, separator: str) -> str | None:
+    """What a small file of ``name<separator>value`` lines says of `name`."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as text:
+            lines = text.read(_LARGEST).splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        key, found, value = line.partition(separator)
+        if found and key.strip() == name:
+            return value.strip() or None
+    return None

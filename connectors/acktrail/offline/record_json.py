@@ -1,0 +1,112 @@
+"""How records and states look as JSON: the stable contract of ``acktrail decode`` and ``acktrail replay``.
+
+In these forms -1 is Kafka's own number for "not known" where Kafka has one (epochs, start offset); the delivery
+complete count is null instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, assert_never
+
+from acktrail.drafts.draft_json import draft_content
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState
+from acktrail.model.share_partition import SharePartition
+from acktrail.model.strict.violations import DIFFERING_RULES, Finding, Rule, severity_of
+from acktrail.offline.read.read_report import Damage
+from acktrail.wire.json_parts import batches_form, key_form, number
+from acktrail.wire.raw_record import AddressedRecord
+
+__all__ = ["PASSED_OVER", "damage_json", "finding_json", "record_json", "state_json"]
+
+PASSED_OVER: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
+"""Rules whose breach keeps a record out of the state, by policy ``strict`` or by the one law of a draft."""
+
+
+def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
+    """One decoded record with its address; for one that could not be read, its status and the reason."""
+    raw = addressed.raw
+    form: dict[str, object] = {
+        "state_partition": raw.state_partition,
+        "offset": raw.offset,
+        "timestamp": raw.timestamp_ms,
+        "decode_status": addressed.status.value,
+    }
+    if addressed.record is None:
+        return {**form, "decode_error": addressed.reason}
+    drafted = draft_content(addressed.record, raw)
+    return {**form, **(_content(addressed.record) if drafted is None else drafted)}
+
+
+def damage_json(damage: Damage) -> dict[str, object]:
+    """A piece of a log segment whose records are not known; `offset` and `last_offset` null where it does not say."""
+    return {
+        "state_partition": damage.state_partition,
+        "offset": damage.first_offset,
+        "timestamp": None,
+        "decode_status": damage.status.value,
+        "decode_error": damage.reason,
+        "last_offset": damage.last_offset,
+        "file": damage.file,
+        "position": damage.position,
+        "size_bytes": damage.size_bytes,
+    }
+
+
+def state_json(state: SharePartitionState) -> dict[str, object]:
+    """The replayed state of one share partition; `state_epoch` is -1 where only updates were seen."""
+    return {
+        **key_form(state.key),
+        "state_epoch": number(state.state_epoch),
+        "snapshot_epoch": state.snapshot_epoch,
+        "leader_epoch": number(state.leader_epoch),
+        "start_offset": number(state.start_offset),
+        "delivery_complete_count": state.delivery_complete_count,
+        "batches": batches_form(state.batches),
+    }
+
+
+def finding_json(finding: Finding) -> dict[str, object]:
+    """One rule that one record broke. `changes_state`: for that the record counts by policy ``broker`` alone."""
+    subject = finding.subject
+    of_group: dict[str, object] = {"group": subject, "topic_id": None, "partition": finding.partition}
+    return {
+        "rule": finding.rule.value,
+        "severity": severity_of(finding.rule).value,
+        "changes_state": finding.rule in PASSED_OVER,
+        **(key_form(subject) if isinstance(subject, SharePartition) else of_group),
+        "state_partition": finding.partition,
+        "offset": finding.offset,
+        "detail": finding.detail,
+    }
+
+
+def _content(record: StateRecord) -> dict[str, object]:
+    match record:
+        case Tombstone():
+            return {"type": "tombstone", **key_form(record.key)}
+        case ShareSnapshot():
+            return {
+                "type": "snapshot",
+                **key_form(record.key),
+                "snapshot_epoch": record.snapshot_epoch,
+                "state_epoch": record.state_epoch,
+                "leader_epoch": record.leader_epoch,
+                "start_offset": number(record.start_offset),
+                "delivery_complete_count": record.delivery_complete_count,
+                "create_timestamp": record.create_timestamp_ms,
+                "write_timestamp": record.write_timestamp_ms,
+                "batches": batches_form(record.batches),
+            }
+        case ShareUpdate():
+            return {
+                "type": "update",
+                **key_form(record.key),
+                "snapshot_epoch": record.snapshot_epoch,
+                "leader_epoch": number(record.leader_epoch),
+                "start_offset": number(record.start_offset),
+                "delivery_complete_count": record.delivery_complete_count,
+                "batches": batches_form(record.batches),
+            }
+        case _:
+            assert_never(record)

@@ -1,0 +1,136 @@
+"""Copied records of any dialect to the states that its own law gives, as JSON forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from acktrail.drafts.backward_chain import head_index, replay_back_chains
+from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
+from acktrail.drafts.control_log import ControlState, replay_control_log
+from acktrail.drafts.draft_json import checkpoint_state_json, control_state_json, draft_state_json
+from acktrail.drafts.draft_records import ControlCheckpoint
+from acktrail.drafts.snapshot_log import replay_draft_log
+from acktrail.model.records import Placed
+from acktrail.model.replay import replay
+from acktrail.model.strict.policy import Policy
+from acktrail.model.strict.strict_replay import replay_strictly
+from acktrail.model.strict.violations import Finding
+from acktrail.offline.record_json import PASSED_OVER, state_json
+from acktrail.wire.dialects.released import Dialect
+
+__all__ = ["Replayed", "replay_records"]
+
+_Records = Iterable[Placed[Any]]
+_Form = dict[str, object]
+_Result = tuple[Iterable[_Form], Sequence[Finding]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """One JSON form a share partition, ordered by its key, and what was found on the way in log order.
+
+    `differences` are the findings about records that the law in force passed over; a broker would have applied them.
+    """
+
+    states: tuple[_Form, ...]
+    findings: tuple[Finding, ...]
+    differences: tuple[Finding, ...]
+
+
+def replay_records(
+    dialect: Dialect[Any], records: Iterable[Placed[Any]], policy: Policy, *, audited: bool = True
+) -> Replayed:
+    """The states after `records` of `dialect`, which come in log order within a partition.
+
+    The shipped dialects and generation iv obey `policy`; generations i to iii have one law, that of their document.
+    `audited` False: by policy ``broker``, shipped records are not looked at for findings, which saves memory.
+    """
+    law = _DRAFT_LAWS.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
+    states, findings = law(records, policy)
+    lenient = policy is Policy.BROKER and dialect.name not in _ONE_LAW
+    differences = () if lenient else tuple(found for found in findings if found.rule in PASSED_OVER)
+    return Replayed(states=_ordered(states), findings=tuple(findings), differences=differences)
+
+
+def _unaudited(records: _Records, _policy: Policy) -> _Result:
+    return map(state_json, replay(placed.record for placed in records).values()), ()
+
+
+def _shipped(records: _Records, policy: Policy) -> _Result:
+    placed = [*records]
+    strict = replay_strictly(placed)
+    states = strict.states if policy is Policy.STRICT else replay(found.record for found in placed)
+    return map(state_json, states.values()), strict.findings
+
+
+def _ordered(forms: Iterable[_Form]) -> tuple[_Form, ...]:
+    return tuple(sorted(forms, key=lambda form: (form["group"], form["topic_id"] or "", form["partition"])))
+
+
+def _draft(records: _Records, policy: Policy) -> _Result:
+    replayed = replay_draft_log(records, policy=policy)
+    return map(draft_state_json, replayed.states.values()), replayed.findings
+
+
+def _checkpoints(records: _Records, _policy: Policy) -> _Result:
+    placed = [*records]
+    replayed = replay_checkpoint_log(placed, compacted=not _is_dense(placed))
+    return map(checkpoint_state_json, replayed.states.values()), replayed.findings
+
+
+def _is_dense(records: Iterable[Placed[Any]]) -> bool:
+    """No offset is missing from 0 on: no cleaner was there."""
+    expected: dict[int, int] = {}
+    for placed in records:
+        if placed.offset != expected.get(placed.partition, 0):
+            return False
+        expected[placed.partition] = placed.offset + 1
+    return True
+
+
+def _scanned(records: _Records, _policy: Policy) -> _Result:
+    states: list[_Form] = []
+    findings: list[Finding] = []
+    for (partition, group_id), own in _by(records, lambda p: (p.partition, p.record.group_id)).items():
+        replayed = replay_control_log(own, cleaned=not _is_first_checkpoint(own[0]))
+        if group_id in replayed.states:
+            states.append(control_state_json(replayed.states[group_id], partition))
+        findings += replayed.findings
+    return states, _in_log_order(findings)
+
+
+def _is_first_checkpoint(placed: Placed[Any]) -> bool:
+    return isinstance(placed.record, ControlCheckpoint) and placed.record.checkpoint_epoch == 1
+
+
+def _chained(records: _Records, _policy: Policy) -> _Result:
+    states: list[_Form] = []
+    findings: list[Finding] = []
+    for partition, own in _by(records, lambda p: p.partition).items():
+        for found in replay_back_chains(own, head_index(own)).values():
+            state: ControlState | None = found.state
+            if state is not None:
+                states.append(control_state_json(state, partition))
+            findings += found.findings
+    return states, _in_log_order(findings)
+
+
+def _by(records: _Records, key: Callable[[Placed[Any]], Any]) -> dict[Any, list[Placed[Any]]]:
+    found: dict[Any, list[Placed[Any]]] = {}
+    for placed in records:
+        found.setdefault(key(placed), []).append(placed)
+    return found
+
+
+def _in_log_order(findings: list[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda found: (found.partition, found.offset)))
+
+
+_ONE_LAW: Final = frozenset({"i", "ii", "iii"})
+
+_DRAFT_LAWS: Final[Mapping[str, Callable[[_Records, Policy], _Result]]] = MappingProxyType(
+    {"i": _scanned, "ii": _chained, "iii": _checkpoints, "iv": _draft, "iv-json": _draft}
+)

@@ -1,0 +1,88 @@
+"""Replay of files that are in the order of their log, all share partitions at once, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acktrail.offline.load_files import raw_batches
+from acktrail.offline.read.read_report import Reading
+from acktrail.offline.record_json import state_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Swept", "can_sweep", "sweep_files"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """One JSON form (``state_json``) a share partition, ordered by its key; records applied, and not readable."""
+
+    states: tuple[dict[str, object], ...]
+    readable: int
+    unreadable: int
+
+
+def can_sweep() -> bool:
+    """Whether what a sweep needs is installed."""
+    return find_spec("pyarrow") is not None and find_spec("numpy") is not None
+
+
+def sweep_files(files: Iterable[Path], reading: Reading) -> Swept | None:
+    """What ``replay`` gives after the records of `files`, in the layout of Kafka 4.1 and later.
+
+    None when that is for the plain fold to say: the records of a state partition do not ascend from file to file, an
+    address is there twice, or a share partition is in two state partitions. Raises as ``read_file``.
+    """
+    import pyarrow as pa
+
+    from acktrail.columnar.decoding.decode_records import count_readable
+    from acktrail.columnar.replaying.raw_log import Sweep
+    from acktrail.columnar.replaying.state_columns import states_of
+
+    sweep, order = Sweep(), _Order()
+    readable = records = 0
+    for file in files:
+        for batch in raw_batches(file, reading):
+            if not order.goes_on(batch):
+                return None
+            records += batch.num_rows
+            readable += count_readable(pa.Table.from_batches([batch]))
+            sweep.add(batch)
+    swept = sweep.finish()
+    states = {state.key: state for state in states_of(swept)}
+    if len(states) != swept.num_rows:
+        return None
+    forms = tuple(state_json(states[key]) for key in sorted(states))
+    return Swept(states=forms, readable=readable, unreadable=records - readable)
+
+
+class _Order:
+    """How far each state partition has come."""
+
+    def __init__(self) -> None:
+        self._reached: dict[int, int] = {}
+
+    def goes_on(self, batch: pa.RecordBatch) -> bool:
+        """Whether every offset of `batch` lies above those before it in its state partition."""
+        import numpy as np
+
+        from acktrail.columnar.sorting import ascending
+
+        partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))
+        rows = ascending(partition)
+        partition, offset = partition[rows], offset[rows]
+        begins = np.flatnonzero(np.diff(partition, prepend=-2)) if len(rows) else rows
+        rises = np.diff(offset) > 0
+        rises[begins[1:] - 1] = True
+        ends = np.append(begins[1:], len(rows)) - 1
+        lows, highs = offset[begins].tolist(), offset[ends].tolist()
+        for home, low, high in zip(partition[begins].tolist(), lows, highs, strict=bool(len(rows))):
+            if low <= self._reached.get(home, -1):
+                return False
+            self._reached[home] = high
+        return bool(rises.all())

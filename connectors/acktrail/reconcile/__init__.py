@@ -1,0 +1,1 @@
+"""Reconciliation without Spark: exported records to states, states and observations to verdicts."""

@@ -1,0 +1,1 @@
+"""Whether a scheduled reconciliation is due."""

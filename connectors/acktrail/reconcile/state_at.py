@@ -1,0 +1,116 @@
+"""The state of every share partition at any past moment, out of the exported records."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.errors import ConfigurationError
+from acktrail.reconcile.coverage import Coverage, read_coverage
+from acktrail.reconcile.observed_run import Observation
+from acktrail.reconcile.partition_replay import replay_rows
+from acktrail.tables.delta.store import Tables
+
+__all__ = ["TopicAsOf", "read_moment", "state_rows"]
+
+_FOR_EVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LATEST_MS: Final = 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAsOf:
+    """What each state partition held at `at_ms` (None: at the end of the export), as far as it was exported.
+
+    A state partition is cut before its first record with a later time, as Kafka's own lookup of an offset by time does.
+    `began_later`: state partitions of which the export began after the moment, and not with their first record: share
+    partitions that had a state then may be missing. `exported_at`: the newest commit of the exporter; what was written
+    after it is not known.
+    """
+
+    at_ms: int | None
+    observation: Observation
+    coverages: Mapping[int, Coverage]
+    began_later: tuple[int, ...] = ()
+    exported_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extent:
+    """The first record exported of a state partition, and when its export began and last brought something."""
+
+    first_offset: int
+    began_at: dt.datetime
+    ended_at: dt.datetime
+
+
+def read_moment(tables: Tables, at_ms: int | None = None) -> TopicAsOf:
+    """What the tables hold of the state topic as of `at_ms`, ms since the epoch, inclusive; None: all of it.
+
+    Raises:
+        ConfigurationError: nothing was exported.
+    """
+    if tables.snapshot("state_records") is None:
+        raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail export` first")
+    observed_at = _FOR_EVER if at_ms is None else _EPOCH + dt.timedelta(milliseconds=min(at_ms, _LATEST_MS))
+    observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
+    coverages, extents = read_coverage(tables, observation), _extents(tables)
+    cuts = {} if at_ms is None else _cuts(tables, at_ms)
+    return TopicAsOf(
+        at_ms=at_ms,
+        observation=observation,
+        coverages={number: _before(found, cuts.get(number)) for number, found in coverages.items()},
+        began_later=tuple(n for n, e in sorted(extents.items()) if e.first_offset and e.began_at > observed_at),
+        exported_at=max((extent.ended_at for extent in extents.values()), default=None),
+    )
+
+
+def state_rows(tables: Tables, moment: TopicAsOf, group_id: str | None = None) -> Iterator[dict[str, Any]]:
+    """Rows of ``REPLAYED``: every share partition (of a group) that had a state, or may have had one, at `moment`."""
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+
+    def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
+        own = where if group_id is None else where & (pc.field("group_id") == group_id)
+        return snapshot.batches(columns=columns, where=own)
+
+    return replay_rows(read, moment.observation, tuple(moment.coverages.values()))
+
+
+def _before(coverage: Coverage, cut: int | None) -> Coverage:
+    """`coverage` up to the first record after the moment. Of a gap there nobody knows on which side its records lay."""
+    if cut is None or coverage.end_offset is None:
+        return coverage
+    gaps = tuple(gap for gap in coverage.gaps if gap.first_offset < cut)
+    return replace(coverage, end_offset=min(cut, coverage.end_offset), gaps=gaps)
+
+
+def _cuts(tables: Tables, at_ms: int) -> dict[int, int]:
+    """The offset of each state partition's first record after `at_ms`. Files without such records are left unread."""
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    cuts: dict[int, int] = {}
+    later = pc.field("timestamp_ms") > at_ms
+    for batch in snapshot.batches(columns=["state_partition", "offset"], where=later):
+        found = pa.Table.from_batches([batch]).group_by("state_partition").aggregate([("offset", "min")])
+        for row in found.to_pylist():
+            number = row["state_partition"]
+            cuts[number] = min(row["offset_min"], cuts.get(number, row["offset_min"]))
+    return cuts
+
+
+def _extents(tables: Tables) -> dict[int, _Extent]:
+    ranges = tables.read("export_ranges", columns=["state_partition", "first_offset", "exported_at"])
+    kept = ranges.filter(pc.field("first_offset").is_valid())
+    least_and_most = [("first_offset", "min"), ("exported_at", "min"), ("exported_at", "max")]
+    return {
+        row["state_partition"]: _Extent(
+            first_offset=row["first_offset_min"], began_at=row["exported_at_min"], ended_at=row["exported_at_max"]
+        )
+        for row in kept.group_by("state_partition").aggregate(least_and_most).to_pylist()
+    }

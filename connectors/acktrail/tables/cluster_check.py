@@ -1,0 +1,166 @@
+"""Which cluster the tables under a root belong to, which incarnation of its state topic, and in which dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final
+
+from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+
+__all__ = [
+    "EXPORTED_TABLES",
+    "OWN_DIALECT",
+    "check_dialect",
+    "check_present",
+    "check_state_topic",
+    "create_anew_for",
+    "create_for",
+    "create_records_for",
+    "ensure_same_cluster",
+    "reads_as_own",
+]
+
+OWN_DIALECT: Final = "4.2"
+"""What the exporter reads from clusters, and what tables hold that do not say."""
+
+EXPORTED_TABLES: Final = ("state_records", "export_ranges", "topics", "group_observations", "offset_observations")
+"""The tables that the exporter writes; each remembers its cluster."""
+
+_CLUSTER: Final = "cluster_id"
+_STATE_TOPIC: Final = "state_topic_id"
+_DIALECT: Final = "dialect"
+_UNKNOWN: Final = "unknown"
+
+_LAYOUTS: Final = MappingProxyType({"4.1": "4.2"})
+"""Dialects by the one that reads them as well."""
+
+
+def ensure_same_cluster(tables: Tables, cluster_id: str, names: Iterable[str] = EXPORTED_TABLES) -> None:
+    """Pass when every table of `names` that exists was made for `cluster_id`.
+
+    Raises:
+        ForeignCluster: when one was made for another cluster.
+    """
+    for name in names:
+        snapshot = tables.snapshot(name)
+        if snapshot is not None:
+            _check_cluster(tables, snapshot, cluster_id)
+
+
+def create_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
+    """The table `name` of a cluster; made if need be.
+
+    Raises:
+        ForeignCluster: when the table is another cluster's.
+    """
+    snapshot = tables.create(name, properties={_CLUSTER: cluster_id})
+    _check_cluster(tables, snapshot, cluster_id)
+    return snapshot
+
+
+def create_anew_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
+    """``create_for`` of a table that is made from others: one whose log cannot be read is thrown away first.
+
+    Raises:
+        ForeignCluster: when the table is another cluster's.
+    """
+    try:
+        return create_for(tables, name, cluster_id)
+    except DamagedTables:
+        place = tables.place(name)
+        with place.translated():
+            place.discard()
+        return create_for(tables, name, cluster_id)
+
+
+def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | None, dialect: str) -> TableSnapshot:
+    """``state_records`` of one incarnation of a cluster's state topic, in one dialect; made if need be.
+
+    `state_topic_id` None: the records are copies, and nobody knows of which incarnation.
+
+    Raises:
+        ForeignCluster: when the table is another cluster's or another incarnation's.
+        ConfigurationError: when its records are of another dialect.
+    """
+    wanted = {_CLUSTER: cluster_id, _STATE_TOPIC: state_topic_id or _UNKNOWN, _DIALECT: dialect}
+    snapshot = tables.create("state_records", properties=wanted)
+    _check_cluster(tables, snapshot, cluster_id)
+    check_state_topic(tables, snapshot, state_topic_id)
+    check_dialect(tables, snapshot, dialect)
+    return snapshot
+
+
+def check_state_topic(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
+    """Pass when ``state_records`` at `snapshot` is of the incarnation `state_topic_id`, or of the same unknown one.
+
+    Raises:
+        ForeignCluster: when it is not.
+    """
+    kept = snapshot.properties.get(_STATE_TOPIC)
+    if kept in (None, state_topic_id or _UNKNOWN):
+        return
+    data = {"root": tables.root, "kept": kept, "found": state_topic_id}
+    if kept == _UNKNOWN:
+        message = f"tables at {tables.root} hold imported records, and nobody knows of which state topic"
+        raise ForeignCluster(message, hint="name another root, or import into it with --topic-id", data=data)
+    if state_topic_id is None:
+        message = f"tables at {tables.root} hold the state topic with id {kept}; the files do not say of which they are"
+        raise ForeignCluster(message, hint=f"if they are of that one, say --topic-id {kept}", data=data)
+    raise ForeignCluster(
+        f"tables at {tables.root} hold the state topic with id {kept}; the cluster's has id {state_topic_id} now",
+        hint="the state topic was deleted and made anew: keep these tables as they are and name another root",
+        data=data,
+    )
+
+
+def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
+    """Pass when the cluster still has the state topic that ``state_records`` at `snapshot` is of.
+
+    `state_topic_id` None: the cluster has no state topic now.
+
+    Raises:
+        ForeignCluster: it has another one, or none.
+    """
+    kept = snapshot.properties.get(_STATE_TOPIC)
+    if state_topic_id is not None:
+        check_state_topic(tables, snapshot, state_topic_id)
+    elif kept not in (None, _UNKNOWN):
+        raise ForeignCluster(
+            f"tables at {tables.root} hold the state topic with id {kept}; the cluster has no state topic now",
+            hint="the state topic was deleted: keep these tables as they are and name another root",
+            data={"root": tables.root, "kept": kept, "found": None},
+        )
+
+
+def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None:
+    """Pass when the records of ``state_records`` at `snapshot` are read as `dialect` is.
+
+    Raises:
+        ConfigurationError: when they are not.
+    """
+    kept = snapshot.properties.get(_DIALECT, OWN_DIALECT)
+    if _LAYOUTS.get(kept, kept) != _LAYOUTS.get(dialect, dialect):
+        raise ConfigurationError(
+            f"tables at {tables.root} hold records of dialect {kept}, not {dialect}",
+            hint="name another root for records of another dialect",
+            data={"root": tables.root, "kept": kept, "found": dialect},
+        )
+
+
+def reads_as_own(snapshot: TableSnapshot) -> bool:
+    """Whether the records of ``state_records`` at `snapshot` are read as those of ``OWN_DIALECT`` are."""
+    kept = snapshot.properties.get(_DIALECT, OWN_DIALECT)
+    return _LAYOUTS.get(kept, kept) == OWN_DIALECT
+
+
+def _check_cluster(tables: Tables, snapshot: TableSnapshot, cluster_id: str) -> None:
+    kept = snapshot.properties.get(_CLUSTER)
+    if kept not in (None, cluster_id):
+        raise ForeignCluster(
+            f"tables at {tables.root} belong to cluster {kept}, not to cluster {cluster_id}",
+            hint="name another root for this cluster's tables, or check the broker's address",
+            data={"root": tables.root, "kept": kept, "found": cluster_id},
+        )

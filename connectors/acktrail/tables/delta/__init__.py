@@ -1,0 +1,1 @@
+"""Delta tables: create, append, upsert, read, and their errors."""

@@ -1,0 +1,69 @@
+"""Small files of a table made into few, its rows untouched."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from deltalake.exceptions import DeltaError
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.errors import AcktrailError
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import writer_properties
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+
+__all__ = ["FULL_FILE_BYTES", "compact_small_files"]
+
+FULL_FILE_BYTES: Final = 256 * 1024
+"""A file of at least this size is left alone, so that one compaction never costs more than a few of them."""
+
+_SMALL_FILES: Final = 32
+"""So many small files may lie in a table."""
+_CLAIM: Final = "compacting"
+"""The app id whose number says since when a process compacts, in ms since the epoch; 0 or none: nobody does. delta-rs
+lets two compactions rewrite the same files, and their rows would be there twice: only one may be at it."""
+_FREE: Final = 0
+_ABANDONED_AFTER_MS: Final = 3_600_000
+"""A claim that is so old is that of a process that died: a compaction takes well below a second."""
+_VERSIONS_A_VACUUM: Final = 1_024
+
+
+def compact_small_files(tables: Tables, snapshot: TableSnapshot, *, more_than: int = _SMALL_FILES) -> bool:
+    """Rewrite the small files of a table as few when there are more than `more_than`; whether that was done.
+
+    Rows and positions stay as they are. Now and then files that no version within the table's retention needs are
+    deleted. A failure, or another process that is at it, leaves the table as it was: the next call tries again.
+    """
+    try:
+        small = sum(file.size_bytes < FULL_FILE_BYTES for file in snapshot.files())
+        if small <= more_than:
+            return False
+        claimed, now_ms = snapshot.transaction_version(_CLAIM), time.time_ns() // 1_000_000
+        if claimed and now_ms < claimed + _ABANDONED_AFTER_MS:
+            return False
+        _mark(tables, snapshot, claimed, now_ms)
+        try:
+            _rewrite(snapshot, more_than)
+        finally:
+            _mark(tables, snapshot, now_ms, _FREE)
+    except (AcktrailError, DeltaError, OSError):
+        return False
+    return True
+
+
+def _mark(tables: Tables, snapshot: TableSnapshot, before: int | None, number: int) -> None:
+    """Move the claim from `before` to `number`; `snapshot` is the newest version afterwards.
+
+    Raises:
+        ConcurrentCommit: another process moved it first.
+    """
+    nothing = TABLES[snapshot.name].empty_table()
+    tables.append(snapshot.name, nothing, transactions={_CLAIM: number}, expected={_CLAIM: before}, at=snapshot)
+
+
+def _rewrite(snapshot: TableSnapshot, more_than: int) -> None:
+    before = snapshot.version
+    snapshot.delta.optimize.compact(target_size=FULL_FILE_BYTES, writer_properties=writer_properties(snapshot.name))
+    if before // _VERSIONS_A_VACUUM != (before - more_than) // _VERSIONS_A_VACUUM:
+        snapshot.delta.vacuum(dry_run=False)

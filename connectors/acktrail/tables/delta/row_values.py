@@ -1,0 +1,70 @@
+"""Rows of a table as objects, for callers that know nothing of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import and_
+from types import MappingProxyType
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+
+__all__ = ["append_rows", "read_rows", "snapshot_rows"]
+
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+_ANY: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+def append_rows(
+    tables: Tables,
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    transactions: Mapping[str, int] = _NOTHING,
+    expected: Mapping[str, int | None] | None = None,
+    at: TableSnapshot | None = None,
+) -> int:
+    """One commit of `rows`, columns by name, those that are missing null; gives its version. See `Tables.append`.
+
+    Raises:
+        ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as `Tables.append`.
+    """
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
+    return tables.append(name, table, transactions=transactions, expected=expected, at=at)
+
+
+def read_rows(
+    tables: Tables, name: str, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """The rows whose columns have the values of `equal` (a list: one of them), in no order; none when the table was
+    never created. Values are compared, never parsed."""
+    return tables.read(name, columns=columns, where=_where(equal, _NOTHING)).to_pylist()
+
+
+def snapshot_rows(
+    snapshot: TableSnapshot,
+    equal: Mapping[str, object] = _ANY,
+    *,
+    least: Mapping[str, int] = _NOTHING,
+    columns: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows of one version of a table, as `read_rows`; `least`: the smallest value that a column may have. Files
+    that cannot hold such rows, by their statistics, are not read."""
+    return snapshot.read(columns=columns, where=_where(equal, least)).to_pylist()
+
+
+def _where(equal: Mapping[str, object], least: Mapping[str, int]) -> Any:
+    conditions: Iterable[Any] = [
+        *(
+            pc.field(column).isin(value) if isinstance(value, list) else pc.field(column) == value
+            for column, value in equal.items()
+        ),
+        *(pc.field(column) >= value for column, value in least.items()),
+    ]
+    return reduce(and_, conditions) if equal or least else None

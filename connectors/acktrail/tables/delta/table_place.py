@@ -1,0 +1,202 @@
+"""Where one table lies, and what its storage's errors mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as fs
+from deltalake import DeltaTable
+from deltalake._internal import DeltaFileSystemHandler
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+
+from acktrail.errors import AcktrailError, DamagedTables
+from acktrail.tables.delta.damaged_files import Damage, broken_data, data_damage, log_damage, named_file
+from acktrail.tables.delta.durable_commits import bring_to_disk
+from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
+from acktrail.tables.delta.table_root import TableRoot
+
+__all__ = ["TablePlace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """The table `name` under `root`; `options` are for object storage, None for a folder."""
+
+    name: str
+    root: TableRoot
+    options: Mapping[str, str] | None
+
+    @property
+    def uri(self) -> str:
+        return self.root.table(self.name)
+
+    @property
+    def folder(self) -> Path | None:
+        """The table's folder; None where it is not on this machine."""
+        return Path(self.uri) if self.root.is_local else None
+
+    def storage(self) -> fs.FileSystem:
+        """The table's files. A folder is read without Python: Arrow's threads must not call back while the interpreter
+        ends, or the process aborts after its work is done."""
+        if self.root.is_local:
+            return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
+        return fs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options or {})))
+
+    def open(self, version: int | None = None) -> DeltaTable:
+        """The table at a version, by default the newest.
+
+        Raises:
+            TableNotFoundError, DeltaError, OSError: it cannot be opened.
+        """
+        return DeltaTable(self.uri, version=version, storage_options=dict(self.options) if self.options else None)
+
+    def file_batches(
+        self,
+        schema: pa.Schema,
+        paths: Sequence[str],
+        columns: Sequence[str],
+        where: ds.Expression | None,
+        *,
+        sparing: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the files at `paths` that satisfy `where`, piece by piece; columns that a file lacks are null.
+
+        Files and rows come in their order. `sparing`: one row group at a time; a scanner of all reads up to 1 GiB
+        ahead of a slow reader.
+
+        Raises:
+            DamagedTables, ConfigurationError, RetryableError: a file cannot be read.
+        """
+        with self.translated():
+            dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=self.storage())
+            if not sparing:
+                yield from dataset.scanner(columns=list(columns), filter=where).to_batches()
+                return
+            for file in dataset.get_fragments():
+                for group in file.split_by_row_group(where, schema):
+                    yield from group.scanner(schema=schema, columns=list(columns), filter=where).to_batches()
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """What the storage raises, as acktrail's own errors."""
+        try:
+            yield
+        except (DeltaError, OSError, pa.ArrowInvalid) as error:
+            raise self.failure(error) from None
+
+    def failure(self, error: BaseException) -> AcktrailError:
+        """The error to raise for `error` of this table's storage: where it is damage, with the file to blame."""
+        found = storage_failure(error, self.root.shown, self.name)
+        if not isinstance(found, DamagedTables):
+            return found
+        damage = self._damage(named_file(str(error)))
+        return found if damage is None else damaged_table(self.root.shown, self.name, damage)
+
+    def has(self, file: str) -> bool:
+        """Whether the table has a file.
+
+        Raises:
+            OSError: the storage does not answer.
+        """
+        return bool(self.storage().get_file_info(file).type == fs.FileType.File)
+
+    def commit_info(self, version: int) -> dict[str, Any]:
+        """What the log says of the commit itself (``commitInfo``); empty: its file is gone, or says nothing.
+
+        Raises:
+            OSError: the file cannot be read, or is no JSON.
+        """
+        file, storage = f"_delta_log/{version:020d}.json", self.storage()
+        if not self.has(file):
+            return {}
+        with storage.open_input_stream(file) as stream:
+            lines = [line for line in stream.read().split(b"\n") if b'"commitInfo"' in line]
+        try:
+            actions = [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise OSError(f"{file} is no JSON") from error
+        return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
+
+    def damage(self) -> list[Damage]:
+        """Everything that is wrong with the table's log; where that can be read, with its list of data files.
+
+        Raises:
+            OSError, DeltaError: the storage does not answer.
+        """
+        storage = self.storage()
+        found = list(log_damage(storage))
+        try:
+            return found or list(data_damage(storage, self._sizes()))
+        except TableNotFoundError:
+            return []
+
+    def stub_commit(self, file: str, text: str) -> None:
+        """Put `text` in the place of a commit's log file that is missing or cannot be read; that one is kept beside it.
+
+        Raises:
+            OSError: the storage refused.
+        """
+        self._set_aside(self.storage(), file)
+        if self.root.is_local:
+            Path(self.uri, file).write_text(text, encoding="utf-8")
+            bring_to_disk(Path(self.uri), int(Path(file).stem))
+            return
+        # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
+        stream = DeltaFileSystemHandler(self.uri, dict(self.options or {})).open_output_stream(file)
+        stream.write(text.encode())
+        stream.close()  # type: ignore[attr-defined]  # of the handler, which has no types
+
+    def leave_out(self, files: Iterable[str]) -> None:
+        """Make a version of the table without data files that are missing or cannot be read; these are kept beside the
+        others under a longer name.
+
+        Raises:
+            OSError, DeltaError: the storage refused.
+        """
+        storage = self.storage()
+        for file in files:
+            self._set_aside(storage, file)
+        table = self.open()
+        table.repair(dry_run=False)
+        if self.root.is_local:
+            bring_to_disk(Path(self.uri), table.version())
+
+    def discard(self) -> None:
+        """Remove the table with all its files.
+
+        Raises:
+            OSError: the storage refused.
+        """
+        storage = self.storage()
+        for info in storage.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True)):
+            if info.type == fs.FileType.File:
+                storage.delete_file(info.path)
+
+    @staticmethod
+    def _set_aside(storage: fs.FileSystem, file: str) -> None:
+        if storage.get_file_info(file).type == fs.FileType.File:
+            storage.move(file, f"{file}.damaged")
+
+    def _sizes(self) -> dict[str, int]:
+        actions = pa.table(self.open().get_add_actions(flatten=True))
+        return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+
+    def _damage(self, named: str | None) -> Damage | None:
+        """The first damage found, that of the file `named` before others."""
+        try:
+            found = self.damage()
+            own = [each for each in found if named is not None and each.file.endswith(named)]
+            if own or found:
+                return (own or found)[0]
+            paths = [path for path in self._sizes() if named is None or path.endswith(named)]
+            return next(broken_data(self.storage(), paths), None)
+        except (DeltaError, OSError, pa.ArrowInvalid):
+            return None

@@ -1,0 +1,211 @@
+"""One table at one version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.damaged_files import Damage, data_damage
+from acktrail.tables.delta.table_place import TablePlace
+
+__all__ = ["COMMIT_ID", "PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot"]
+
+PROPERTY_PREFIX: Final = "acktrail."
+"""Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
+
+COMMIT_ID: Final = "commit_id"
+"""The metadata of every commit that tells it from all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One Parquet file of a table; `path` is relative to the table. `rows` None: the writer did not say."""
+
+    path: str
+    size_bytes: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """One commit of a table and the metadata its writer gave."""
+
+    version: int
+    metadata: Mapping[str, str]
+
+
+class TableSnapshot:
+    """A table as it was at `version`; later commits do not show."""
+
+    def __init__(self, place: TablePlace, delta: DeltaTable) -> None:
+        self.name = place.name
+        self.delta = delta
+        self._place = place
+
+    @property
+    def version(self) -> int:
+        """Number of the newest commit seen; the first one is 0."""
+        return int(self.delta.version())
+
+    @property
+    def is_local(self) -> bool:
+        """It lies in a folder of this machine."""
+        return self._place.folder is not None
+
+    @property
+    def table_id(self) -> str:
+        """What tells this table from one made anew in its place."""
+        return str(self.delta.metadata().id)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """acktrail's own properties of the table."""
+        pairs = self.delta.metadata().configuration.items()
+        return {key.removeprefix(PROPERTY_PREFIX): value for key, value in pairs if key.startswith(PROPERTY_PREFIX)}
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The number committed last under `app_id`; None when there is none."""
+        number = self.delta.transaction_version(app_id)
+        return None if number is None else int(number)
+
+    def refresh(self) -> bool:
+        """Become the newest version, reading only what was committed since; whether that was possible."""
+        try:
+            self.delta.update_incremental()
+        except (DeltaError, OSError):
+            return False
+        return True
+
+    def commits(self, *, after: int) -> list[CommitRecord]:
+        """The commits later than version `after` and up to this snapshot's, oldest first; those whose log file is gone
+        or says nothing of its commit are left out. Reads one log file for each.
+
+        Not `DeltaTable.history`: it numbers the commits back from this version although it begins with those that other
+        writers made since.
+        """
+        with self._place.translated():
+            found = (
+                (version, self._place.commit_info(version)) for version in range(max(after + 1, 0), self.version + 1)
+            )
+            return [CommitRecord(version=version, metadata=_metadata(info)) for version, info in found if info]
+
+    def has_log_file(self, version: int) -> bool:
+        """Whether the log file of a commit is there, readable or not."""
+        with self._place.translated():
+            return self._place.has(f"_delta_log/{version:020d}.json")
+
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that make up the table: what a worker in another process reads on its own."""
+        actions = self._actions().select(["path", "size_bytes", "num_records"])
+        return tuple(
+            DataFile(path=row["path"], size_bytes=row["size_bytes"], rows=row["num_records"])
+            for row in actions.to_pylist()
+        )
+
+    def statistics(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What the log says of each file, by its path: statistics ``min.COLUMN`` and ``max.COLUMN``; None: nothing."""
+        actions = self._actions()
+        said = actions.select(["path", *(name for name in names if name in actions.column_names)]).to_pylist()
+        return {each["path"]: {name: each.get(name) for name in names} for each in said}
+
+    def missing(self) -> tuple[Damage, ...]:
+        """Files that make up the table and are not there, or have another size than the log says. Lists the table's
+        files once.
+
+        Raises:
+            ConfigurationError, RetryableError: they cannot be listed.
+        """
+        actions = self._actions()
+        sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+        with self._place.translated():
+            return tuple(data_damage(self._place.storage(), sizes))
+
+    def dataset(self) -> ds.Dataset:
+        """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
+
+        Columns have the storage's types: read through ``read`` or ``batches`` for the schema's.
+        """
+        is_local = self._place.folder is not None
+        return self.delta.to_pyarrow_dataset(filesystem=self._place.storage() if is_local else None)
+
+    def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+        """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.
+
+        `where` compares with values (``pc.field("group_id") == group_id``): nothing of it is ever parsed. Files whose
+        text is stored as views (merges and other engines write them) are filtered once they are read: Arrow cannot
+        compare views inside a file.
+
+        Raises:
+            ConfigurationError, RetryableError: a file cannot be read.
+        """
+        schema = self._schema(columns)
+        with self._place.translated():
+            try:
+                return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
+            except pa.ArrowNotImplementedError:
+                return pa.Table.from_batches(self._sieved(schema, where), schema)
+
+    def batches(
+        self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """What ``read`` gives, piece by piece: memory does not grow with the table. Raises as ``read``."""
+        schema = self._schema(columns)
+        scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
+        given = 0
+        try:
+            for batch in self._read_from(scanner):
+                given += batch.num_rows
+                yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
+        except pa.ArrowNotImplementedError:
+            yield from _after(given, self._sieved(schema, where))
+
+    def _sieved(self, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        """The same rows in the same order, read piece by piece and then filtered."""
+        whole = TABLES[self.name]
+        for batch in self._read_from(self.dataset().scanner(columns=self._stored(whole))):
+            rows = conform(pa.Table.from_batches([batch]), whole)
+            yield from (rows if where is None else rows.filter(where)).select(schema.names).to_batches()
+
+    def _read_from(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
+        with self._place.translated():
+            yield from scanner.to_batches()
+
+    def _actions(self) -> pa.Table:
+        with self._place.translated():
+            return pa.table(self.delta.get_add_actions(flatten=True))
+
+    def _schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        schema = TABLES[self.name]
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+    def _stored(self, schema: pa.Schema) -> list[str]:
+        """The columns of `schema` that the table has: one written by an older release may lack some."""
+        stored = {field.name for field in self.delta.schema().fields}
+        return [name for name in schema.names if name in stored]
+
+
+def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`batches` without their first `count` rows."""
+    for batch in batches:
+        skipped = min(count, batch.num_rows)
+        count -= skipped
+        if skipped < batch.num_rows:
+            yield batch.slice(skipped)
+
+
+def _metadata(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        key.removeprefix(PROPERTY_PREFIX): value if isinstance(value, str) else json.dumps(value)
+        for key, value in entry.items()
+        if key.startswith(PROPERTY_PREFIX)
+    }

@@ -1,0 +1,304 @@
+"""The Delta sink: rows and positions of all tasks in one commit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
+from acktrail.errors import ForeignCluster
+from acktrail.tables.cluster_check import (
+    OWN_DIALECT,
+    check_present,
+    create_for,
+    create_records_for,
+    ensure_same_cluster,
+)
+from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, joined, range_rows, ranges_text
+from acktrail.tables.exported.stored_log import StoredRecords, log_marks
+from acktrail.tables.exported.topic_rows import renew_topics
+
+__all__ = ["DeltaSink"]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    """What was put since the last flush."""
+
+    records: list[pa.Table] = field(default_factory=list)
+    positions: dict[TaskId, int] = field(default_factory=dict)
+    spans: dict[TaskId, tuple[LogSpan, ...]] = field(default_factory=dict)
+    observations: dict[str, dict[str, list[pa.Table]]] = field(default_factory=dict)
+    """By table and app id: one app id is one task's one phase of one run."""
+    listings: list[pa.Table] = field(default_factory=list)
+    marks: dict[str, int] = field(default_factory=dict)
+    """What is to be remembered of the logs (``tables.stored_log``), by app id."""
+
+    @property
+    def rows(self) -> int:
+        observed = (rows for by_app in self.observations.values() for parts in by_app.values() for rows in parts)
+        return sum(rows.num_rows for rows in (*self.records, *observed, *self.listings))
+
+
+class DeltaSink:
+    """Writes one cluster's batches into `tables` (``connect.contract.Sink``). Not thread-safe.
+
+    A batch with a position brings ``state_records`` and a span. Rows and the positions of all tasks are one commit of
+    ``state_records``; ``export_ranges`` follows it and is repaired at the next start if a crash came between.
+    A batch without a position brings observations, one batch for each phase of a run: when the tables have that phase
+    already, it is dropped. Its ``topics`` are a complete listing.
+
+    Columns `cluster_id` and `run_id` are filled in where a batch leaves them out. `dialect` is that of the records'
+    raw bytes. `clock` gives UTC instants.
+
+    Raises (all methods):
+        ForeignCluster: the tables are another cluster's, or another incarnation's of the state topic.
+        DamagedTables: the tables lost commits or files that they had.
+        ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``Tables.append``.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        *,
+        cluster_id: str,
+        run_id: str,
+        dialect: str = OWN_DIALECT,
+        clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self._tables = tables
+        self._cluster_id = cluster_id
+        self._run_id = run_id
+        self._dialect = dialect
+        self._clock = clock
+        self._pending = _Pending()
+        self._committed: dict[TaskId, int | None] = {}
+        self._marks: dict[str, int] = {}
+        self._observed: set[str] = set()
+        self._own_topics: set[str | None] = set()
+        self._newest: TableSnapshot | None = None
+        self._has_ranges = False
+        self._started = False
+
+    def start(self) -> None:
+        """See that the tables are this cluster's or can be made, and repair what a crash left. Every other method does
+        it first."""
+        if not self._started:
+            ensure_same_cluster(self._tables, self._cluster_id)
+            ensure_whole(self._tables)
+            copy_ranges(self._tables)
+            self._newest = self._tables.snapshot("state_records")
+            if self._newest is None:
+                self._tables.prepare()
+            self._started = True
+
+    def stored_log(self, task: TaskId, partition: int) -> StoredRecords:
+        """What the tables have of the log that `task` reads (``connect.contract.StoredLogs``)."""
+        self.start()
+        return StoredRecords(self._newest, task, partition)
+
+    def check_state_topic(self, topic_id: str | None) -> None:
+        """See ``connect.contract.StoredLogs``."""
+        self.start()
+        if self._newest is not None:
+            check_present(self._tables, self._newest, topic_id)
+
+    def position(self, task: TaskId) -> int | None:
+        """The next offset `task` is to read; None when it never committed."""
+        self.start()
+        if task not in self._committed:
+            self._committed[task] = None if self._newest is None else self._newest.transaction_version(task)
+        return self._committed[task]
+
+    @property
+    def pending_rows(self) -> int:
+        """Rows put since the last flush."""
+        return self._pending.rows
+
+    def put(self, batch: SourceBatch) -> None:
+        """Take a batch; an idle one (nothing read, no gap, position unmoved) leaves no trace.
+
+        Raises:
+            ValueError: when the batch contradicts itself or what was put before.
+        """
+        self.start()
+        self._check_cluster(batch.rows.values())
+        if batch.position is None:
+            self._put_observation(batch)
+        else:
+            self._put_records(batch, batch.position)
+
+    def flush(self) -> Commit:
+        """Commit everything put so far. After an error nothing is pending: start the tasks at their positions again."""
+        self.start()
+        pending, self._pending = self._pending, _Pending()
+        rows: dict[str, int] = {}
+        try:
+            if pending.positions or pending.marks:
+                rows |= self._commit_records(pending)
+            rows |= self._commit_observations(pending)
+        except BaseException:
+            self._forget()
+            raise
+        self._committed |= pending.positions
+        return Commit(rows=rows, positions=dict(pending.positions))
+
+    def _forget(self) -> None:
+        """After a failure only the tables know what landed."""
+        self._committed.clear()
+        self._marks.clear()
+        self._observed.clear()
+        self._has_ranges = False
+        self._started = False
+
+    def _put_records(self, batch: SourceBatch, position: int) -> None:
+        before = self._before(batch.task)
+        span = batch.span
+        if span is None:
+            raise ValueError(f"{batch.task}: a batch with a position needs a span")
+        self._note(log_marks(batch.task, span))
+        if not span.records and span.gap_first is None and before in (None, position):
+            return
+        rows = batch.rows.get("state_records", TABLES["state_records"].empty_table())
+        _check_span(batch.task, span, rows, before, position)
+        self._check_topic(span.topic_id)
+        self._pending.records.append(rows)
+        self._pending.positions[batch.task] = position
+        self._pending.spans[batch.task] = joined(self._pending.spans.get(batch.task, ()), span)
+
+    def _note(self, marks: Mapping[str, int]) -> None:
+        """Remember of the logs what the tables do not say yet."""
+        for app_id, number in marks.items():
+            if app_id not in self._marks and self._newest is not None:
+                known = self._newest.transaction_version(app_id)
+                if known is not None:
+                    self._marks[app_id] = known
+            if self._marks.get(app_id) != number:
+                self._pending.marks[app_id] = number
+
+    def _check_topic(self, topic_id: str | None) -> None:
+        if topic_id not in self._own_topics:
+            create_records_for(self._tables, self._cluster_id, topic_id, self._dialect)
+            self._own_topics.add(topic_id)
+
+    def _before(self, task: TaskId) -> int | None:
+        """Where `task` stands with what is pending."""
+        if task in self._pending.positions:
+            return self._pending.positions[task]
+        return self.position(task)
+
+    def _put_observation(self, batch: SourceBatch) -> None:
+        for name, rows in batch.rows.items():
+            stamped = self._stamped(name, rows)
+            if name == "topics":
+                self._pending.listings.append(stamped)
+                continue
+            for app_id, part in _by_phase(batch.task, stamped):
+                if f"{name} {app_id}" in self._observed:
+                    raise ValueError(f"{app_id}: a phase of a run is one batch, and this one was flushed")
+                self._pending.observations.setdefault(name, {}).setdefault(app_id, []).append(part)
+
+    def _commit_records(self, pending: _Pending) -> dict[str, int]:
+        # By state partition: a reader of some of them passes over the row groups of others.
+        empty = TABLES["state_records"].empty_table()
+        parts = pa.concat_tables([empty, *sorted(pending.records, key=_home)], promote_options="default")
+        records = self._stamped("state_records", parts.combine_chunks())
+        ranges = range_rows(
+            (span for spans in pending.spans.values() for span in spans),
+            cluster_id=self._cluster_id,
+            run_id=self._run_id,
+            exported_at=self._clock(),
+        )
+        self._tables.append(
+            "state_records",
+            records,
+            transactions={**{str(task): position for task, position in pending.positions.items()}, **pending.marks},
+            expected={task: self._committed[task] for task in pending.positions},
+            metadata={RANGES: ranges_text(ranges)},
+        )
+        self._marks |= pending.marks
+        self._create_ranges()
+        copied = copy_ranges(self._tables)
+        return {"state_records": records.num_rows, "export_ranges": copied} if pending.positions else {}
+
+    def _create_ranges(self) -> None:
+        if not self._has_ranges:
+            create_for(self._tables, "export_ranges", self._cluster_id)
+            self._has_ranges = True
+
+    def _commit_observations(self, pending: _Pending) -> dict[str, int]:
+        rows = {name: self._append_new(name, by_app) for name, by_app in pending.observations.items()}
+        for listing in pending.listings:
+            create_for(self._tables, "topics", self._cluster_id)
+            rows["topics"] = rows.get("topics", 0) + renew_topics(self._tables, listing, self._cluster_id)
+        return rows
+
+    def _append_new(self, name: str, by_app: Mapping[str, list[pa.Table]]) -> int:
+        """Append the phases that the table does not have yet, in one commit."""
+        snapshot = create_for(self._tables, name, self._cluster_id)
+        new = [app_id for app_id in by_app if snapshot.transaction_version(app_id) is None]
+        rows = pa.concat_tables([TABLES[name].empty_table(), *(part for app_id in new for part in by_app[app_id])])
+        if new:
+            self._tables.append(name, rows, transactions=dict.fromkeys(new, 1), expected=dict.fromkeys(new))
+        self._observed |= {f"{name} {app_id}" for app_id in by_app}
+        return rows.num_rows
+
+    def _stamped(self, name: str, rows: pa.Table) -> pa.Table:
+        for column, text in (("cluster_id", self._cluster_id), ("run_id", self._run_id)):
+            if column not in rows.column_names:
+                rows = rows.append_column(column, pa.repeat(text, rows.num_rows))
+            elif rows[column].null_count:
+                index = rows.column_names.index(column)
+                rows = rows.set_column(index, column, pc.fill_null(rows[column], text))
+        return conform(rows, TABLES[name])
+
+    def _check_cluster(self, tables: Iterable[pa.Table]) -> None:
+        for rows in tables:
+            found = pc.unique(rows["cluster_id"]).to_pylist() if "cluster_id" in rows.column_names else []
+            foreign = [cluster_id for cluster_id in found if cluster_id not in (None, self._cluster_id)]
+            if foreign:
+                raise ForeignCluster(
+                    f"rows of cluster {foreign[0]} do not go into tables of cluster {self._cluster_id}",
+                    hint="name another root for that cluster's tables",
+                    data={"kept": self._cluster_id, "found": foreign[0]},
+                )
+
+
+def _home(rows: pa.Table) -> int:
+    """The state partition of a batch's rows, which are all of one."""
+    return rows["state_partition"][0].as_py() if rows.num_rows else -1
+
+
+def _check_span(task: TaskId, span: LogSpan, rows: pa.Table, before: int | None, position: int) -> None:
+    """A batch must say of itself what its rows say, and go on where its task stands."""
+    if rows.num_rows != span.records:
+        raise ValueError(f"{task}: {rows.num_rows} rows, but the span says {span.records}")
+    if before is not None and position <= before:
+        raise ValueError(f"{task}: position {position} does not lie after {before}")
+    first = span.first_offset if span.first_offset is not None else position
+    last = span.last_offset if span.last_offset is not None else position - 1
+    if (before is not None and first < before) or last >= position:
+        raise ValueError(f"{task}: offsets {first} to {last} do not lie between positions {before} and {position}")
+
+
+def _by_phase(task: TaskId, rows: pa.Table) -> list[tuple[str, pa.Table]]:
+    """`rows` by app id: the task, the run and the phase."""
+    if rows["run_id"].null_count or rows["phase"].null_count:
+        raise ValueError(f"{task}: an observation names its run and its phase")
+    keys = rows.select(["run_id", "phase"]).group_by(["run_id", "phase"]).aggregate([]).to_pylist()
+    return [
+        (
+            f"{task}/{key['run_id']}/{key['phase']}",
+            rows.filter((pc.field("run_id") == key["run_id"]) & (pc.field("phase") == key["phase"])),
+        )
+        for key in keys
+    ]

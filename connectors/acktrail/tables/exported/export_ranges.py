@@ -1,0 +1,145 @@
+"""``export_ranges``: what every commit of the exporter covered.
+
+Its rows ride in the metadata of the very commit of ``state_records`` that they describe. The table is a copy of that
+log: it remembers, as its own position, up to which version it copied. So a crash between the two commits loses
+nothing, copying again doubles nothing, and it does not matter which of several writers copies.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
+from acktrail.connect.contract import LogSpan
+from acktrail.errors import ConcurrentCommit, ConfigurationError
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import COMMIT_ID, CommitRecord
+
+__all__ = ["COPIED", "COPIED_COMMIT", "RANGES", "copy_ranges", "joined", "range_rows", "ranges_text"]
+
+RANGES: Final = "ranges"
+"""The metadata of a commit of ``state_records`` that holds its ranges."""
+
+COPIED: Final = "state_records"
+"""The app id in ``export_ranges`` whose number is the last copied version of ``state_records``."""
+
+COPIED_COMMIT: Final = "copied_commit"
+"""The metadata of a commit of ``export_ranges`` that holds the id of the commit copied last."""
+
+_FIRST_VERSION: Final = 0
+"""The version that made the table: it has no rows."""
+
+_ATTEMPTS: Final = 20
+
+_Row = dict[str, Any]
+
+
+def joined(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
+    """`spans` of one partition with `span` after them: grown into the last one unless a gap lies between, or they are
+    of different files.
+    """
+    if not spans or span.gap_first is not None or span.origin != spans[-1].origin:
+        return (*spans, span)
+    last = spans[-1]
+    grown = replace(
+        span,
+        first_offset=span.first_offset if last.first_offset is None else last.first_offset,
+        last_offset=last.last_offset if span.last_offset is None else span.last_offset,
+        records=last.records + span.records,
+        quarantined=last.quarantined + span.quarantined,
+        gap_first=last.gap_first,
+        gap_last=last.gap_last,
+        gap_reason=last.gap_reason,
+    )
+    return (*spans[:-1], grown)
+
+
+def range_rows(spans: Iterable[LogSpan], *, cluster_id: str, run_id: str, exported_at: dt.datetime) -> list[_Row]:
+    """A row of ``export_ranges`` for each span."""
+    return [
+        {
+            "cluster_id": cluster_id,
+            "run_id": run_id,
+            "state_topic_id": span.topic_id,
+            "state_partition": span.partition,
+            "first_offset": span.first_offset,
+            "last_offset": span.last_offset,
+            "records_read": span.records,
+            "records_decoded": span.records - span.quarantined,
+            "records_quarantined": span.quarantined,
+            "log_start_offset": span.log_start_offset,
+            "log_end_offset": span.log_end_offset,
+            "gap_first": span.gap_first,
+            "gap_last": span.gap_last,
+            "exported_at": exported_at,
+            "dialect": span.origin.dialect if span.origin else None,
+            "source_file": span.origin.file if span.origin else None,
+            "source_digest": span.origin.sha256 if span.origin else None,
+            "gap_reason": span.gap_reason,
+            "offset_shift": span.offset_shift or None,
+        }
+        for span in spans
+    ]
+
+
+def ranges_text(rows: Iterable[_Row]) -> str:
+    """`rows` as the metadata of a commit."""
+    return json.dumps([{**row, "exported_at": row["exported_at"].isoformat()} for row in rows])
+
+
+def copy_ranges(tables: Tables) -> int:
+    """Copy the ranges that ``export_ranges`` lacks; gives the number of rows copied.
+
+    Raises:
+        ConfigurationError: when commits to copy are no longer in the log.
+        ConcurrentCommit: when other writers kept copying first.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return _copy(tables)
+        except ConcurrentCommit:
+            # Another writer copied in between: look again at what is left.
+            continue
+    raise ConcurrentCommit("export_ranges is under constant change by other writers", hint="run again")
+
+
+def _copy(tables: Tables) -> int:
+    records = tables.snapshot("state_records")
+    if records is None:
+        return 0
+    copied = tables.transaction_version("export_ranges", COPIED)
+    after = _FIRST_VERSION if copied is None else copied
+    commits = records.commits(after=after)
+    if len(commits) != max(0, records.version - after):
+        raise _lost(tables, after, commits)
+    rows = [row for commit in commits for row in _rows_of(commit)]
+    if rows:
+        tables.append(
+            "export_ranges",
+            pa.Table.from_pylist(rows, schema=EXPORT_RANGES),
+            transactions={COPIED: records.version},
+            expected={COPIED: copied},
+            metadata={COPIED_COMMIT: commits[-1].metadata.get(COMMIT_ID, "")},
+        )
+    return len(rows)
+
+
+def _rows_of(commit: CommitRecord) -> list[_Row]:
+    rows: list[_Row] = json.loads(commit.metadata.get(RANGES, "[]"))
+    return [{**row, "exported_at": dt.datetime.fromisoformat(row["exported_at"])} for row in rows]
+
+
+def _lost(tables: Tables, after: int, commits: Sequence[CommitRecord]) -> ConfigurationError:
+    first = commits[0].version if commits else "the newest"
+    return ConfigurationError(
+        f"tables at {tables.root}: export_ranges lacks versions {after + 1} to {first} of state_records, "
+        "and the log no longer has them",
+        hint="bring back the table export_ranges from a copy, or export into another root",
+        data={"root": tables.root, "after": after},
+    )

@@ -1,0 +1,97 @@
+"""What ``state_records`` has of one state partition's log, for the comparison with the log that Kafka has now.
+
+Two numbers ride in commits beside a task's position, as application transactions: the leader's epoch, and the shift of
+offsets since the log was replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.connect.contract import LogSpan, TaskId, state_task_id
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.wire.record_fingerprint import record_fingerprint
+
+__all__ = ["StoredRecords", "log_marks", "offset_shifts", "shift_mark"]
+
+_EPOCH: Final = "epoch"
+_SHIFT: Final = "shift"
+_COLUMNS: Final = ("offset", "timestamp_ms", "key", "value")
+
+
+def log_marks(task: TaskId, span: LogSpan) -> dict[str, int]:
+    """The numbers that a commit keeps of the log in `span`, by app id."""
+    marks = {} if span.leader_epoch is None else {f"{task}/{_EPOCH}": span.leader_epoch}
+    return {**marks, **shift_mark(task, span.offset_shift)}
+
+
+def shift_mark(task: TaskId, offset_shift: int) -> dict[str, int]:
+    """The number that a commit keeps where offsets differ from Kafka's, by app id."""
+    return {f"{task}/{_SHIFT}": offset_shift} if offset_shift else {}
+
+
+def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Expression) -> dict[int, int]:
+    """Offset in the tables minus offset in Kafka's log, of the state partitions whose log was replaced.
+
+    As of the newest row of ``export_ranges`` that satisfies `where`. Where no log ever was replaced, nothing is read.
+    """
+    records = tables.snapshot("state_records")
+    if records is None:
+        return {}
+    cluster_id, topic_id = (records.properties.get(name) for name in ("cluster_id", "state_topic_id"))
+    tasks = {number: state_task_id(cluster_id or "", topic_id, number) for number in state_partitions}
+    replaced = [number for number, task in tasks.items() if StoredRecords(records, task, number).offset_shift]
+    if not replaced:
+        return {}
+    own = where & pc.field("state_partition").isin(replaced) & pc.field("offset_shift").is_valid()
+    rows = tables.read("export_ranges", columns=["state_partition", "offset_shift"], where=own)
+    found = rows.group_by("state_partition", use_threads=False).aggregate([("offset_shift", "max")])
+    return {row["state_partition"]: row["offset_shift_max"] for row in found.to_pylist()}
+
+
+class StoredRecords:
+    """``state_records`` of `task`, which reads state partition `partition`; see ``connect.contract.StoredLog``.
+
+    `snapshot` None: nothing is stored. A fingerprint costs a read of the files that may hold the record.
+    """
+
+    def __init__(self, snapshot: TableSnapshot | None, task: TaskId, partition: int) -> None:
+        self._snapshot = snapshot
+        self._task = task
+        self._partition = partition
+
+    @property
+    def offset_shift(self) -> int:
+        """See ``StoredLog``."""
+        return self._number(f"{self._task}/{_SHIFT}") or 0
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """See ``StoredLog``."""
+        return self._number(f"{self._task}/{_EPOCH}")
+
+    def fingerprint(self, offset: int) -> int | None:
+        """See ``StoredLog``.
+
+        Raises:
+            ConfigurationError, RetryableError: the table cannot be read.
+        """
+        if self._snapshot is None:
+            return None
+        stored_at = offset + self.offset_shift
+        where = (pc.field("state_partition") == self._partition) & (pc.field("offset") == stored_at)
+        rows = self._snapshot.read(columns=list(_COLUMNS), where=where)
+        return _fingerprint(rows, self.offset_shift) if rows.num_rows else None
+
+    def _number(self, app_id: str) -> int | None:
+        return None if self._snapshot is None else self._snapshot.transaction_version(app_id)
+
+
+def _fingerprint(row: pa.Table, offset_shift: int) -> int:
+    values = {name: row[name][0].as_py() for name in _COLUMNS}
+    return record_fingerprint(values["offset"] - offset_shift, values["timestamp_ms"], values["key"], values["value"])

@@ -1,0 +1,1 @@
+"""The tables of the delivery history, and questions to them."""

@@ -1,0 +1,231 @@
+"""How complete the history of share partitions is: what its rows, the ranges of the export and unreadable records say.
+
+Sources: rows of ``delivery_history`` to and from ``unknown``; ``held_states``, for share partitions that no row tells
+of; ``export_ranges``, for gaps with no record behind them yet; ``state_records``, for unreadable records that name no
+share partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, or_
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.model_values import share_partition_of
+from acktrail.model.offset_history.completeness import Completeness, Missing
+from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.record_history import NotKnown
+from acktrail.model.offset_history.status_changes import Cause, Evidence
+from acktrail.model.share_partition import SharePartition
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.history_tables import CHANGES, HELD, told_positions
+
+__all__ = ["Scope", "read_completeness"]
+
+_KEY: Final = ("group_id", "topic_id", "partition")
+_EVENT: Final = (*_KEY, "state_partition", "record_offset", "cause", "record_timestamp_ms")
+_SKIPPED: Final = "unknown_type"
+"""A broker passes over records of a type that it does not know."""
+
+_WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
+"""Records that tell the whole state: nothing is unknown after them."""
+
+_LOSS: Final = {Cause.GAP: NotKnown.GAP, Cause.UNREADABLE: NotKnown.UNREADABLE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Share partitions: of a group, of topic ids, of a partition number; None: of all."""
+
+    group_id: str | None = None
+    topic_ids: Sequence[str] | None = None
+    partition: int | None = None
+
+    def expression(self) -> pc.Expression | None:
+        """The rows about them."""
+        conditions = [
+            None if self.group_id is None else pc.field("group_id") == self.group_id,
+            None if self.topic_ids is None else pc.field("topic_id").isin(list(self.topic_ids)),
+            None if self.partition is None else pc.field("partition") == self.partition,
+        ]
+        used = [condition for condition in conditions if condition is not None]
+        return reduce(and_, used) if used else None
+
+
+def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Completeness:
+    """What the history in `tables` lacks of the share partitions in `scope`. No history: nothing is known of any.
+
+    Raises:
+        ConfigurationError, RetryableError: a table cannot be read.
+    """
+    held = _held(tables, scope)
+    places: dict[SharePartition, set[int]] = {}
+    for row in held:
+        places.setdefault(share_partition_of(row), set()).add(row["state_partition"])
+    numbers = sorted({row["state_partition"] for row in held})
+    gaps = _noted_gaps(tables, numbers)
+    missing = [*_of_rows(tables, scope, held), *_behind(gaps, told_positions(tables, numbers))]
+    return Completeness(
+        missing=(*_with_places(tables, missing, gaps), *_unattributed(tables, numbers)),
+        is_current=is_current,
+        state_partitions={key: frozenset(own) for key, own in places.items()},
+    )
+
+
+def _held(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
+    is_share_partition = pc.field("next_offset").is_null()
+    own = scope.expression()
+    where = is_share_partition if own is None else is_share_partition & own
+    rows: list[dict[str, Any]] = tables.read(HELD, columns=[*_KEY, "state_partition", "held"], where=where).to_pylist()
+    return rows
+
+
+def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) -> Iterator[Missing]:
+    """The times that rows of the history give as unknown, and share partitions of which it has no row."""
+    own: dict[tuple[SharePartition, int], list[dict[str, Any]]] = {}
+    for event in sorted(_events(tables, scope), key=_record_offset):
+        own.setdefault((share_partition_of(event), event["state_partition"]), []).append(event)
+    for (key, number), events in own.items():
+        yield from _of_share_partition(key, number, events)
+    for row in held:
+        key, number = share_partition_of(row), row["state_partition"]
+        if row["held"] == Standing.UNKNOWN.value and (key, number) not in own:
+            yield Missing(key=key, state_partition=number, reason=NotKnown.EARLIER)
+
+
+def _events(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
+    """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
+    unknown = Standing.UNKNOWN.value
+    own, is_event = scope.expression(), (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
+    snapshot = tables.snapshot(CHANGES)
+    if snapshot is None:
+        return []
+    columns = [*_EVENT, "standing", "before_standing"]
+    pieces = snapshot.batches(columns=columns, where=is_event if own is None else is_event & own)
+    found = [_distinct(pa.Table.from_batches([piece])) for piece in pieces]
+    events: list[dict[str, Any]] = _summed(pa.concat_tables(found)).to_pylist() if found else []
+    return events
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    is_loss = pc.not_equal(rows["before_standing"], Standing.UNKNOWN.value)
+    return _summed(rows.select(list(_EVENT)).append_column("is_loss", is_loss))
+
+
+def _summed(rows: pa.Table) -> pa.Table:
+    summed = rows.group_by(list(_EVENT), use_threads=False).aggregate([("is_loss", "max")])
+    return summed.select([*_EVENT, "is_loss_max"]).rename_columns([*_EVENT, "is_loss"])
+
+
+def _of_share_partition(key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]) -> Iterator[Missing]:
+    """`events` in log order. What is unknown stays so until the first record that tells the whole state."""
+    open_now = [] if events[0]["is_loss"] else [Missing(key=key, state_partition=number, reason=NotKnown.EARLIER)]
+    for event in events:
+        cause = Cause(event["cause"])
+        if event["is_loss"]:
+            open_now.append(_loss(key, number, cause, event))
+        elif cause in _WHOLE:
+            yield from (replace(each, until=_evidence(event, cause)) for each in open_now)
+            open_now = []
+    yield from open_now
+
+
+def _loss(key: SharePartition, number: int, cause: Cause, event: Mapping[str, Any]) -> Missing:
+    offset = event["record_offset"]
+    return Missing(
+        key=key,
+        state_partition=number,
+        reason=_LOSS[cause],
+        first_record=offset,
+        last_record=offset if cause is Cause.UNREADABLE else None,
+        after_ms=event["record_timestamp_ms"],
+    )
+
+
+def _evidence(event: Mapping[str, Any], cause: Cause) -> Evidence:
+    return Evidence(
+        state_partition=event["state_partition"],
+        offset=event["record_offset"],
+        timestamp_ms=event["record_timestamp_ms"],
+        cause=cause,
+    )
+
+
+def _noted_gaps(tables: Tables, numbers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """First and last offset of the gaps that the exporter noted, ascending, by state partition."""
+    where = pc.field("gap_first").is_valid() & pc.field("state_partition").isin(list(numbers))
+    rows = tables.read("export_ranges", columns=["state_partition", "gap_first", "gap_last"], where=where).to_pylist()
+    found: dict[int, list[tuple[int, int]]] = {}
+    for row in rows:
+        found.setdefault(row["state_partition"], []).append((row["gap_first"], row["gap_last"]))
+    return {number: sorted(own) for number, own in found.items()}
+
+
+def _behind(gaps: Mapping[int, Sequence[tuple[int, int]]], positions: Mapping[int, int]) -> Iterator[Missing]:
+    """Gaps behind the last record of the history: no row tells of them yet."""
+    for number, own in gaps.items():
+        for first, last in own:
+            if first >= positions[number] > 0:
+                yield Missing(
+                    key=None, state_partition=number, reason=NotKnown.GAP, first_record=first, last_record=last
+                )
+
+
+def _with_places(
+    tables: Tables, missing: Sequence[Missing], gaps: Mapping[int, Sequence[tuple[int, int]]]
+) -> Iterator[Missing]:
+    """`missing` where those that are gaps have their end and the broker's time of the record before them."""
+    before = {(each.state_partition, each.first_record - 1) for each in missing if _is_gap(each) and each.first_record}
+    times = _times(tables, before)
+    for each in missing:
+        if not _is_gap(each) or each.first_record is None:
+            yield each
+            continue
+        first = each.first_record
+        ends = [last for begin, last in gaps.get(each.state_partition, ()) if begin <= first <= last]
+        yield replace(each, last_record=max(ends, default=None), after_ms=times.get((each.state_partition, first - 1)))
+
+
+def _is_gap(missing: Missing) -> bool:
+    return missing.reason is NotKnown.GAP
+
+
+def _times(tables: Tables, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """The broker's time of exported records, by state partition and offset."""
+    offsets: dict[int, list[int]] = {}
+    for number, offset in places:
+        offsets.setdefault(number, []).append(offset)
+    if not offsets:
+        return {}
+    own = [
+        (pc.field("state_partition") == number) & pc.field("offset").isin(found) for number, found in offsets.items()
+    ]
+    rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=reduce(or_, own))
+    return {(row["state_partition"], row["offset"]): row["timestamp_ms"] for row in rows.to_pylist()}
+
+
+def _unattributed(tables: Tables, numbers: Sequence[int]) -> Iterator[Missing]:
+    """Unreadable records that do not say which share partition they are about: any of their state partition's."""
+    is_unreadable = (pc.field("decode_status") != "decoded") & (pc.field("decode_status") != _SKIPPED)
+    where = is_unreadable & pc.field("group_id").is_null() & pc.field("state_partition").isin(list(numbers))
+    rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where).to_pylist()
+    for row in sorted(rows, key=lambda row: (row["state_partition"], row["offset"])):
+        number, offset, time = row["state_partition"], row["offset"], row["timestamp_ms"]
+        yield Missing(
+            key=None,
+            state_partition=number,
+            reason=NotKnown.UNREADABLE,
+            first_record=offset,
+            last_record=offset,
+            after_ms=time,
+            until=Evidence(state_partition=number, offset=offset, timestamp_ms=time, cause=Cause.UNREADABLE),
+        )
+
+
+def _record_offset(event: Mapping[str, Any]) -> int:
+    return int(event["record_offset"])

@@ -1,0 +1,259 @@
+"""Questions to the history by name: a record's fate, what was archived. Unknown names come back with near ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property, reduce
+from operator import and_
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.change_rows import CHANGE_COLUMNS, changes_of
+from acktrail.columnar.rate_counts import RATE_INPUTS, rate_pieces, summed
+from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.offset_history.archived_ranges import Archiving, archivings
+from acktrail.model.offset_history.completeness import Completeness, LastState, last_states
+from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, Standing
+from acktrail.model.offset_history.record_history import Fate, fate
+from acktrail.model.offset_history.status_changes import Change, Evidence
+from acktrail.model.offset_history.status_intervals import Interval
+from acktrail.model.share_partition import SharePartition
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.past.history_completeness import Scope, read_completeness
+from acktrail.tables.past.history_tables import CHANGES, HELD, RECORDS_USED
+
+__all__ = ["HistoryReader", "Life", "TopicName"]
+
+_NEAREST: Final = 3
+_UNKNOWN: Final = Interval(first_offset=0, last_offset=LAST_OFFSET, condition=UNKNOWN, since=None, is_dated=False)
+_ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicName:
+    """A topic id with its name and status; both None for an id that no listing of topics ever had."""
+
+    topic_id: str
+    topic: str | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """The fate of a record of one topic id, as one state partition tells it.
+
+    More than one: the topic was recreated, or the share partition has records on two state partitions.
+    """
+
+    topic: TopicName
+    state_partition: int
+    fate: Fate
+
+
+class HistoryReader:
+    """Reads the history in `tables`.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        snapshot = tables.snapshot(CHANGES)
+        if snapshot is None:
+            raise ConfigurationError(
+                f"no history in the tables at {tables.root}",
+                hint="run `acktrail history` (or `acktrail reconcile`) after an export",
+            )
+        self.snapshot: TableSnapshot = snapshot
+
+    @cached_property
+    def is_current(self) -> bool:
+        """Whether every exported state record is in the history."""
+        records, held = self._tables.snapshot("state_records"), self._tables.snapshot(HELD)
+        if records is None or held is None:
+            return records is None
+        return (held.transaction_version(RECORDS_USED) or 0) == records.version
+
+    @cached_property
+    def topics(self) -> Mapping[str, TopicName]:
+        """Every topic id that a listing had."""
+        rows = self._tables.read("topics", columns=["topic_id", "topic", "status"]).to_pylist()
+        return {row["topic_id"]: TopicName(**row) for row in rows}
+
+    def topic(self, topic_id: str) -> TopicName:
+        """What is known of a topic id."""
+        return self.topics.get(topic_id, TopicName(topic_id=topic_id))
+
+    def ids_of(self, topic: str) -> list[str]:
+        """The ids that a name ever had; a name that no topic had is taken for an id."""
+        return [each.topic_id for each in self.topics.values() if each.topic == topic] or [topic]
+
+    def lives(self, group_id: str, topic: str, partition: int, offset: int) -> tuple[Life, ...]:
+        """What became of one record within a group; `topic` is a name or a topic id.
+
+        Reads only the files and row groups whose least and greatest values allow the record.
+
+        Raises:
+            UnknownName: the history never heard of the group, the topic or the partition within the group.
+            InputError: nothing at all is known of the share partition.
+        """
+        where = (
+            (pc.field("group_id") == group_id)
+            & pc.field("topic_id").isin(self.ids_of(topic))
+            & (pc.field("partition") == partition)
+            & (pc.field("first_offset") <= offset)
+            & (pc.field("last_offset") >= offset)
+        )
+        rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
+        if not rows.num_rows:
+            self._complain(group_id, topic, partition)
+        return tuple(sorted(self._lives(rows, offset), key=_begun))
+
+    def archived(self, group_id: str, since_ms: int | None = None) -> list[Archiving]:
+        """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
+
+        Raises:
+            UnknownName: the history never heard of the group.
+        """
+        rows = self.snapshot.read(
+            columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & _tells_of_archived()
+        )
+        if not rows.num_rows:
+            self.heard_of(group_id)
+        found = archivings(sorted(changes_of(rows), key=_log_order))
+        return sorted((each for each in found if _is_since(each.at, since_ms)), key=_time)
+
+    def rates(
+        self,
+        every_ms: int,
+        *,
+        group_id: str | None = None,
+        topic: str | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> pa.Table:
+        """Rows of ``rate_counts.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`.
+
+        Raises:
+            UnknownName: the history never heard of the group.
+        """
+        time = pc.field("record_timestamp_ms")
+        conditions = [
+            None if group_id is None else pc.field("group_id") == group_id,
+            None if topic is None else pc.field("topic_id").isin(self.ids_of(topic)),
+            None if since_ms is None else time >= since_ms,
+            None if until_ms is None else time < until_ms,
+        ]
+        given = [condition for condition in conditions if condition is not None]
+        batches = self.snapshot.batches(columns=RATE_INPUTS, where=reduce(and_, given) if given else None)
+        found = summed(rate_pieces(pa.Table.from_batches([batch]), every_ms) for batch in batches)
+        if group_id is not None and not found.num_rows:
+            self.heard_of(group_id)
+        return found
+
+    def completeness(
+        self, group_id: str | None = None, *, topic: str | None = None, partition: int | None = None
+    ) -> Completeness:
+        """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all.
+
+        A share partition of which no record at all was exported is in no answer: it was made and deleted within a gap.
+        """
+        ids = None if topic is None else tuple(self.ids_of(topic))
+        scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
+        return read_completeness(self._tables, scope, is_current=self.is_current)
+
+    def last_states(self, key: SharePartition, first: int, last: int) -> tuple[LastState, ...]:
+        """The newest delivery state that the history knows of each offset from `first` to `last`, both inclusive.
+
+        Offsets without a piece were never in scope of the group, or the history never heard of the share partition:
+        see ``completeness``. Where two state partitions have records of it, none of its states is known.
+        """
+        where = (
+            (pc.field("group_id") == key.group_id)
+            & (pc.field("topic_id") == key.topic_id)
+            & (pc.field("partition") == key.partition)
+            & (pc.field("first_offset") <= last)
+            & (pc.field("last_offset") >= first)
+        )
+        changes = sorted(changes_of(self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)), key=_log_order)
+        if len({change.at.state_partition for change in changes}) > 1:
+            return (LastState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
+        return last_states(changes, first, last)
+
+    def heard_of(self, group_id: str) -> pa.Table:
+        """Topic id, partition and state partition of every share partition of a group, also of those deleted.
+
+        Raises:
+            UnknownName: there is none.
+        """
+        rows = self._tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
+        if not rows.num_rows:
+            raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, self._groups(), n=_NEAREST))
+        return rows
+
+    def _groups(self) -> list[str]:
+        return [
+            name for name in pc.unique(self._tables.read(HELD, columns=["group_id"])["group_id"]).to_pylist() if name
+        ]
+
+    def _lives(self, rows: pa.Table, offset: int) -> Iterable[Life]:
+        of_place: dict[tuple[str, int], list[Change]] = {}
+        for change in changes_of(rows):
+            of_place.setdefault((change.key.topic_id, change.at.state_partition), []).append(change)
+        for (topic_id, state_partition), changes in of_place.items():
+            found = fate(offset, sorted(changes, key=_record_offset))
+            if found is not None:
+                yield Life(topic=self.topic(topic_id), state_partition=state_partition, fate=found)
+
+    def _complain(self, group_id: str, topic: str, partition: int) -> None:
+        heard_of = self.heard_of(group_id)
+        ids, partitions = self.ids_of(topic), heard_of.filter(pc.field("topic_id").isin(self.ids_of(topic)))
+        names = sorted({self.topic(each).topic or each for each in heard_of["topic_id"].to_pylist()})
+        if not partitions.num_rows:
+            raise UnknownName(
+                f"topic of share group {group_id!r}", topic, nearest=get_close_matches(topic, names, n=_NEAREST)
+            )
+        known = sorted(set(partitions["partition"].to_pylist()))
+        if partition not in known:
+            raise UnknownName("partition", f"{topic}:{partition}", nearest=[f"{topic}:{known[-1]}"])
+        raise InputError(
+            f"nothing is known of partition {partition} of topic {topic!r} in share group {group_id!r}",
+            hint="no record of it could be read",
+            data={"topic_ids": ids},
+        )
+
+
+def _tells_of_archived() -> pc.Expression:
+    """Changes to and from archived, and those that end a time of which nothing was known: as ``archivings`` needs."""
+    archived = int(DeliveryState.ARCHIVED)
+    was_or_is = (pc.field("delivery_state") == archived) | (pc.field("before_state") == archived)
+    return was_or_is | (pc.field("before_standing") == Standing.UNKNOWN.value)
+
+
+def _log_order(change: Change) -> tuple[int, int, int]:
+    return (change.at.state_partition, change.at.offset, change.first_offset)
+
+
+def _is_since(at: Evidence, since_ms: int | None) -> bool:
+    return since_ms is None or at.timestamp_ms is None or at.timestamp_ms >= since_ms
+
+
+def _time(archiving: Archiving) -> tuple[Any, ...]:
+    return (archiving.at.timestamp_ms or 0, archiving.key, archiving.first_offset)
+
+
+def _record_offset(change: Change) -> int:
+    return change.at.offset
+
+
+def _begun(life: Life) -> tuple[Any, ...]:
+    """By the time that the first record shows; a life of which none is known comes first."""
+    since = next((found.since for found in life.fate.intervals if found.since is not None), None)
+    return (-1 if since is None or since.timestamp_ms is None else since.timestamp_ms, life.state_partition)

@@ -1,0 +1,229 @@
+"""``delivery_history`` and ``held_states``: how far the history is built, and one more step of it.
+
+A step brings the changes that records made, and what is held after them. The changes and the positions after them are
+one commit of ``delivery_history``. ``held_states`` follows in a commit of its own: where a crash came between, it is at
+an earlier position, and the next step goes over those records once more without a change. It can always be made anew
+from ``state_records``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.held_rows import HELD_COLUMNS
+from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY, HELD_STATES
+from acktrail.errors import DamagedTables
+from acktrail.tables.cluster_check import create_anew_for, create_for
+from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.past.chunk_rewrites import first_rewritten
+
+__all__ = [
+    "CHANGES",
+    "HELD",
+    "RECORDS_USED",
+    "HistoryTables",
+    "Holding",
+    "held_positions",
+    "held_rows",
+    "told_positions",
+    "without",
+]
+
+CHANGES: Final = "delivery_history"
+HELD: Final = "held_states"
+
+_STEP: Final = "history/step"
+"""The app id whose number counts the steps of a table."""
+
+RECORDS_USED: Final = "history/state_records"
+"""The app id in ``held_states`` whose number is a version of ``state_records`` whose rows were all used."""
+
+_CREATED: Final = 0
+"""The version of a table that has no rows yet."""
+
+_ORDER: Final = ("group_id", "topic_id", "partition", "first_offset", "state_partition", "record_offset")
+"""A lookup of a record finds its rows side by side."""
+
+_ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What is held: rows of ``HELD_COLUMNS``, after the records before `positions` (by state partition).
+
+    `records_version`: all rows that ``state_records`` had at that version lie before the positions. `records_files`:
+    the digest of its files then; None: an older release did not note it.
+    """
+
+    rows: pa.Table = field(default_factory=HELD_COLUMNS.empty_table)
+    positions: Mapping[int, int] = field(default_factory=dict)
+    records_version: int = _CREATED
+    records_files: str | None = None
+    step: int = 0
+
+
+class HistoryTables:
+    """The history of one cluster in `tables`. One writer at a time: another one ends in ConcurrentCommit.
+
+    Raises:
+        ForeignCluster: the tables are another cluster's.
+    """
+
+    def __init__(self, tables: Tables, cluster_id: str) -> None:
+        self._tables = tables
+        self._cluster_id = cluster_id
+        create_for(tables, CHANGES, cluster_id)
+        create_anew_for(tables, HELD, cluster_id)
+
+    def positions(self, state_partitions: Iterable[int]) -> dict[int, int]:
+        """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
+        return told_positions(self._tables, state_partitions)
+
+    def holding(self) -> Holding:
+        """What the next step goes on from; nothing where it cannot be read, or where ``delivery_history`` lacks the
+        changes that led to it."""
+        snapshot = self._tables.snapshot(HELD)
+        assert snapshot is not None
+        step = snapshot.transaction_version(_STEP) or 0
+        if step > (self._tables.transaction_version(CHANGES, _STEP) or 0):
+            return Holding(step=step)
+        try:
+            rows = snapshot.read()
+        except DamagedTables:
+            return Holding(step=step)
+        is_position = pc.is_valid(rows["next_offset"])
+        places = rows.filter(is_position)
+        positions = places.select(["state_partition", "next_offset"]).to_pydict()
+        return Holding(
+            rows=rows.filter(pc.invert(is_position)).select(HELD_COLUMNS.names),
+            positions=dict(zip(positions["state_partition"], positions["next_offset"], strict=True)),
+            records_version=snapshot.transaction_version(RECORDS_USED) or _CREATED,
+            records_files=places["records_files"][0].as_py() if places.num_rows else None,
+            step=step,
+        )
+
+    def add(self, changes: pa.Table, told: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Commit rows of ``CHANGE_COLUMNS`` from the positions `told` to `ends`, if any of these lies further.
+
+        Raises:
+            ConcurrentCommit: the table is not at `told` any more: another writer came first, and nothing landed.
+        """
+        snapshot = self._tables.snapshot(CHANGES)
+        assert snapshot is not None
+        moved = [number for number, end in ends.items() if end > told[number]]
+        if not moved:
+            return
+        step = snapshot.transaction_version(_STEP)
+        transactions = {_app_id(number): ends[number] for number in moved} | {_STEP: (step or 0) + 1}
+        expected = {_app_id(number): told[number] or None for number in moved} | {_STEP: step}
+        if not changes.num_rows:
+            self._tables.append(CHANGES, DELIVERY_HISTORY.empty_table(), transactions=transactions, expected=expected)
+            return
+        chunk, rows = _with_later_chunks(snapshot, _stamped(changes, self._cluster_id, DELIVERY_HISTORY))
+        self._tables.replace(CHANGES, rows, first_chunk=chunk, transactions=transactions, expected=expected)
+
+    def hold(self, holding: Holding) -> Holding:
+        """Let `holding` stand for what was held until now; the step it was read at must still be the newest.
+
+        Raises:
+            ConcurrentCommit: another writer came first; nothing landed.
+        """
+        step = self._tables.transaction_version(CHANGES, _STEP) or 0
+        places = pa.table(
+            {
+                "state_partition": pa.array(list(holding.positions), pa.int32()),
+                "next_offset": pa.array(list(holding.positions.values()), pa.int64()),
+                "records_files": pa.array([holding.records_files] * len(holding.positions), pa.string()),
+            }
+        )
+        rows = [_stamped(part, self._cluster_id, HELD_STATES) for part in (places, holding.rows)]
+        self._tables.replace(
+            HELD,
+            pa.concat_tables(rows),
+            transactions={_STEP: step, RECORDS_USED: holding.records_version},
+            expected={_STEP: holding.step or None},
+        )
+        return replace(holding, step=step)
+
+
+def told_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:
+    """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
+    snapshot = tables.snapshot(CHANGES)
+    told = (lambda _app: None) if snapshot is None else snapshot.transaction_version
+    return {number: told(_app_id(number)) or 0 for number in state_partitions}
+
+
+def held_positions(tables: Tables) -> dict[int, int]:
+    """The offset of the first record that is not applied to ``held_states``, by state partition."""
+    rows = tables.read(HELD, columns=["state_partition", "next_offset"], where=pc.field("next_offset").is_valid())
+    return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def held_rows(tables: Tables, where: pc.Expression) -> pa.Table:
+    """Rows of ``HELD_COLUMNS`` that satisfy `where`."""
+    return tables.read(HELD, columns=HELD_COLUMNS.names, where=where & pc.field("next_offset").is_null())
+
+
+def without(rows: pa.Table, replaced: pa.Table) -> pa.Table:
+    """`rows` of ``HELD_COLUMNS`` but for the share partitions that `replaced` names."""
+    if not replaced.num_rows:
+        return rows
+    address = list(_ADDRESS)
+    numbered = rows.select(address).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    kept = numbered.join(replaced.select(address), keys=address, join_type="left anti")
+    return rows.take(kept["row"])
+
+
+def _with_later_chunks(snapshot: TableSnapshot, changes: pa.Table) -> tuple[int, pa.Table]:
+    """The chunk that `changes` go to, and its rows in their order: these, and those of chunks too small to stay."""
+    sizes = _chunk_sizes(snapshot)
+    chunks = sorted(sizes)
+    first = first_rewritten([sizes[chunk] for chunk in chunks], changes.num_rows)
+    chunk = chunks[first] if first < len(chunks) else (chunks[-1] + 1 if chunks else 0)
+    if first < len(chunks):
+        changes = pa.concat_tables([snapshot.read(where=pc.field("chunk") >= chunk), changes])
+    rows = changes.take(pa.array(_ordered(changes)))
+    numbers = pa.repeat(pa.scalar(chunk, pa.int64()), rows.num_rows)
+    return chunk, rows.set_column(rows.column_names.index("chunk"), "chunk", numbers)
+
+
+def _ordered(changes: pa.Table) -> npt.NDArray[np.int64]:
+    """The rows by ``_ORDER``. Names are compared once each, not once for every pair of rows."""
+    order: npt.NDArray[np.int64] = np.lexsort([_ranks(changes[name]) for name in reversed(_ORDER)])
+    return order
+
+
+def _ranks(values: pa.ChunkedArray) -> npt.NDArray[Any]:
+    if not pa.types.is_string(values.type):
+        return np.asarray(values.to_numpy())
+    encoded = values.combine_chunks().dictionary_encode()
+    places = pc.sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(places), np.int64)
+    ranks[places] = np.arange(len(places))
+    return ranks[encoded.indices.to_numpy()]
+
+
+def _chunk_sizes(snapshot: TableSnapshot) -> dict[int, int]:
+    """Rows by chunk."""
+    sizes: dict[int, int] = {}
+    for row in pa.table(snapshot.delta.get_add_actions(flatten=True)).to_pylist():
+        chunk = row["partition.chunk"]
+        sizes[chunk] = sizes.get(chunk, 0) + row["num_records"]
+    return sizes
+
+
+def _stamped(rows: pa.Table, cluster_id: str, schema: pa.Schema) -> pa.Table:
+    return conform(rows.append_column("cluster_id", pa.repeat(cluster_id, rows.num_rows)), schema)
+
+
+def _app_id(state_partition: int) -> str:
+    return f"history/{state_partition}"

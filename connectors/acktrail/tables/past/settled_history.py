@@ -1,0 +1,174 @@
+"""What groups last did with ranges of records, by the exported history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.change_rows import change_table
+from acktrail.columnar.held_rows import held_of
+from acktrail.columnar.settled_offsets import SETTLED_INPUTS, Settled, by_share_partition, settled, tells_of_settled
+from acktrail.model.offset_history.offset_status import Held
+from acktrail.model.offset_history.status_changes import Change
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.tables.cluster_check import ensure_same_cluster
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.past.history_tables import CHANGES, held_positions, held_rows, told_positions
+
+__all__ = ["Range", "SettledHistory", "Told"]
+
+_RECORDS: Final = "state_records"
+_NO_HISTORY: Final = "the tables have no history (run acktrail export, then acktrail history)"
+_SKIPPED: Final = "unknown_type"
+"""A broker passes over records of a type that it does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets of a share partition, both inclusive, and the place of the newest state record that Kafka has of it;
+    `record_offset` None: not known."""
+
+    key: SharePartition
+    first_offset: int
+    last_offset: int
+    state_partition: int | None
+    record_offset: int | None
+
+    @property
+    def records(self) -> int:
+        """How many offsets."""
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the history tells of a range. `reason`: why it does not tell all of it; None: it does."""
+
+    settled: Settled
+    reason: str | None
+
+
+class SettledHistory:
+    """What the history in `tables` tells of `ranges`, one a share partition. Reads ``delivery_history`` once.
+
+    `state_topic_id`: the state topic that Kafka has; None: not known.
+
+    Raises:
+        ForeignCluster: the history is another cluster's.
+        ConfigurationError, RetryableError: a table cannot be read.
+    """
+
+    def __init__(self, tables: Tables, cluster_id: str, state_topic_id: str | None, ranges: Collection[Range]) -> None:
+        ensure_same_cluster(tables, cluster_id, (CHANGES, _RECORDS))
+        self._tables = tables
+        self._ranges = tuple(ranges)
+        self._refusal = _refusal(tables, state_topic_id)
+        snapshot = tables.snapshot(CHANGES)
+        if snapshot is None or self._refusal is not None:
+            self._refusal = self._refusal or _NO_HISTORY
+            return
+        numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
+        self.positions = told_positions(tables, numbers)
+        """The offset of the first state record whose changes are not told, by state partition."""
+        self._doubts = _unattributed(tables, numbers)
+        self._rows = _rows(snapshot, ranges)
+
+    @property
+    def behind(self) -> tuple[Range, ...]:
+        """Those of which Kafka has newer records than the history."""
+        if self._refusal is not None:
+            return ()
+        return tuple(
+            own
+            for own in self._ranges
+            if own.state_partition is not None
+            and own.record_offset is not None
+            and self.positions[own.state_partition] <= own.record_offset
+        )
+
+    def holding(self, keys: Collection[SharePartition]) -> tuple[dict[int, int], dict[SharePartition, Held]]:
+        """Where newer records are to be read from, by state partition, and what is held of `keys` there."""
+        positions = held_positions(self._tables)
+        where = pc.field("group_id").isin(sorted({key.group_id for key in keys}))
+        found = dict(held_of(held_rows(self._tables, where)))
+        return positions, {key: held for key, held in found.items() if key in keys}
+
+    def add(self, changes: Iterable[Change], ends: Mapping[int, int]) -> None:
+        """Take in what newer records changed, up to `ends` (by state partition)."""
+        told = self.positions
+        newer = change_table(change for change in changes if change.at.offset >= told[change.at.state_partition])
+        self._rows = pa.concat_tables([self._rows, newer.select(SETTLED_INPUTS).filter(tells_of_settled())])
+        self.positions = {**told, **ends}
+
+    def told(self) -> dict[SharePartition, Told]:
+        """What is known of each range."""
+        if self._refusal is not None:
+            return {own.key: _nothing(own, self._refusal) for own in self._ranges}
+        rows = {
+            SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=partition): own
+            for (group_id, topic_id, partition), own in by_share_partition(self._rows)
+        }
+        return {own.key: _told(own, rows.get(own.key), self.positions, self._doubts) for own in self._ranges}
+
+
+def _refusal(tables: Tables, state_topic_id: str | None) -> str | None:
+    """Why the tables tell nothing of the state topic that Kafka has; None: they do."""
+    records = tables.snapshot(_RECORDS)
+    kept = None if records is None else records.properties.get("state_topic_id")
+    if kept is None or state_topic_id is None or kept == state_topic_id:
+        return None
+    return f"the tables hold the records of another state topic (id {kept}; Kafka's has {state_topic_id})"
+
+
+def _rows(snapshot: TableSnapshot, ranges: Collection[Range]) -> pa.Table:
+    where = (
+        pc.field("group_id").isin(sorted({own.key.group_id for own in ranges}))
+        & pc.field("topic_id").isin(sorted({own.key.topic_id for own in ranges}))
+        & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
+        & (pc.field("last_offset") >= min(own.first_offset for own in ranges))
+        & tells_of_settled()
+    )
+    return snapshot.read(columns=SETTLED_INPUTS, where=where)
+
+
+def _told(own: Range, rows: pa.Table | None, positions: Mapping[int, int], doubts: Mapping[int, Iterable[int]]) -> Told:
+    if rows is None:
+        return _nothing(own, "the history has no record of it (run acktrail export, then acktrail history)")
+    number = own.state_partition
+    found = settled(rows, own.first_offset, own.last_offset, [] if number is None else list(doubts.get(number, ())))
+    if number is None or own.record_offset is None:
+        return _doubted(own, found, "whether the history is up to date is not known")
+    if positions[number] <= own.record_offset:
+        text = (
+            f"the history ends before record {positions[number]} of state partition {number}, and Kafka has record "
+            f"{own.record_offset} of it (run acktrail export, then acktrail history)"
+        )
+        return _doubted(own, found, text)
+    return Told(settled=found, reason="state records of it are missing in the export" if found.unknown else None)
+
+
+def _nothing(own: Range, reason: str) -> Told:
+    return Told(settled=Settled(acknowledged=0, archived=0, unknown=own.records, since_ms=None), reason=reason)
+
+
+def _doubted(own: Range, found: Settled, reason: str) -> Told:
+    """`found`, which may have changed since."""
+    unknown = Settled(
+        acknowledged=found.acknowledged, archived=found.archived, unknown=own.records, since_ms=found.since_ms
+    )
+    return Told(settled=unknown, reason=reason)
+
+
+def _unattributed(tables: Tables, numbers: Collection[int]) -> dict[int, list[int]]:
+    """Offsets of unreadable records that do not say which share partition they are about, by state partition."""
+    is_unreadable = (pc.field("decode_status") != "decoded") & (pc.field("decode_status") != _SKIPPED)
+    where = is_unreadable & pc.field("group_id").is_null() & pc.field("state_partition").isin(list(numbers))
+    found: dict[int, list[int]] = {}
+    for row in tables.read(_RECORDS, columns=["state_partition", "offset"], where=where).to_pylist():
+        found.setdefault(row["state_partition"], []).append(row["offset"])
+    return found

@@ -1,0 +1,146 @@
+"""Which layout a state topic is written in: Kafka 4.0's, or that of 4.1 and later.
+
+Every release writes value version 0, so only the bytes tell. A layout reads a value when it uses up every byte and
+every field is one that a broker writes. Drafted dialects are no candidates: no cluster ever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail.errors import ConfigurationError, InputError, MalformedRecord
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, Dialect
+
+__all__ = ["CANDIDATES", "Probed", "probe", "reads"]
+
+CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)
+"""4.2 stands for 4.1 too: it reads a 4.1 record as 4.1 does, and loses nothing should a count come later."""
+
+_LATEST_MS: Final = 4_102_444_800_000
+"""The year 2100: a later write time is no time."""
+
+_HINT: Final = "name the dialect that the brokers' release writes: 4.0, or 4.2 for 4.1 and later"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What a sample showed: `dialect` by name; how many records only that dialect reads (`witnesses`), how many say
+    nothing (`silent`: tombstones, foreign types, or read by both) and how many no dialect reads (`unread`).
+    """
+
+    dialect: str
+    witnesses: int
+    silent: int
+    unread: int
+
+
+def probe(sample: Iterable[tuple[bytes | None, bytes | None]]) -> Probed:
+    """The one dialect that the records of `sample`, as (key, value), agree on.
+
+    Raises:
+        ConfigurationError: when they do not agree, when both dialects read all there is, or when nothing can be read;
+            `data["readings"]` has a record of each reading.
+    """
+    witnesses: dict[str, tuple[bytes, bytes]] = {}
+    counts = dict.fromkeys((c.name for c in CANDIDATES), 0)
+    both: tuple[bytes, bytes] | None = None
+    silent = unread = 0
+    for key, value in sample:
+        if key is None or value is None or not _has_known_key(key):
+            silent += 1
+            continue
+        readers = [candidate.name for candidate in CANDIDATES if reads(candidate, key, value)]
+        if len(readers) == 1:
+            witnesses.setdefault(readers[0], (key, value))
+            counts[readers[0]] += 1
+        elif readers:
+            both, silent = both or (key, value), silent + 1
+        else:
+            unread += 1
+    if len(witnesses) != 1:
+        raise _undecided(witnesses, counts, both, unread)
+    (dialect,) = witnesses
+    return Probed(dialect=dialect, witnesses=counts[dialect], silent=silent, unread=unread)
+
+
+def reads(dialect: Dialect[StateRecord], key: bytes, value: bytes) -> bool:
+    """Whether `value` is exactly one record of `dialect`, with fields that a broker writes."""
+    try:
+        record = dialect.decode(key, value)
+    except InputError:
+        return False
+    return not isinstance(record, Tombstone) and _is_exact(dialect, key, value, record) and _is_sane(record)
+
+
+def _has_known_key(key: bytes) -> bool:
+    try:
+        KAFKA_4_2.decode(key, None)
+    except MalformedRecord as error:
+        return error.part == "value"
+    except InputError:
+        return False
+    return True
+
+
+def _is_exact(dialect: Dialect[StateRecord], key: bytes, value: bytes, record: StateRecord) -> bool:
+    """No byte is left over. 4.0 has no successor that could add tagged fields, so there the bytes must be the same."""
+    if dialect is KAFKA_4_0:
+        return dialect.encode(record)[1] == value
+    try:
+        dialect.decode(key, value[:-1])
+    except MalformedRecord:
+        return True
+    return False
+
+
+def _is_sane(record: ShareSnapshot | ShareUpdate) -> bool:
+    epochs = [record.snapshot_epoch, record.leader_epoch or 0]
+    times: list[int | None] = []
+    if isinstance(record, ShareSnapshot):
+        epochs.append(record.state_epoch)
+        times += [record.create_timestamp_ms, record.write_timestamp_ms]
+    return (
+        min(epochs) >= 0
+        and all(time is None or 0 <= time < _LATEST_MS for time in times)
+        and all(_is_sane_batch(batch) for batch in record.batches)
+    )
+
+
+def _is_sane_batch(batch: StateBatch) -> bool:
+    return 0 <= batch.first_offset <= batch.last_offset and batch.delivery_state >= 0 and batch.delivery_count >= 0
+
+
+def _undecided(
+    witnesses: dict[str, tuple[bytes, bytes]],
+    counts: dict[str, int],
+    both: tuple[bytes, bytes] | None,
+    unread: int,
+) -> ConfigurationError:
+    if witnesses:
+        readings = {name: _reading(name, *record) for name, record in witnesses.items()}
+        shown = "; ".join(f"{counts[name]} as {name}, such as {reading}" for name, reading in readings.items())
+        return ConfigurationError(f"the records are of two dialects: {shown}", hint=_HINT, data={"readings": readings})
+    if both is not None:
+        readings = {candidate.name: _reading(candidate.name, *both) for candidate in CANDIDATES}
+        shown = "; ".join(f"{name} reads {reading}" for name, reading in readings.items())
+        return ConfigurationError(f"the dialect is ambiguous: {shown}", hint=_HINT, data={"readings": readings})
+    reason = f"none of {unread} records can be read" if unread else "no record with a value was given"
+    return ConfigurationError(f"the dialect cannot be told: {reason}", hint=_HINT, data={"readings": {}})
+
+
+def _reading(name: str, key: bytes, value: bytes) -> str:
+    dialect = next(candidate for candidate in CANDIDATES if candidate.name == name)
+    record = dialect.decode(key, value)
+    if isinstance(record, Tombstone):
+        return "tombstone"
+    kind = "snapshot" if isinstance(record, ShareSnapshot) else "update"
+    batches = [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in record.batches[:3]]
+    more = f" and {len(record.batches) - 3} more" if len(record.batches) > 3 else ""
+    return (
+        f"{kind} with snapshot_epoch {record.snapshot_epoch}, leader_epoch {record.leader_epoch},"
+        f" start_offset {record.start_offset}, batches {batches}{more}"
+    )

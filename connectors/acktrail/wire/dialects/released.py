@@ -1,0 +1,63 @@
+"""The dialects that a release writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from acktrail.model.records import StateRecord
+from acktrail.wire.dialects import kafka_4_0, kafka_4_1, kafka_4_2
+
+__all__ = ["KAFKA_4_0", "KAFKA_4_1", "KAFKA_4_2", "Carrier", "Dialect"]
+
+RecordT = TypeVar("RecordT")
+
+
+class Carrier(StrEnum):
+    """Where records of a dialect lie."""
+
+    STATE_TOPIC = "state_topic"
+    CONTROL_BATCH = "control_batch"
+    """In control batches of the topic itself; from files alone, for a live cluster's types 5 and 6 are KRaft's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect(Generic[RecordT]):
+    """One byte form: `decode` takes key and value and raises MalformedRecord or UnsupportedRecord, `encode` is its
+    inverse and raises ValueError for what the dialect has no room for. `shipped`: a release wrote it.
+    """
+
+    name: str
+    summary: str
+    carrier: Carrier
+    shipped: bool
+    decode: Callable[[bytes | None, bytes | None], RecordT]
+    encode: Callable[[RecordT], tuple[bytes, bytes | None]]
+
+
+KAFKA_4_0: Final[Dialect[StateRecord]] = Dialect(
+    name="4.0",
+    summary="Kafka 4.0: uint16 snapshot epoch, no timestamps",
+    carrier=Carrier.STATE_TOPIC,
+    shipped=True,
+    decode=kafka_4_0.decode,
+    encode=kafka_4_0.encode,
+)
+KAFKA_4_1: Final[Dialect[StateRecord]] = Dialect(
+    name="4.1",
+    summary="Kafka 4.1: int32 snapshot epoch, timestamps",
+    carrier=Carrier.STATE_TOPIC,
+    shipped=True,
+    decode=kafka_4_1.decode,
+    encode=kafka_4_1.encode,
+)
+KAFKA_4_2: Final[Dialect[StateRecord]] = Dialect(
+    name="4.2",
+    summary="Kafka 4.2 and later: as 4.1, with the delivery complete count; reads 4.1 too",
+    carrier=Carrier.STATE_TOPIC,
+    shipped=True,
+    decode=kafka_4_2.decode,
+    encode=kafka_4_2.encode,
+)

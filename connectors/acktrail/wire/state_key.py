@@ -1,0 +1,50 @@
+"""Keys of ``__share_group_state``, the same in every release since Kafka 4.0.
+
+Layout (Kafka: ``ShareSnapshotKey.json``, ``ShareUpdateKey.json``): int16 type (0 snapshot, 1 update), string group id,
+16-byte topic id, int32 partition, not flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acktrail.errors import UnsupportedRecord
+from acktrail.model.share_partition import GroupId, SharePartition, topic_id_bytes, topic_id_text
+from acktrail.wire.primitives import INT16, INT32, read_bytes, read_integer, read_string
+
+__all__ = ["SNAPSHOT_TYPE", "UPDATE_TYPE", "decode_key", "encode_key"]
+
+SNAPSHOT_TYPE: Final = 0
+UPDATE_TYPE: Final = 1
+
+_TOPIC_ID_LENGTH: Final = 16
+
+
+def decode_key(key: bytes) -> tuple[int, SharePartition]:
+    """The record type and the share partition of a key.
+
+    Raises:
+        UnsupportedRecord: for a type other than snapshot and update.
+        MalformedRecord: when the key is cut off or malformed.
+    """
+    kind, position = read_integer(key, 0, INT16, "key")
+    if kind not in (SNAPSHOT_TYPE, UPDATE_TYPE):
+        raise UnsupportedRecord("unknown record type", part="key", number=kind)
+    group_id, position = read_string(key, position, "key")
+    topic_id, position = read_bytes(key, position, _TOPIC_ID_LENGTH, "key")
+    partition, _ = read_integer(key, position, INT32, "key")
+    return kind, SharePartition(group_id=GroupId(group_id), topic_id=topic_id_text(topic_id), partition=partition)
+
+
+def encode_key(kind: int, share_partition: SharePartition) -> bytes:
+    """The key of a record of type `kind`."""
+    group_id = share_partition.group_id.encode("utf-8")
+    return b"".join(
+        (
+            INT16.pack(kind),
+            INT16.pack(len(group_id)),
+            group_id,
+            topic_id_bytes(share_partition.topic_id),
+            INT32.pack(share_partition.partition),
+        )
+    )

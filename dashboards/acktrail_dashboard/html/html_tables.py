@@ -1,0 +1,118 @@
+"""Tables of the report: real table elements, numbers aligned, long ones cut with the rest counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail_dashboard.html.markup import Child, Markup, element, joined
+from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
+from acktrail_dashboard.wording import counted, number
+
+__all__ = [
+    "Column",
+    "badge",
+    "body_row",
+    "cut",
+    "data_table",
+    "section",
+    "severity_badge",
+    "table",
+    "unknown",
+    "value",
+    "verdict_badge",
+]
+
+_MARKS: Final = {
+    "ok": "\N{CHECK MARK}",
+    "warning": "\N{BLACK UP-POINTING TRIANGLE}",
+    "critical": "\N{BLACK SQUARE}",
+    "unknown": "?",
+    "info": "\N{BULLET}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`kind` is ``text``, ``number`` or ``picture``: how the cells are set."""
+
+    title: str
+    kind: str = "text"
+
+
+def section(anchor: str, title: str, *content: Child, note: Child = None) -> Markup:
+    """A part of the page with a heading of its own."""
+    head = element(
+        "header", element("h2", title, id=f"{anchor}-title"), element("p", note, class_="note") if note else None
+    )
+    return element("section", head, *content, id=anchor, class_="card", aria_labelledby=f"{anchor}-title")
+
+
+def data_table(
+    caption: str, columns: tuple[Column, ...], body: Iterable[tuple[Child, ...]], *, left_off: int, nothing: str
+) -> Markup:
+    """A table with one body; `nothing` is said in place of an empty one."""
+    lines = [body_row(columns, cells) for cells in body]
+    if not lines:
+        return element("p", nothing, class_="nothing")
+    return joined((table(caption, columns, (element("tbody", *lines, role="rowgroup"),)), cut(left_off, "row")))
+
+
+def table(caption: str, columns: tuple[Column, ...], bodies: Iterable[Markup]) -> Markup:
+    """A table in a frame of its own that can be scrolled by keyboard where the page is too narrow."""
+    inner = element("table", element("caption", caption), head_row(columns), *bodies, role="table", class_="stacks")
+    return element("div", inner, class_="frame", tabindex=0, role="region", aria_label=caption)
+
+
+def head_row(columns: tuple[Column, ...]) -> Markup:
+    cells = (
+        element("th", column.title, scope="col", role="columnheader", class_=f"c-{column.kind}") for column in columns
+    )
+    return element("thead", element("tr", *cells, role="row"), role="rowgroup")
+
+
+def body_row(columns: tuple[Column, ...], cells: tuple[Child, ...]) -> Markup:
+    """One row; its first cell is the row's header."""
+    set_cells = (
+        element(
+            "td" if index else "th",
+            element("div", cell, class_="v"),
+            scope=None if index else "row",
+            role="cell" if index else "rowheader",
+            class_=f"c-{column.kind}",
+            data_label=column.title,
+        )
+        for index, (column, cell) in enumerate(zip(columns, cells, strict=True))
+    )
+    return element("tr", *set_cells, role="row")
+
+
+def cut(left_off: int, noun: str) -> Markup | None:
+    """Says how many rows are not shown."""
+    return element("p", f"{counted(left_off, 'more ' + noun)} not shown", class_="more") if left_off else None
+
+
+def badge(text: str, tone: str) -> Markup:
+    """A word with a tone; the mark tells the tones apart without colour."""
+    return element(
+        "span", element("span", _MARKS[tone], class_="mark", aria_hidden="true"), text, class_=f"badge {tone}"
+    )
+
+
+def unknown(reason: str) -> Markup:
+    """``unknown``, and why in small print."""
+    return joined((element("span", "unknown", class_="unknown-value"), element("small", reason) if reason else None))
+
+
+def value(known: int | None, reason: str) -> Child:
+    """A number, or ``unknown`` with its reason."""
+    return unknown(reason) if known is None else number(known)
+
+
+def verdict_badge(word: str) -> Markup:
+    return badge(canonical(word).replace("_", " "), verdict_tone(word))
+
+
+def severity_badge(word: str) -> Markup:
+    return badge(canonical(word).replace("_", " "), severity_tone(word))

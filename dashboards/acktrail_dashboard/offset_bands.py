@@ -1,0 +1,177 @@
+"""What became of each record past a start offset, as bands of offsets.
+
+The window of a share partition goes from its start offset to the end of what its state mentions. Kafka never persists
+*acquired*: a record that a consumer holds right now is *available* here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import pyarrow as pa
+
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail_dashboard.rows.run_tables import rows
+from acktrail_dashboard.summary_types import Key, key_of
+from acktrail_dashboard.verdicts import canonical
+
+__all__ = ["Band", "BandKind", "Window", "bands", "binned", "records_by_kind", "windows_of"]
+
+
+class BandKind(StrEnum):
+    """What is known of a run of offsets."""
+
+    AVAILABLE = "available"
+    ACKNOWLEDGED = "acknowledged"
+    ARCHIVING = "archiving"
+    ARCHIVED = "archived"
+    UNKNOWN = "unknown"
+    REMOVED = "removed"
+    """Below the log start: the log no longer has them."""
+
+
+_KEY: Final = ("group_id", "topic_id", "partition")
+_KINDS: Final[Mapping[int, BandKind]] = {
+    DeliveryState.AVAILABLE: BandKind.AVAILABLE,
+    DeliveryState.ACKNOWLEDGED: BandKind.ACKNOWLEDGED,
+    DeliveryState.ARCHIVING: BandKind.ARCHIVING,
+    DeliveryState.ARCHIVED: BandKind.ARCHIVED,
+}
+_NEVER_HIDDEN: Final = (BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Offsets `start` (inclusive) to `end` (exclusive) of one share partition.
+
+    `is_complete` false: offsets that no batch covers are not known to be available. `log_start` None: not observed.
+    """
+
+    start: int
+    end: int
+    batches: tuple[StateBatch, ...]
+    is_complete: bool = True
+    log_start: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Offsets `first` to `last`, both inclusive, of one kind."""
+
+    kind: BandKind
+    first: int
+    last: int
+
+
+def windows_of(states: pa.Table, reconciliations: pa.Table, keys: Collection[Key]) -> dict[Key, Window]:
+    """The windows of the share partitions in `keys` whose start offset is known."""
+    log_starts = {_key(row): row["log_start_offset"] for row in rows(reconciliations, (*_KEY, "log_start_offset"))}
+    wanted = pa.array([_key(row) in keys for row in rows(states, _KEY)], pa.bool_())
+    chosen = rows(states.filter(wanted), (*_KEY, "start_offset", "batches", "completeness"))
+    return {_key(row): _window(row, log_starts.get(_key(row))) for row in chosen if row["start_offset"] is not None}
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return key_of(row["group_id"], row["topic_id"], row["partition"])
+
+
+def _window(row: Mapping[str, Any], log_start: int | None) -> Window:
+    batches = tuple(StateBatch(**batch) for batch in row["batches"] or ())
+    start = row["start_offset"]
+    return Window(
+        start=start,
+        end=max((start, *(batch.last_offset + 1 for batch in batches))),
+        batches=batches,
+        is_complete=canonical(row["completeness"]) == "complete",
+        log_start=log_start,
+    )
+
+
+def bands(window: Window) -> tuple[Band, ...]:
+    """Ascending, disjoint bands that cover the window without a hole; neighbours differ in kind."""
+    merged: list[Band] = []
+    for band in _cut_at_log_start(_cover(window), window.log_start):
+        if merged and merged[-1].kind is band.kind:
+            band = Band(kind=band.kind, first=merged.pop().first, last=band.last)  # noqa: PLW2901
+        merged.append(band)
+    return tuple(merged)
+
+
+def _cover(window: Window) -> Iterator[Band]:
+    between = BandKind.AVAILABLE if window.is_complete else BandKind.UNKNOWN
+    reached = window.start
+    for batch in sorted(window.batches, key=lambda batch: batch.first_offset):
+        first, last = max(batch.first_offset, reached), batch.last_offset
+        if last < first:
+            continue
+        if first > reached:
+            yield Band(kind=between, first=reached, last=first - 1)
+        yield Band(kind=_KINDS.get(batch.delivery_state, BandKind.UNKNOWN), first=first, last=last)
+        reached = last + 1
+    if reached < window.end:
+        yield Band(kind=between, first=reached, last=window.end - 1)
+
+
+def _cut_at_log_start(covering: Iterable[Band], log_start: int | None) -> Iterator[Band]:
+    """Available and unknown records below the log start are gone; a decision that was taken stays one."""
+    for band in covering:
+        if log_start is None or band.first >= log_start or band.kind not in {BandKind.AVAILABLE, BandKind.UNKNOWN}:
+            yield band
+            continue
+        yield Band(kind=BandKind.REMOVED, first=band.first, last=min(band.last, log_start - 1))
+        if band.last >= log_start:
+            yield Band(kind=band.kind, first=log_start, last=band.last)
+
+
+def records_by_kind(found: Iterable[Band]) -> dict[BandKind, int]:
+    """How many offsets are of each kind."""
+    counts: Counter[BandKind] = Counter()
+    for band in found:
+        counts[band.kind] += band.last - band.first + 1
+    return {kind: counts[kind] for kind in BandKind if counts[kind]}
+
+
+def binned(found: tuple[Band, ...], width: int) -> tuple[tuple[BandKind, float, float], ...]:
+    """Bands as (kind, from, to) on a scale of 0 to `width`, at most `width` of them.
+
+    A scale finer than the bands shows each where it is. A coarser one gives every bin one kind: archived, archiving or
+    unknown where the bin has any of it, else the kind it has most of.
+    """
+    if not found:
+        return ()
+    start, total = found[0].first, found[-1].last + 1 - found[0].first
+    if total <= width or len(found) <= width // 4:
+        scale = width / total
+        return tuple((b.kind, (b.first - start) * scale, (b.last + 1 - start) * scale) for b in found)
+    return _runs([_bin_kind(weights) for weights in _weights(found, start, total, width)])
+
+
+def _weights(found: tuple[Band, ...], start: int, total: int, width: int) -> list[Counter[BandKind]]:
+    """Per bin, how many offsets of each kind fall into it; a bin is ``total / width`` offsets wide."""
+    bins: list[Counter[BandKind]] = [Counter() for _ in range(width)]
+    for band in found:
+        first, last = (band.first - start) * width // total, (band.last - start) * width // total
+        for index in range(first, last + 1):
+            left = start + -(-index * total // width)
+            right = start + -(-(index + 1) * total // width)
+            bins[index][band.kind] += max(0, min(band.last + 1, right) - max(band.first, left))
+    return bins
+
+
+def _bin_kind(weights: Counter[BandKind]) -> BandKind:
+    for kind in _NEVER_HIDDEN:
+        if weights[kind]:
+            return kind
+    return weights.most_common(1)[0][0]
+
+
+def _runs(kinds: list[BandKind]) -> tuple[tuple[BandKind, float, float], ...]:
+    runs: list[tuple[BandKind, float, float]] = []
+    for index, kind in enumerate(kinds):
+        begin = runs.pop()[1] if runs and runs[-1][0] is kind else float(index)
+        runs.append((kind, begin, index + 1.0))
+    return tuple(runs)

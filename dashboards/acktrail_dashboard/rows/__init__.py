@@ -1,0 +1,1 @@
+"""The rows of a report, read from the tables of one run."""

@@ -1,0 +1,104 @@
+"""Rows per share partition: replayed states joined with their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from acktrail_dashboard.rows.run_tables import rows
+from acktrail_dashboard.summary_types import Figure, Key, PartitionRow, key_of
+from acktrail_dashboard.verdicts import canonical
+
+__all__ = ["partition_rows"]
+
+Row = Mapping[str, Any]
+
+_NOTHING: Final[Row] = {}
+_STATE_COLUMNS: Final = (
+    "group_id",
+    "topic_id",
+    "topic",
+    "partition",
+    "start_offset",
+    "delivery_complete_count",
+    "archived_seen",
+    "completeness",
+    "completeness_reason",
+)
+
+
+def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[PartitionRow, ...]:
+    """One row for every share partition that either table has, by group, topic and partition."""
+    by_state = _by_key(rows(states, _STATE_COLUMNS))
+    by_verdict = _by_key(rows(reconciliations))
+    keys = by_state.keys() | by_verdict.keys()
+    built = (_row(key, by_state.get(key, _NOTHING), by_verdict.get(key, _NOTHING)) for key in keys)
+    return tuple(sorted(built, key=lambda row: (row.group_id, row.topic or "", row.key)))
+
+
+def _by_key(found: list[dict[str, Any]]) -> dict[Key, Row]:
+    return {key_of(row["group_id"], row["topic_id"], row["partition"]): row for row in found}
+
+
+def _row(key: Key, state: Row, verdict: Row) -> PartitionRow:
+    start = _figure(
+        _first(verdict.get("durable_start_offset"), state.get("start_offset")),
+        verdict.get("described_start_offset_after"),
+        reason=_start_reason(state),
+    )
+    return PartitionRow(
+        group_id=key[0],
+        topic_id=key[1],
+        topic=verdict.get("topic") or state.get("topic"),
+        partition=_first(verdict.get("partition"), state.get("partition")),
+        start_offset=start,
+        lag=_figure(
+            verdict.get("durable_lag"),
+            verdict.get("described_lag_after"),
+            reason=_lag_reason(start, state, verdict),
+        ),
+        archived=_figure(
+            _first(verdict.get("archived_seen"), state.get("archived_seen")), None, reason=_archived_reason(state)
+        ),
+        verdict=canonical(verdict.get("verdict")),
+        reason=verdict.get("reason") or ("" if verdict else "this run reached no verdict on it"),
+        moved=verdict.get("moved"),
+        completeness=canonical(state.get("completeness") or verdict.get("completeness")),
+        completeness_reason=state.get("completeness_reason") or "",
+    )
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _figure(durable: int | None, described: int | None, *, reason: str) -> Figure:
+    if durable is not None:
+        return Figure(value=durable, source="replayed", described=None if described == durable else described)
+    if described is not None:
+        return Figure(value=described, source="described")
+    return Figure(value=None, reason=reason)
+
+
+def _start_reason(state: Row) -> str:
+    if not state:
+        return "no state record"
+    if canonical(state.get("completeness")) == "complete":
+        return "not initialized yet"
+    return "the state is incomplete"
+
+
+def _lag_reason(start: Figure, state: Row, verdict: Row) -> str:
+    if start.value is None:
+        return start.reason
+    if verdict.get("log_end_offset_after") is None:
+        return "log end not observed"
+    if state and state.get("delivery_complete_count") is None:
+        return "the record has no complete count"
+    return "the cluster gave none"
+
+
+def _archived_reason(state: Row) -> str:
+    return "not counted" if state else "no state record"

@@ -1,0 +1,111 @@
+"""The rows of one reconcile run, as Arrow tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.errors import InputError, UnknownName
+
+__all__ = ["RunTables", "latest_run", "of_run", "rows", "run_end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTables:
+    """Tables in the columns of `acktrail.columnar.schemas.table_schemas`.
+
+    `archived_records` are rows of ``state_records`` that may show archived offsets; empty when they were not read.
+    """
+
+    share_partition_states: pa.Table
+    reconciliations: pa.Table
+    findings: pa.Table
+    quality_results: pa.Table
+    export_ranges: pa.Table
+    group_observations: pa.Table
+    topics: pa.Table
+    archived_records: pa.Table
+
+    @classmethod
+    def empty(cls) -> RunTables:
+        return cls(**{name: TABLES[_TABLE_OF.get(name, name)].empty_table() for name in _names()})
+
+
+_TABLE_OF: Final = {"archived_records": "state_records"}
+
+
+def _names() -> tuple[str, ...]:
+    return tuple(field.name for field in fields(RunTables))
+
+
+def latest_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> str:
+    """The run to show: `wanted`, else the one observed last. `root` is where the tables are, for the message.
+
+    Raises:
+        InputError: when nothing was reconciled yet.
+        UnknownName: when `wanted` is no run in the table (with the runs observed last).
+    """
+    runs = rows(
+        reconciliations.group_by("run_id").aggregate([("observed_at", "max")]),
+        order=("observed_at_max", "run_id"),
+        descending=True,
+    )
+    known = [str(row["run_id"]) for row in runs if row["run_id"] is not None]
+    if wanted is not None and wanted not in known:
+        raise UnknownName("run", wanted, nearest=known[:3])
+    if not known:
+        raise InputError(f"no reconcile run in {root}", hint="run `acktrail reconcile` first")
+    return wanted if wanted is not None else known[0]
+
+
+def of_run(tables: RunTables, run_id: str) -> RunTables:
+    """What belongs to `run_id`: its own rows, and of topics and exports everything that was known when it ended."""
+    own = {
+        name: _where(getattr(tables, name), "run_id", run_id)
+        for name in ("share_partition_states", "reconciliations", "findings", "quality_results", "group_observations")
+    }
+    ended = run_end(replace(tables, **own))
+    return replace(
+        tables,
+        **own,
+        export_ranges=_until(tables.export_ranges, "exported_at", ended, run_id),
+        topics=_until(tables.topics, "first_seen_at", ended, run_id),
+    )
+
+
+def rows(
+    table: pa.Table, columns: tuple[str, ...] = (), order: tuple[str, ...] = (), *, descending: bool = False
+) -> list[dict[str, Any]]:
+    """Rows as dictionaries, sorted by `order` with nulls last."""
+    chosen = table.select(list(columns)) if columns else table
+    if order and chosen.num_rows > 1:
+        direction = "descending" if descending else "ascending"
+        chosen = chosen.sort_by([(name, direction) for name in order])
+    found: list[dict[str, Any]] = chosen.to_pylist()
+    return found
+
+
+def _where(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.filter(pc.equal(table[column], value))
+
+
+def run_end(own: RunTables) -> datetime | None:
+    """The last instant at which the run of these tables looked at the cluster."""
+    ends = [pc.max(table["observed_at"]).as_py() for table in (own.reconciliations, own.group_observations)]
+    known = [end for end in ends if end is not None]
+    return max(known) if known else None
+
+
+def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) -> pa.Table:
+    """Rows not after `ended`, those of the run itself, and those that do not say when."""
+    if ended is None or table.num_rows == 0:
+        return table
+    instants = table[column]
+    earlier = pc.less_equal(instants, pa.scalar(ended, type=instants.type))
+    own = pc.equal(table["run_id"], run_id)
+    return table.filter(pc.or_(pc.fill_null(earlier, fill_value=True), pc.fill_null(own, fill_value=False)))

@@ -1,0 +1,1 @@
+"""Great Expectations: loading it, our own expectations, evaluation."""

@@ -1,0 +1,114 @@
+"""Run checks on a frame with Great Expectations and say what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pandas as pd
+
+from acktrail_expectations.check import Check, compared_columns
+from acktrail_expectations.gx.engine import Expectation, validated
+from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
+
+__all__ = ["NO_ROW", "Subject", "evaluate", "not_evaluated"]
+
+NO_ROW: Final = "no row to compare"
+"""The reason of every rule on a frame without rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Names a row for people, from these columns of it."""
+
+    columns: tuple[str, ...]
+    text: Callable[[Mapping[str, Any]], str]
+
+
+_RESULT_FORMAT: Final = {
+    "result_format": "BASIC",
+    "include_unexpected_rows": True,
+    "exclude_unexpected_values": True,
+    "partial_unexpected_count": EXAMPLES,
+}
+"""The counts and a few rows: a list of everything that is unexpected costs minutes when a million rows are."""
+
+_LONGEST_ERROR: Final = 500
+
+
+def evaluate(suite: str, checks: Sequence[Check], frame: pd.DataFrame, subject: Subject) -> tuple[QualityResult, ...]:
+    """One result for each of `checks`, in their order.
+
+    An expectation that raised, or of which the engine says nothing, has an `error` and is no success. One that found no
+    row to compare has neither: its `success` is None, and `reason` says why.
+    """
+    if frame.empty:
+        return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)
+    frames = {check.rule: _narrowed(frame, check.expectation, subject) for check in checks}
+    outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
+    return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
+
+
+def not_evaluated(suite: str, check: Check, reason: str) -> QualityResult:
+    """The result of a rule that compared nothing."""
+    return replace(_blank(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
+
+
+def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: Subject) -> pd.DataFrame:
+    """The columns that `expectation` compares and `subject` names: the engine copies all that it is given, several
+    times. A column that is not there is left to the engine's own error."""
+    wanted = {*compared_columns(expectation), *subject.columns}
+    return frame[[name for name in frame.columns if name in wanted]]
+
+
+def _blank(suite: str, check: Check) -> QualityResult:
+    return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False)
+
+
+def _result(suite: str, check: Check, outcome: Any, frame: pd.DataFrame, subject: Subject) -> QualityResult:
+    blank = _blank(suite, check)
+    error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
+    if error is not None:
+        return replace(blank, error=error)
+    details = outcome.result
+    compared = _compared(details)
+    if compared == 0:
+        return not_evaluated(suite, check, _why_nothing(check, frame))
+    return replace(
+        blank,
+        success=bool(outcome.success),
+        element_count=compared,
+        unexpected_count=details.get("unexpected_count"),
+        observed_value=_observed(details, subject),
+    )
+
+
+def _why_nothing(check: Check, frame: pd.DataFrame) -> str:
+    if check.only_where:
+        return f"no {check.only_where} among {len(frame)} rows"
+    columns = compared_columns(check.expectation)
+    unknown = [name for name in columns if frame[name].isna().all()]
+    what = ", ".join(unknown) if unknown else f"{' beside '.join(columns)}"
+    return f"{NOT_KNOWN}{what}, in any of {len(frame)} rows"
+
+
+def _raised(exception_info: Mapping[str, Any]) -> str | None:
+    """What an expectation raised, on one line: the information is one dictionary, or one a metric."""
+    several = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
+    messages = [str(info.get("exception_message")) for info in several if info.get("raised_exception")]
+    return " ".join(messages[0].split())[:_LONGEST_ERROR] if messages else None
+
+
+def _compared(details: Mapping[str, Any]) -> int | None:
+    total = details.get("element_count")
+    return None if total is None else int(total) - int(details.get("missing_count") or 0)
+
+
+def _observed(details: Mapping[str, Any], subject: Subject) -> str | None:
+    if "observed_value" in details:
+        return str(details["observed_value"])
+    if not details.get("unexpected_count"):
+        return None
+    rows = pd.DataFrame(details["unexpected_rows"]).to_dict("records")
+    return "; ".join(subject.text(row) for row in rows)

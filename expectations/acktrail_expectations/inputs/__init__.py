@@ -1,0 +1,1 @@
+"""What a validation reads of the tables."""

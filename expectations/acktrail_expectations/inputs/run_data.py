@@ -1,0 +1,217 @@
+"""What one validation reads of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.tables.cluster_check import reads_as_own
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS
+from acktrail_expectations.frames.export_ranges import RANGE_COLUMNS
+from acktrail_expectations.frames.reconciliations import RECONCILIATION_COLUMNS
+from acktrail_expectations.frames.share_partition_states import STATE_COLUMNS
+from acktrail_expectations.frames.state_records import RECORD_COLUMNS
+from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
+from acktrail_expectations.inputs.stored_offsets import StoredOffsets, stored_offsets
+from acktrail_expectations.inputs.validation_positions import (
+    LOOK_BACK,
+    Positions,
+    from_offsets,
+    moved_on,
+    pieces,
+    read_positions,
+    windows,
+)
+
+__all__ = ["RunData"]
+
+_GROUP_COLUMNS: Final = ("cluster_id", "group_id", "configs")
+_OFFSET_COLUMNS: Final = (
+    "cluster_id",
+    "group_id",
+    "topic",
+    "topic_id",
+    "partition",
+    "log_start_offset",
+    "log_end_offset",
+)
+_NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunData:
+    """One run's rows, and the records and ranges that no run before it validated.
+
+    `since`: where those begin. `stored`: which records are stored, from somewhat below; `files`: where, oldest first.
+    `bytes_unseen`: why the records are not compared with their raw bytes; None: they are.
+    """
+
+    store: Tables
+    run_id: str
+    cluster_id: str | None
+    facts: ClusterFacts
+    since: Positions
+    stored: StoredOffsets
+    files: tuple[str, ...]
+    ranges: pa.Table
+    bytes_unseen: str | None
+
+    @classmethod
+    def read(cls, store: Tables, run_id: str, *, every_record: bool) -> RunData:
+        """What is to be validated for `run_id`; `every_record`: also what was validated before."""
+        own = pc.field("run_id") == run_id
+        groups = store.read("group_observations", columns=_GROUP_COLUMNS, where=own)
+        offsets = store.read("offset_observations", columns=_OFFSET_COLUMNS, where=own)
+        facts = cluster_facts(groups, offsets)
+        positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, facts))
+        since = Positions(sequence=positions.sequence) if every_record else positions
+        ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _with_predecessors(since.ranges))
+        begin = _somewhat_below(since.records, ranges)
+        snapshot = store.snapshot("state_records")
+        files = _files(snapshot, begin)
+        return cls(
+            store=store,
+            run_id=run_id,
+            cluster_id=_cluster_id(store, run_id, groups, offsets),
+            facts=facts,
+            since=since,
+            stored=_stored(store, files, begin),
+            files=files,
+            ranges=ranges,
+            bytes_unseen=_why_bytes_unseen(snapshot, every_record=every_record),
+        )
+
+    @property
+    def _columns(self) -> list[str]:
+        """What is read of the records."""
+        return list(dict.fromkeys((*RECORD_COLUMNS, *(() if self.bytes_unseen else COMPARED_COLUMNS))))
+
+    @property
+    def gaps(self) -> pa.Table:
+        """What is known to be lost for ever: few rows, whatever the table's size."""
+        columns = ["state_partition", "gap_first", "gap_last"]
+        return self.store.read("export_ranges", columns=columns, where=pc.field("gap_first").is_valid())
+
+    @property
+    def records(self) -> Iterator[pa.Table]:
+        """The records to validate after some before them, in pieces that follow each other."""
+        if self.stored.in_order:
+            yield from self._as_stored()
+            return
+        for window in windows(self.stored, self.since.records):
+            yield self.store.read("state_records", columns=self._columns, where=window.rows)
+
+    def _as_stored(self) -> Iterator[pa.Table]:
+        """The same in one pass over the files, where each state partition's records lie in their order."""
+        since = self.since.records
+        with_new = [p for p, runs in self.stored.runs.items() if runs.ends_above(since.get(p, 0))]
+        if not with_new:
+            return
+        begin = {p: since[p] - LOOK_BACK for p in with_new if p in since}
+        rows = pc.field("state_partition").isin(with_new) & from_offsets(begin, "offset")
+        batches = self.store.file_batches("state_records", self.files, columns=self._columns, where=rows, sparing=True)
+        yield from pieces(batches)
+
+    @property
+    def states(self) -> pa.Table:
+        return self.store.read("share_partition_states", columns=STATE_COLUMNS, where=pc.field("run_id") == self.run_id)
+
+    @property
+    def reconciliations(self) -> pa.Table:
+        return self.store.read(
+            "reconciliations", columns=RECONCILIATION_COLUMNS, where=pc.field("run_id") == self.run_id
+        )
+
+    @property
+    def validated(self) -> Positions:
+        """Where the next run begins."""
+        return Positions(
+            records=moved_on(self.stored.ends(), self.since.records),
+            ranges=moved_on(_ends(self.ranges), self.since.ranges),
+            sequence=self.since.sequence,
+        )
+
+
+def _ends(ranges: pa.Table) -> dict[int, int]:
+    """One past the last offset that `ranges` cover, by state partition."""
+    last = pa.table(
+        {
+            "state_partition": ranges["state_partition"],
+            "last": pc.coalesce(ranges["last_offset"], ranges["gap_last"]),
+        }
+    )
+    highest = last.group_by("state_partition").aggregate([("last", "max")]).to_pylist()
+    return {row["state_partition"]: row["last_max"] + 1 for row in highest if row["last_max"] is not None}
+
+
+def _files(snapshot: TableSnapshot | None, begin: Mapping[int, int]) -> tuple[str, ...]:
+    """The files with records at or above `begin`, oldest first."""
+    if snapshot is None:
+        return ()
+    known = snapshot.statistics(("modification_time", *_EXTENT))
+    wanted = (path for path, stats in known.items() if not _lies_below(stats, begin))
+    return tuple(sorted(wanted, key=lambda path: (str(known[path]["modification_time"]), path)))
+
+
+def _why_bytes_unseen(snapshot: TableSnapshot | None, *, every_record: bool) -> str | None:
+    """To decode them again costs a quarter of a validation: it is done when everything is validated."""
+    if snapshot is not None and not reads_as_own(snapshot):
+        return "the records are in another dialect: they are not compared with their raw bytes"
+    return None if every_record else "records are compared with their raw bytes by acktrail validate --all"
+
+
+_EXTENT: Final = ("min.state_partition", "max.state_partition", "max.offset")
+
+
+def _lies_below(stats: Mapping[str, Any], begin: Mapping[int, int]) -> bool:
+    """Whether a file with these statistics has nothing at or above `begin`."""
+    first, last, offset = (stats[name] for name in _EXTENT)
+    if first is None or last is None or offset is None:
+        return False
+    return all(p in begin and offset < begin[p] for p in range(first, last + 1))
+
+
+def _stored(store: Tables, files: tuple[str, ...], begin: Mapping[int, int]) -> StoredOffsets:
+    columns, rows = ("state_partition", "offset"), from_offsets(begin, "offset")
+    return stored_offsets(
+        store.file_batches("state_records", files, columns=columns, where=rows, sparing=True) if files else (), begin
+    )
+
+
+def _somewhat_below(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:
+    """From where on stored records are looked for: those looked back at, and those of the ranges to validate."""
+    firsts = ranges.group_by("state_partition").aggregate([("first_offset", "min")]).to_pylist()
+    least = {row["state_partition"]: row["first_offset_min"] for row in firsts if row["first_offset_min"] is not None}
+    return {p: max(0, min(offset - LOOK_BACK, least.get(p, offset))) for p, offset in since.items()}
+
+
+def _with_predecessors(since: Mapping[int, int]) -> pc.Expression:
+    """The ranges not validated yet and, on each state partition, the one that ends just below them."""
+    return from_offsets({partition: offset - 1 for partition, offset in since.items()}, "last_offset", "gap_last")
+
+
+def _state_partitions(store: Tables, facts: ClusterFacts) -> list[int]:
+    """The state partitions there are: as observed, else all that were ever exported."""
+    if facts.state_partition_count is not None:
+        return list(range(facts.state_partition_count))
+    found: list[int] = pc.unique(
+        store.read("export_ranges", columns=["state_partition"])["state_partition"]
+    ).to_pylist()
+    return found
+
+
+def _cluster_id(store: Tables, run_id: str, *observations: pa.Table) -> str | None:
+    """The cluster that the run's rows name."""
+    own = pc.field("run_id") == run_id
+    named = (store.read(name, columns=["cluster_id"], where=own) for name in _NAMED)
+    for rows in (*observations, *named):
+        found = pc.unique(rows["cluster_id"]).drop_null().to_pylist()
+        if found:
+            return str(found[0])
+    return None

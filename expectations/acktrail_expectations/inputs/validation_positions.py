@@ -1,0 +1,144 @@
+"""Which records and ranges were not validated before, in parts that fit into memory.
+
+How far a state partition was validated is an app transaction of ``quality_results``: it moves in the commit that brings
+the results, so a crash validates again and skips nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail_expectations.inputs.stored_offsets import Runs, StoredOffsets
+
+__all__ = [
+    "LOOK_BACK",
+    "MOST_RECORDS",
+    "SEQUENCE",
+    "Positions",
+    "Window",
+    "from_offsets",
+    "moved_on",
+    "pieces",
+    "read_positions",
+    "windows",
+]
+
+LOOK_BACK: Final = 5_000
+"""Records before the first one to validate that are read too, on each state partition: among them are the
+predecessors that it is compared with. What has none there is not compared."""
+
+MOST_RECORDS: Final = 131_072
+"""Records read and validated at once: what memory follows, however many records there are."""
+
+SEQUENCE: Final = "validations"
+"""The app id that counts validations: of two at the same time the second one's commit is refused."""
+
+_PREFIX: Final = "validated"
+_NO_END: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """First offset not validated yet by state partition, of records and of ranges; `sequence`: validations so far."""
+
+    records: Mapping[int, int] = field(default_factory=dict)
+    ranges: Mapping[int, int] = field(default_factory=dict)
+    sequence: int | None = None
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        """As app transactions, without the sequence."""
+        return {
+            _app_id(table, partition): offset
+            for table, offsets in (("state_records", self.records), ("export_ranges", self.ranges))
+            for partition, offset in offsets.items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Offsets to read together, `first` to `last` (inclusive) by state partition; the same partitions in both."""
+
+    first: Mapping[int, int] = field(default_factory=dict)
+    last: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> pc.Expression:
+        """The records of the window."""
+        offset = pc.field("offset")
+        parts = [
+            (pc.field("state_partition") == p) & (offset >= first) & (offset <= self.last[p])
+            for p, first in self.first.items()
+        ]
+        return reduce(or_, parts) if parts else pc.scalar(False)  # noqa: FBT003  # no row
+
+
+def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int]) -> Positions:
+    """How far each of `state_partitions` was validated; nowhere when ``quality_results`` is not there yet."""
+    if results is None:
+        return Positions()
+    known = sorted(set(state_partitions))
+    records, ranges = (
+        {p: number for p in known if (number := results.transaction_version(_app_id(table, p))) is not None}
+        for table in ("state_records", "export_ranges")
+    )
+    return Positions(records=records, ranges=ranges, sequence=results.transaction_version(SEQUENCE))
+
+
+def from_offsets(first: Mapping[int, int], *columns: str) -> pc.Expression:
+    """Rows in which one of `columns` is at or above the offset in `first`, and all of any other state partition."""
+    partition = pc.field("state_partition")
+    wanted = [
+        (partition == p) & reduce(or_, [pc.field(column) >= offset for column in columns])
+        for p, offset in first.items()
+    ]
+    return reduce(or_, wanted, ~partition.isin(list(first)))
+
+
+def moved_on(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
+    """Positions at `ends`, never lower than `before`."""
+    return {p: max(ends.get(p, 0), before.get(p, 0)) for p in sorted({*ends, *before})}
+
+
+def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[Window]:
+    """Windows that follow each other on every state partition and hold every stored offset at or above `since` once,
+    after those looked back at; of about `most` offsets each, none where nothing is new.
+
+    A window takes the same part of every state partition, so that a share partition on two of them shows.
+    """
+    runs = {p: _to_read(own, since.get(p, 0)) for p, own in stored.runs.items() if own.ends_above(since.get(p, 0))}
+    count = -(-sum(own.total for own in runs.values()) // most)
+    for number in range(count):
+        cuts = {p: (own.total * number // count, own.total * (number + 1) // count) for p, own in runs.items()}
+        ends = {p: runs[p].at(np.array([low, high - 1])) for p, (low, high) in cuts.items() if low < high}
+        if ends:
+            yield Window(first={p: int(e[0]) for p, e in ends.items()}, last={p: int(e[1]) for p, e in ends.items()})
+
+
+def pieces(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -> Iterator[pa.Table]:
+    """`batches` in their order as tables of about `most` rows."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held += [batch] if batch.num_rows else []
+        if sum(each.num_rows for each in held) >= most:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _to_read(runs: Runs, since: int) -> Runs:
+    return runs.within([(max(0, since - LOOK_BACK), _NO_END)])
+
+
+def _app_id(table: str, partition: int) -> str:
+    return f"{_PREFIX}/{table}/{partition}"

@@ -1,0 +1,123 @@
+"""The gate of a reset: its plan before it is approved, its result once it was verified."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.config import TablesConfig
+from acktrail.errors import ConcurrentCommit, QualityGateFailed, UnknownName
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.check import Check
+from acktrail_expectations.frames.reset_plan import reset_plan_frame
+from acktrail_expectations.frames.reset_result import reset_result_frame
+from acktrail_expectations.gate import log_summary
+from acktrail_expectations.gx.evaluation import evaluate
+from acktrail_expectations.plan_row_count import counted
+from acktrail_expectations.results import QualityResult, ValidationSummary
+from acktrail_expectations.results_table import record_apart, recorded
+from acktrail_expectations.run_suites import share_partition_subject
+from acktrail_expectations.suites.reset_plan import reset_plan
+from acktrail_expectations.suites.reset_result import reset_result
+
+__all__ = ["validate_plan", "validate_result"]
+
+_STORED: Final = "rows in reset_plan_partitions: {rows}, share partitions of the plan: {planned}"
+_VERIFIED: Final = "share partitions with a result: {rows}, rows of the plan in reset_plan_partitions: {planned}"
+
+
+def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
+    """Suite ``reset_plan`` on a stored plan; the results are recorded once, under run id ``reset-plan-ID``, and again
+    when the number of its rows changed.
+
+    Raises:
+        UnknownName: no such plan is stored.
+        QualityGateFailed: a critical expectation failed: the plan is not to be carried out. Its rows are as many as its
+            share partitions, and at least one.
+    """
+    store = Tables(tables)
+    plan = _plan_row(store, plan_id)
+    allow_skip = bool(json.loads(plan["plan"])["request"]["allow_skip"])
+    partitions = _partitions(store, plan_id)
+    count = counted("reset_plan", rows=partitions.num_rows, planned=plan["partitions"], what=_STORED)
+    return _validated(
+        store,
+        f"reset-plan-{plan_id}",
+        count,
+        reset_plan(),
+        lambda: reset_plan_frame(partitions, allow_skip=allow_skip),
+        plan["cluster_id"],
+    )
+
+
+def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
+    """Suite ``reset_result`` on the newest result of every share partition of a plan, recorded once for each
+    verification.
+
+    Raises:
+        UnknownName: nothing was ever verified of such a plan.
+        QualityGateFailed: a critical expectation failed: not every share partition is known to stand at its target.
+    """
+    store = Tables(tables)
+    executions = store.read("reset_executions", where=pc.field("plan_id") == plan_id)
+    if not executions.num_rows:
+        raise UnknownName("verified attempt at plan", plan_id)
+    attempt = pc.max(executions["attempt"]).as_py()
+    verified_ms = int(pc.max(executions["verified_at"]).as_py().timestamp() * 1000)
+    frame = reset_result_frame(executions)
+    planned = _partitions(store, plan_id).num_rows
+    return _validated(
+        store,
+        f"reset-result-{plan_id}-{attempt}-{verified_ms}",
+        counted("reset_result", rows=len(frame), planned=planned, what=_VERIFIED),
+        reset_result(),
+        lambda: frame,
+        executions["cluster_id"][0].as_py(),
+    )
+
+
+def _validated(
+    store: Tables,
+    run_id: str,
+    count: QualityResult,
+    checks: tuple[Check, ...],
+    frame: Callable[[], pd.DataFrame],
+    cluster_id: str | None,
+) -> ValidationSummary:
+    """The recorded results where they are about as many rows as there are now, else new ones."""
+    summary = recorded(store, run_id)
+    if summary is None or count not in summary.results:
+        results = (count, *evaluate(count.suite, checks, frame(), share_partition_subject))
+        summary = ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results)
+        try:
+            record_apart(store, summary)
+        except ConcurrentCommit:
+            summary = replace(summary, recorded=False)
+    log_summary(summary)
+    failures = [(r.suite, r.expectation, r.unexpected_count or 0) for r in summary.critical_failures]
+    if failures:
+        raise QualityGateFailed(failures, hint=_hint(summary, count))
+    return summary
+
+
+def _hint(summary: ValidationSummary, count: QualityResult) -> str:
+    where = f"the results are in quality_results under run id {summary.run_id}"
+    return where if count.success else f"{count.observed_value}; {where}"
+
+
+def _partitions(store: Tables, plan_id: str) -> pa.Table:
+    return store.read("reset_plan_partitions", where=pc.field("plan_id") == plan_id)
+
+
+def _plan_row(store: Tables, plan_id: str) -> dict[str, Any]:
+    columns = ["cluster_id", "plan_id", "partitions", "plan"]
+    rows = store.read("reset_plans", columns=columns, where=pc.field("plan_id") == plan_id).to_pylist()
+    if not rows:
+        raise UnknownName("plan", plan_id)
+    return dict(rows[0])

@@ -1,0 +1,1 @@
+"""A simulated share coordinator: what ``ShareCoordinatorShard`` does with each request."""

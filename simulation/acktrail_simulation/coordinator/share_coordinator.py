@@ -1,0 +1,183 @@
+"""The share coordinator of one state partition: calls in, records and answers out.
+
+A call is checked, turned into at most one record, written, and only then taken into memory by loading that record, as
+after a restart. So what is in memory is at every moment what a coordinator that starts with the log would hold, but for
+the highest epochs and update counts of what was pruned. Writes are replicated at once here; there is no queue, no
+time-out and no linger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, assert_never
+
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.share_partition import SharePartition, TopicId
+from acktrail.wire.dialects.batch_arrays import absent
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.coordinator_records import (
+    cold_snapshots,
+    initializing_snapshot,
+    reading_record,
+    writing_record,
+)
+from acktrail_simulation.coordinator.coordinator_state import CoordinatorMemory
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
+from acktrail_simulation.coordinator.request_validation import refusal
+from acktrail_simulation.coordinator.state_log import StateLog
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.messages.persister_messages import (
+    PersisterAnswer,
+    PersisterRequest,
+    ReadAnswer,
+    StateDelete,
+    StateInitialize,
+    StateRead,
+    StateSummary,
+    SummaryAnswer,
+)
+
+__all__ = ["COLD_AFTER_MS", "UPDATES_PER_SNAPSHOT", "Availability", "ShareCoordinator"]
+
+UPDATES_PER_SNAPSHOT: Final = 500
+"""``share.coordinator.snapshot.update.records.per.snapshot``"""
+
+COLD_AFTER_MS: Final = 300_000
+"""``share.coordinator.cold.partition.snapshot.interval.ms``"""
+
+
+class Availability(StrEnum):
+    """Whether a coordinator answers."""
+
+    ACTIVE = "active"
+    LOADING = "loading"
+    """It reads its log; nothing is answered before it reached the end."""
+    INACTIVE = "inactive"
+    """It has not started, or has shut down."""
+    MOVED = "moved"
+    """Another broker leads the state partition."""
+
+
+_UNAVAILABLE: Final[Mapping[Availability, ErrorCode]] = {
+    Availability.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    Availability.INACTIVE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    Availability.MOVED: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class ShareCoordinator:
+    """Kafka's ``ShareCoordinatorShard`` and its log.
+
+    `partition_counts` is the coordinator's view of topics and may be changed from outside; None: it has none yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        partition_counts: Mapping[TopicId, int] | None,
+        clock: SimulatedClock,
+        log: StateLog | None = None,
+        rules: CoordinatorRules = KAFKA_4_4,
+        updates_per_snapshot: int = UPDATES_PER_SNAPSHOT,
+        cold_after_ms: int = COLD_AFTER_MS,
+    ) -> None:
+        self.partition_counts = partition_counts
+        self.clock = clock
+        self.log = StateLog() if log is None else log
+        self.rules = rules
+        self.cold_after_ms = cold_after_ms
+        self.availability = Availability.ACTIVE
+        self.memory = CoordinatorMemory.loaded(self.log.placed(), updates_per_snapshot=updates_per_snapshot)
+
+    def answer(self, request: PersisterRequest) -> PersisterAnswer:
+        """Serve one share partition of a call. A request that is refused writes nothing."""
+        error = _UNAVAILABLE.get(self.availability, ErrorCode.NONE)
+        if error is ErrorCode.NONE:
+            error = refusal(self.memory, request, self.rules, self.partition_counts)
+        if error is not ErrorCode.NONE:
+            return PersisterAnswer(key=request.key, error=error)
+        answer = self._answer(request)
+        self._write(self._record(request))
+        return answer
+
+    def snapshot_cold(self) -> tuple[ShareSnapshot, ...]:
+        """The periodic job that snapshots what had no snapshot for a while; its records are one batch."""
+        found = cold_snapshots(
+            tuple(self.memory.states.values()), now_ms=self.clock.now_ms, cold_after_ms=self.cold_after_ms
+        )
+        for record in found:
+            self._write(record)
+        return found
+
+    def prune(self) -> int:
+        """The periodic job that deletes what every live key has a newer snapshot of; how many records went."""
+        needed_from = self.memory.needed_from
+        return self.log.delete_before(needed_from) if needed_from is not None else 0
+
+    def forget_topics(self, topic_ids: Iterable[TopicId]) -> tuple[Tombstone, ...]:
+        """Topics were deleted: a tombstone for each of their keys, in the order of the keys."""
+        gone = frozenset(topic_ids)
+        found = tuple(Tombstone(key=key) for key in sorted(self.memory.states) if key.topic_id in gone)
+        for record in found:
+            self._write(record)
+        return found
+
+    def restarted(self, *, end_offset: int | None = None) -> ShareCoordinator:
+        """A coordinator that starts with this one's log, or with what of it was written up to `end_offset`."""
+        return ShareCoordinator(
+            partition_counts=self.partition_counts,
+            clock=self.clock,
+            log=self.log.cut(self.log.end_offset if end_offset is None else end_offset),
+            rules=self.rules,
+            updates_per_snapshot=self.memory.updates_per_snapshot,
+            cold_after_ms=self.cold_after_ms,
+        )
+
+    def _record(self, request: PersisterRequest) -> ShareSnapshot | ShareUpdate | Tombstone | None:
+        now_ms = self.clock.now_ms
+        match request:
+            case StateInitialize():
+                return initializing_snapshot(self.memory, request, self.rules, now_ms)
+            case StateWrite():
+                return writing_record(self.memory, request, self.rules, now_ms)
+            case StateRead():
+                return reading_record(self.memory, request, self.rules, now_ms)
+            case StateDelete():
+                return Tombstone(key=request.key) if request.key in self.memory.states else None
+            case StateSummary():
+                return None
+            case _:
+                assert_never(request)
+
+    def _answer(self, request: PersisterRequest) -> PersisterAnswer:
+        if isinstance(request, StateRead):
+            state = self.memory.states[request.key]
+            return ReadAnswer(
+                key=request.key,
+                state_epoch=state.state_epoch or 0,
+                start_offset=state.start_offset,
+                batches=state.batches,
+            )
+        if isinstance(request, StateSummary):
+            return self._summary(request.key)
+        return PersisterAnswer(key=request.key)
+
+    def _summary(self, key: SharePartition) -> SummaryAnswer:
+        state = self.memory.states.get(key)
+        if state is None:
+            return SummaryAnswer(
+                key=key, state_epoch=0, leader_epoch=0, start_offset=None, delivery_complete_count=None
+            )
+        return SummaryAnswer(
+            key=key,
+            state_epoch=state.state_epoch or 0,
+            leader_epoch=absent(state.leader_epoch),
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+        )
+
+    def _write(self, record: StateRecord | None) -> None:
+        if record is not None:
+            self.memory.load(self.log.append(record, timestamp_ms=self.clock.now_ms), record)

@@ -1,0 +1,1 @@
+"""Simulated writers and cleaners of the drafted record formats."""

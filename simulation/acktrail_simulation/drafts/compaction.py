@@ -1,0 +1,44 @@
+"""The log cleaner of a compacted state topic (Kafka: ``LogCleaner``, ``Cleaner``), over generation iii's records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from acktrail.drafts.checkpoint_rules import compact
+from acktrail.drafts.draft_records import CheckpointRecord, CheckpointTombstone, DeltaTombstone
+from acktrail.model.records import Placed
+from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.drafts.record_log import RecordLog
+
+__all__ = ["LogCompaction"]
+
+
+@dataclass(slots=True, kw_only=True)
+class LogCompaction:
+    """It may run at any moment, over any part of the log that no longer grows.
+
+    `tombstone_retention_ms` (``delete.retention.ms``): a tombstone goes so long after the run that met it first.
+    """
+
+    log: RecordLog[CheckpointRecord]
+    clock: SimulatedClock
+    tombstone_retention_ms: int
+    cleaned_to: int = 0
+    _horizons: dict[int, int] = field(default_factory=dict)
+
+    def run(self, end_offset: int) -> int:
+        """Clean what lies below `end_offset`: of every record key the newest record there stays; how many went.
+
+        What was cleaned stays so: an earlier end than before cleans up to the one before.
+        """
+        self.cleaned_to = min(max(self.cleaned_to, end_offset), self.log.end_offset)
+        closed = [placed for placed in self.log.records if placed.offset < self.cleaned_to]
+        growing = [placed for placed in self.log.records if placed.offset >= self.cleaned_to]
+        left = [placed for placed in compact(closed) if not self._is_over(placed)]
+        return self.log.keep([*left, *growing])
+
+    def _is_over(self, placed: Placed[CheckpointRecord]) -> bool:
+        if not isinstance(placed.record, CheckpointTombstone | DeltaTombstone):
+            return False
+        now_ms = self.clock.now_ms
+        return now_ms >= self._horizons.setdefault(placed.offset, now_ms + self.tombstone_retention_ms)

@@ -1,0 +1,92 @@
+"""What the log cleaner of generation i may remove of a topic partition's control records, and what it must not.
+
+A group's checkpoint offset (the documents' SCO) is where its newest checkpoint lies; the earliest of all groups' (the
+ESO) is the cut-off that a cleaner can use without knowing groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from acktrail.drafts.draft_records import ControlCheckpoint, ControlRecord
+from acktrail.model.records import Placed
+from acktrail.model.share_partition import GroupId
+from acktrail.model.strict.violations import Finding, Rule
+
+__all__ = ["Cleaning", "checkpoint_offsets", "clean", "cleaning", "earliest_checkpoint_offset", "missing_records"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """One group's control records, by offset: below the cut-off of all groups (`below_earliest`), superseded but at or
+    above it (`below_own`: may go, in practice stay), and needed (`needed`: must stay).
+    """
+
+    below_earliest: tuple[int, ...]
+    below_own: tuple[int, ...]
+    needed: tuple[int, ...]
+
+
+def checkpoint_offsets(records: Iterable[Placed[ControlRecord]]) -> dict[GroupId, int | None]:
+    """The checkpoint offset of every group that has a record; None for a group without a checkpoint."""
+    found: dict[GroupId, int | None] = {}
+    for placed in records:
+        group_id = placed.record.group_id
+        if isinstance(placed.record, ControlCheckpoint):
+            found[group_id] = max(placed.offset, found.get(group_id) or placed.offset)
+        else:
+            found.setdefault(group_id, None)
+    return found
+
+
+def earliest_checkpoint_offset(records: Iterable[Placed[ControlRecord]]) -> int | None:
+    """The cut-off: below it every group has a newer checkpoint. None, nothing may go, while a group has none at all."""
+    offsets = [*checkpoint_offsets(records).values()]
+    known = [offset for offset in offsets if offset is not None]
+    return min(known) if known and len(known) == len(offsets) else None
+
+
+def cleaning(records: Sequence[Placed[ControlRecord]]) -> dict[GroupId, Cleaning]:
+    """Every group's control records, by what a cleaner may do to them."""
+    own, earliest = checkpoint_offsets(records), earliest_checkpoint_offset(records)
+    return {
+        group_id: _cleaning(
+            [placed.offset for placed in records if placed.record.group_id == group_id], offset, earliest
+        )
+        for group_id, offset in own.items()
+    }
+
+
+def clean(records: Sequence[Placed[ControlRecord]]) -> tuple[Placed[ControlRecord], ...]:
+    """What a cleaner leaves: the records at or above the cut-off of all groups."""
+    earliest = earliest_checkpoint_offset(records)
+    return tuple(placed for placed in records if earliest is None or placed.offset >= earliest)
+
+
+def missing_records(
+    before: Sequence[Placed[ControlRecord]], after: Iterable[Placed[ControlRecord]]
+) -> tuple[Finding, ...]:
+    """What a cleaner removed although the group still needs it: records at or above the group's own checkpoint."""
+    own = checkpoint_offsets(before)
+    kept = {(placed.partition, placed.offset) for placed in after}
+    return tuple(
+        Finding(
+            rule=Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT,
+            subject=placed.record.group_id,
+            partition=placed.partition,
+            offset=placed.offset,
+            detail=f"removed, checkpoint at {own[placed.record.group_id]}",
+        )
+        for placed in before
+        if (placed.partition, placed.offset) not in kept and placed.offset >= (own[placed.record.group_id] or 0)
+    )
+
+
+def _cleaning(offsets: Sequence[int], own: int | None, earliest: int | None) -> Cleaning:
+    cut, needed = earliest or 0, own or 0
+    return Cleaning(
+        below_earliest=tuple(offset for offset in offsets if offset < cut),
+        below_own=tuple(offset for offset in offsets if cut <= offset < needed),
+        needed=tuple(offset for offset in offsets if offset >= max(cut, needed)),
+    )

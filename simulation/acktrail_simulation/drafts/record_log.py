@@ -1,0 +1,44 @@
+"""A partition's log of drafted records, in memory: appended to, cut off by a crash, thinned out by a cleaner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from acktrail.model.records import Placed
+
+__all__ = ["RecordLog"]
+
+RecordT = TypeVar("RecordT")
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordLog(Generic[RecordT]):
+    """Records by ascending offset; what lies between them was cleaned, or is records of users that nobody looks at."""
+
+    partition: int = 0
+    records: tuple[Placed[RecordT], ...] = ()
+    end_offset: int = 0
+
+    def append(self, record: RecordT) -> int:
+        """Add a record; its offset."""
+        placed = Placed(partition=self.partition, offset=self.end_offset, record=record)
+        self.records = (*self.records, placed)
+        self.end_offset += 1
+        return placed.offset
+
+    def append_others(self, count: int) -> None:
+        """So many records of users."""
+        self.end_offset += count
+
+    def keep(self, records: Iterable[Placed[RecordT]]) -> int:
+        """A cleaner leaves nothing but `records`, where they were; how many went."""
+        before = len(self.records)
+        self.records = tuple(records)
+        return before - len(self.records)
+
+    def cut(self, end_offset: int) -> RecordLog[RecordT]:
+        """The log as a crash leaves it that came when its end was `end_offset`."""
+        kept = tuple(placed for placed in self.records if placed.offset < end_offset)
+        return RecordLog(partition=self.partition, records=kept, end_offset=min(end_offset, self.end_offset))

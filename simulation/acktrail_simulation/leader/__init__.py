@@ -1,0 +1,1 @@
+"""Simulated share-partition leaders: acquisition, acknowledgement, sessions."""

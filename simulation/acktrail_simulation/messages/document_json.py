@@ -1,0 +1,218 @@
+"""Records and write requests spelt as JSON objects with the field names of the founding documents.
+
+The documents renamed fields on the way; both names are read (``BaseOffset`` and ``FirstOffset``, ``State`` and
+``DeliveryState``, ``States`` and ``StateBatches``), the later one is written. A batch may also be a list of its four
+numbers. Positions in errors are not byte positions here: the message names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from acktrail.drafts.draft_records import (
+    Checkpoint,
+    ControlCheckpoint,
+    ControlDelta,
+    ControlRecord,
+    Delta,
+    DraftSnapshot,
+    DraftUpdate,
+)
+from acktrail.errors import InputError
+from acktrail.model.delivery import StateBatch
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.wire.dialects.batch_arrays import present
+from acktrail_simulation.coordinator.state_write import StateWrite
+
+__all__ = [
+    "batch_fields",
+    "read_batches",
+    "read_checkpoint_record",
+    "read_control_record",
+    "read_draft_record",
+    "read_head_index",
+    "read_write_request",
+]
+
+Fields = Mapping[str, object]
+
+_BATCH_NAMES: Final = (
+    ("FirstOffset", "BaseOffset"),
+    ("LastOffset",),
+    ("DeliveryState", "State"),
+    ("DeliveryCount",),
+)
+_ARRAY_NAMES: Final = ("StateBatches", "States")
+
+
+def read_batches(fields: Fields) -> tuple[StateBatch, ...]:
+    """The state batches of `fields`, under either name of the array and of its fields; none when there is no array.
+
+    Raises:
+        InputError: for a field that is missing, given under both names, or no integer.
+    """
+    found = _one_of(fields, _ARRAY_NAMES, default=())
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise InputError(f"{_ARRAY_NAMES[0]} is no list")
+    return tuple(_batch(entry) for entry in found)
+
+
+def batch_fields(batch: StateBatch) -> dict[str, int]:
+    """One batch under the later names."""
+    return {
+        "FirstOffset": batch.first_offset,
+        "LastOffset": batch.last_offset,
+        "DeliveryState": batch.delivery_state,
+        "DeliveryCount": batch.delivery_count,
+    }
+
+
+def read_control_record(fields: Fields) -> ControlRecord:
+    """A control record of generations ii and i: a checkpoint where there is an ``EndOffset``, else a delta.
+
+    Raises:
+        InputError: as for `read_batches`.
+    """
+    group_id, epoch = GroupId(_text(fields, "GroupId")), _integer(fields, "CheckpointEpoch")
+    batches = read_batches(fields)
+    if "EndOffset" in fields:
+        return ControlCheckpoint(
+            group_id=group_id,
+            checkpoint_epoch=epoch,
+            start_offset=_integer(fields, "StartOffset"),
+            end_offset=_integer(fields, "EndOffset"),
+            batches=batches,
+        )
+    back_offset = _integer(fields, "BackOffset") if "BackOffset" in fields else None
+    return ControlDelta(group_id=group_id, checkpoint_epoch=epoch, back_offset=back_offset, batches=batches)
+
+
+def read_checkpoint_record(fields: Fields, key: SharePartition) -> Checkpoint | Delta:
+    """A record of generation iii for `key`: a delta where there is a ``DeltaIndex``, else a checkpoint.
+
+    Raises:
+        InputError: as for `read_batches`.
+    """
+    epoch, start_offset, batches = _integer(fields, "CheckpointEpoch"), _start_offset(fields), read_batches(fields)
+    if "DeltaIndex" in fields:
+        return Delta(
+            key=key,
+            delta_index=_integer(fields, "DeltaIndex"),
+            checkpoint_epoch=epoch,
+            start_offset=start_offset,
+            batches=batches,
+        )
+    return Checkpoint(key=key, checkpoint_epoch=epoch, start_offset=start_offset, batches=batches)
+
+
+def read_draft_record(fields: Fields, key: SharePartition, *, update: bool) -> DraftSnapshot | DraftUpdate:
+    """A record of generation iv for `key`; without ``StateEpoch`` it is one of the JSON schemas.
+
+    Raises:
+        InputError: as for `read_batches`.
+    """
+    record = DraftUpdate if update else DraftSnapshot
+    return record(
+        key=key,
+        state_epoch=_integer(fields, "StateEpoch") if "StateEpoch" in fields else None,
+        snapshot_epoch=_integer(fields, "SnapshotEpoch"),
+        start_offset=_start_offset(fields),
+        batches=read_batches(fields),
+    )
+
+
+def read_head_index(fields: Fields) -> dict[GroupId, int]:
+    """Generation ii's share snapshot file, as an object from group id to the offset of its newest control record.
+
+    The document prints no contents; this is the least that does what it says.
+
+    Raises:
+        InputError: for an offset that is no integer.
+    """
+    return {GroupId(group): _integer(fields, group) for group in fields}
+
+
+def read_write_request(fields: Fields) -> tuple[StateWrite, ...]:
+    """The writes of a ``WriteShareGroupStateRequest``, one share partition a request (generation iii and the example
+    tables) or batched under ``Topics`` and ``Partitions`` (generation iv and shipped).
+
+    Raises:
+        InputError: as for `read_batches`, and for lists that are none.
+    """
+    group_id = GroupId(_text(fields, "GroupId"))
+    if "Topics" not in fields:
+        return (_write(group_id, fields, fields),)
+    return tuple(
+        _write(group_id, topic, partition)
+        for topic in _objects(fields, "Topics")
+        for partition in _objects(topic, "Partitions")
+    )
+
+
+def _write(group_id: GroupId, topic: Fields, partition: Fields) -> StateWrite:
+    return StateWrite(
+        key=SharePartition(
+            group_id=group_id,
+            topic_id=TopicId(_text(topic, "TopicId")),
+            partition=_integer(partition, "Partition"),
+        ),
+        state_epoch=_integer(partition, "StateEpoch") if "StateEpoch" in partition else None,
+        start_offset=_start_offset(partition),
+        batches=read_batches(partition),
+        leader_epoch=_optional(partition, "LeaderEpoch"),
+        delivery_complete_count=_optional(partition, "DeliveryCompleteCount"),
+    )
+
+
+def _batch(entry: object) -> StateBatch:
+    if isinstance(entry, Mapping):
+        numbers = [_number(_one_of(entry, names), names[0]) for names in _BATCH_NAMES]
+    elif isinstance(entry, Sequence) and len(entry) == len(_BATCH_NAMES) and not isinstance(entry, str):
+        numbers = [_number(value, names[0]) for value, names in zip(entry, _BATCH_NAMES, strict=True)]
+    else:
+        raise InputError("a state batch is no object and no list of four numbers")
+    return StateBatch(
+        first_offset=numbers[0], last_offset=numbers[1], delivery_state=numbers[2], delivery_count=numbers[3]
+    )
+
+
+def _one_of(fields: Fields, names: Sequence[str], default: object = None) -> object:
+    there = [name for name in names if name in fields]
+    if len(there) > 1:
+        raise InputError(f"{there[0]} is given twice, also as {there[1]}")
+    if not there and default is None:
+        raise InputError(f"{names[0]} is missing")
+    return fields[there[0]] if there else default
+
+
+def _start_offset(fields: Fields) -> int | None:
+    return _optional(fields, "StartOffset")
+
+
+def _optional(fields: Fields, name: str) -> int | None:
+    return present(_integer(fields, name)) if name in fields else None
+
+
+def _integer(fields: Fields, name: str) -> int:
+    return _number(_one_of(fields, (name,)), name)
+
+
+def _number(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"{name} is no integer")
+    return value
+
+
+def _text(fields: Fields, name: str) -> str:
+    value = _one_of(fields, (name,))
+    if not isinstance(value, str):
+        raise InputError(f"{name} is no string")
+    return value
+
+
+def _objects(fields: Fields, name: str) -> tuple[Fields, ...]:
+    found = _one_of(fields, (name,))
+    if not isinstance(found, Sequence) or not all(isinstance(entry, Mapping) for entry in found):
+        raise InputError(f"{name} is no list of objects")
+    return tuple(found)

@@ -1,0 +1,73 @@
+"""``acktrail reconcile``, and the call behind it that a DAG makes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
+from acktrail.config import TablesConfig
+from acktrail_jobs.commands.job_options import Master
+from acktrail_jobs.summaries import ReconcileSummary
+
+__all__ = ["app", "reconcile"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command("reconcile")
+def _command(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", help="The observation to reconcile. Default: the newest complete one.")
+    ] = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay the exported state with PySpark and compare it with what the cluster said.
+
+    Writes share_partition_states, reconciliations (a verdict a share partition) and findings, and brings
+    delivery_history up to date (see `acktrail history`). Needs an observation: `acktrail export` makes one. The same
+    run again changes nothing. Reads no cluster.
+
+    Example: acktrail reconcile --tables /data/acktrail
+    """
+    with showing_activity():
+        summary = reconcile(TablesConfig.from_environment(tables, tables_options), run_id, master, with_history=True)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
+
+
+def reconcile(
+    tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
+) -> ReconcileSummary:
+    """Reconcile an observation: see ``acktrail_jobs.reconcile_run.reconcile``.
+
+    Raises:
+        AcktrailError: as said there; also where the Spark job fails, with the failure's last line.
+    """
+    from acktrail_jobs.reconcile_run import reconcile as run
+    from acktrail_jobs.spark_errors import translated
+
+    with translated():
+        return run(tables, run_id, master, with_history=with_history)
+
+
+def _text(summary: ReconcileSummary) -> str:
+    from acktrail.plain_tables import printable, table
+
+    counted: list[tuple[str, dict[str, int]]] = [
+        ("verdict", summary.verdicts),
+        ("finding", summary.findings),
+    ]
+    rows: list[tuple[Any, ...]] = [(kind, name, count) for kind, counts in counted for name, count in counts.items()]
+    replay = f"all records were replayed: {printable(summary.replayed_all or '')}"
+    if summary.went_on_from is not None:
+        replay = f"replay went on from run {printable(summary.went_on_from)}"
+    counts = f"{summary.share_partitions} share partitions, {summary.moved} moved"
+    head = f"run {printable(summary.run_id)}: {counts}; {replay}"
+    return f"{head}\n{table(('', 'name', 'count'), rows)}" if rows else head

@@ -1,0 +1,68 @@
+"""``acktrail verify``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Final
+
+import typer
+
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
+from acktrail.config import TablesConfig
+from acktrail_jobs.commands.job_options import Master
+from acktrail_jobs.summaries import VerifySummary
+
+__all__ = ["app", "verify"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_DIFFERENT: Final = 6
+
+
+@app.command("verify")
+def _command(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove that what is kept from run to run is what the exported records say.
+
+    Reconciliation and history read only new records, from what the run before left. This replays all records from the
+    beginning and compares: states and what else replay remembers, every change of the history, the states it goes on
+    from. Writes nothing. Exit code 6 when something differs: then throw the table named away and run `acktrail
+    reconcile`, which makes it anew.
+
+    Example: acktrail verify --tables /data/acktrail
+    """
+    with showing_activity():
+        summary = verify(TablesConfig.from_environment(tables, tables_options), master)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
+    if summary.differences:
+        raise typer.Exit(_DIFFERENT)
+
+
+def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
+    """Verify: see ``acktrail_jobs.verify_run.verify``.
+
+    Raises:
+        AcktrailError: as said there; also where the Spark job fails, with the failure's last line.
+    """
+    from acktrail_jobs.spark_errors import translated
+    from acktrail_jobs.verify_run import verify as run
+
+    with translated():
+        return run(tables, master)
+
+
+def _text(summary: VerifySummary) -> str:
+    from acktrail.plain_tables import table
+
+    changes = f"{summary.changes:,} changes made by {summary.records:,} records"
+    compared = f"{summary.share_partitions:,} share partitions, {changes}"
+    if not summary.differences:
+        return f"{compared}: all as the records say"
+    rows = [(each.table, each.state_partition, each.subject, each.detail) for each in summary.differences]
+    return f"{compared}: differences\n{table(('TABLE', 'STATE PARTITION', 'SHARE PARTITION', 'DETAIL'), rows)}"

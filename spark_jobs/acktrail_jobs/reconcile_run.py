@@ -1,0 +1,151 @@
+"""The reconciliation job: replay from the tables, compare with what the cluster said, write what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
+from acktrail.config import TablesConfig
+from acktrail.connect.activity import doing
+from acktrail.reconcile.coverage import Coverage
+from acktrail.reconcile.described_partitions import read_samples
+from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
+from acktrail.reconcile.judged_shares import Judged, JudgedShare, put_together
+from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
+from acktrail.reconcile.saved.replay_start import replay_shares
+from acktrail.reconcile.saved.resume import Recollection
+from acktrail.reconcile.schedule.reconcile_checks import begin, covered
+from acktrail.reconcile.verdict_rows import Judge
+from acktrail.tables.delta.commit_ids import reconciliation_commit
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import ensure_whole
+from acktrail_jobs.history_run import build_history
+from acktrail_jobs.summaries import ReconcileSummary
+from acktrail_jobs.workers import Workers, workers
+
+__all__ = ["reconcile"]
+
+_ROWS_AT_ONCE: Final = 50_000
+"""Rows of one commit."""
+
+_KEY: Final = ("group_id", "topic_id", "partition")
+
+
+def reconcile(
+    tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
+) -> ReconcileSummary:
+    """Reconcile an observation: write ``share_partition_states``, ``reconciliations`` and ``findings``; `with_history`,
+    bring ``delivery_history`` up to date with the same workers.
+
+    Replays the records that came since the last reconciliation, from the states that it left (``replay_memory``); or
+    all of them, where these cannot be used or are of later records. The same run again changes nothing: a run that was
+    stopped half-way is completed. Small inputs start no Spark session (``acktrail_jobs.workers``).
+
+    Args:
+        run_id: the observation; None: the newest complete one.
+        master: None: what ``spark-submit`` says, else two local threads.
+
+    Raises:
+        DamagedTables: ``state_records`` lost commits or files that it had.
+        ConfigurationError: no complete observation, or tables that cannot be read or written.
+        UnknownName, InputError: `run_id` observed nothing, or its observation is not complete.
+        ConcurrentCommit: the same run is being reconciled elsewhere.
+    """
+    stored = Tables(tables)
+    ensure_whole(stored)
+    observation = read_observation(stored, run_id or newest_run(stored))
+    recollection = Recollection(stored, observation)
+    begin(stored, observation.cluster_id, observation.run_id)
+    rows = recollection.recall().rows(recollection.coverages)
+    doing(f"replaying about {rows:,} records and states")
+    with workers(master, rows) as at_work:
+        _reconcile(at_work, stored, observation, recollection)
+        if with_history and stored.exists("state_records"):
+            build_history(tables, master)
+    covered(stored, observation.cluster_id, observation.run_id, recollection.covered_version)
+    found = _summary(stored, observation.run_id)
+    return replace(found, went_on_from=recollection.run_id, replayed_all=recollection.doubt)
+
+
+def _reconcile(at_work: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> None:
+    coverages = recollection.coverages
+    found = _judged(at_work, stored, observation, recollection)
+    doing(f"writing the states of {found.states.num_rows:,} share partitions")
+    for number, rows in _pieces(found.states):
+        _append_once(stored, "share_partition_states", rows.cast(SHARE_PARTITION_STATES), observation, number)
+    _write_findings(stored, observation, "state partitions", state_partition_findings(coverages.values(), observation))
+    for number, rows in _pieces(found.judged):
+        _write_findings(stored, observation, str(number), share_partition_findings(rows.to_pylist(), observation))
+        verdicts = rows.select(RECONCILIATIONS.names).cast(RECONCILIATIONS)
+        _append_once(stored, "reconciliations", verdicts, observation, number)
+    recollection.keep(lambda: found.memory)
+
+
+def _judged(at_work: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> Judged:
+    coverages: dict[int, Coverage] = recollection.coverages
+    recall, samples = recollection.recall(), read_samples(stored, observation.run_id)
+    judge = Judge(observation=observation, coverages=coverages)
+    shares = replay_shares(coverages, recall, at_work.count)
+    work = JudgedShare(config=stored.config, judge=judge, recall=recall, samples=samples if at_work.are_here else None)
+    return put_together(at_work.parcels(shares, work), judge, samples)
+
+
+def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """`rows` in numbered pieces that are the same whenever the rows are, in whatever order they come; at least one, so
+    that a reconciliation without a share partition leaves its commit too."""
+    if rows.num_rows > _ROWS_AT_ONCE:
+        rows = rows.sort_by([(name, "ascending") for name in _KEY])
+    for number in range(max(1, -(-rows.num_rows // _ROWS_AT_ONCE))):
+        yield number, rows.slice(number * _ROWS_AT_ONCE, _ROWS_AT_ONCE)
+
+
+def _append_once(stored: Tables, table: str, rows: pa.Table, observation: Observation, number: int) -> None:
+    _once(
+        stored,
+        table,
+        _app_id(observation, str(number)),
+        lambda app_id: stored.append(table, rows, transactions={app_id: 1}, expected={app_id: None}),
+    )
+
+
+def _write_findings(stored: Tables, observation: Observation, piece: str, rows: Iterator[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(list(rows), schema=FINDINGS)
+    _once(
+        stored,
+        "findings",
+        _app_id(observation, piece),
+        lambda app_id: stored.upsert("findings", table, transactions={app_id: 1}),
+    )
+
+
+def _app_id(observation: Observation, piece: str) -> str:
+    return reconciliation_commit(observation.cluster_id, observation.run_id, piece)
+
+
+def _once(stored: Tables, table: str, app_id: str, commit: Callable[[str], object]) -> None:
+    if stored.transaction_version(table, app_id) is None:
+        commit(app_id)
+
+
+def _summary(stored: Tables, run_id: str) -> ReconcileSummary:
+    own = pc.field("run_id") == run_id
+    verdicts = stored.read("reconciliations", columns=["verdict", "moved"], where=own)
+    findings = stored.read("findings", columns=["rule", "severity"], where=own)
+    return ReconcileSummary(
+        run_id=run_id,
+        share_partitions=verdicts.num_rows,
+        moved=pc.sum(pc.cast(verdicts["moved"], pa.int64())).as_py() or 0,
+        verdicts=_counts(verdicts["verdict"]),
+        findings=_counts(findings["rule"]),
+        severities=_counts(findings["severity"]),
+    )
+
+
+def _counts(values: pa.ChunkedArray) -> dict[str, int]:
+    found = {row["values"]: row["counts"] for row in pc.value_counts(values).to_pylist()}
+    return dict(sorted(found.items()))

@@ -1,0 +1,178 @@
+"""Proof that what is kept from run to run is what the records say: everything once more, from the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.config import TablesConfig
+from acktrail.connect.activity import doing
+from acktrail.errors import ConfigurationError, DamagedTables
+from acktrail.history.history_recheck import VERIFIED_ARROW, Retelling, first_difference, subject_of
+from acktrail.reconcile.coverage import read_coverage
+from acktrail.reconcile.exported_until import Extents
+from acktrail.reconcile.observed_run import read_observation
+from acktrail.reconcile.saved.replay_start import Recall, RememberedShare, replay_shares
+from acktrail.reconcile.saved.saved_export import quarantined_of
+from acktrail.reconcile.saved.saved_replay import MEMORY_COLUMNS
+from acktrail.reconcile.saved.saved_replay_table import MEMORY_TABLE, Kept, kept_memory, read_memory
+from acktrail.reconcile.state_at import TopicAsOf, read_moment
+from acktrail.tables.cluster_check import reads_as_own
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.raw_bytes import CONTRADICTIONS, contradictions
+from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.past.history_tables import CHANGES, held_positions, told_positions
+from acktrail.workers.worker_results import collected, parcels_of
+from acktrail_jobs.summaries import Difference, VerifySummary
+from acktrail_jobs.workers import Workers, workers
+
+__all__ = ["verify"]
+
+_ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
+_CONTRADICTING: Final = "contradicting"
+_NOTHING_TOLD: Final = VERIFIED_ARROW.empty_table()
+
+
+def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
+    """Replay again all records that ``replay_memory`` comes from, tell again all that ``delivery_history`` tells, and
+    compare; decode every raw key and value again, too. Writes nothing.
+
+    Raises:
+        DamagedTables: a table cannot be read, or lost something.
+        ConfigurationError: nothing is kept yet.
+    """
+    stored = Tables(tables)
+    ensure_whole(stored)
+    kept, has_history = kept_memory(stored), stored.exists(CHANGES)
+    if not kept.positions and not has_history:
+        raise ConfigurationError(
+            f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
+        )
+    _check_readable(stored, kept)
+    moment = read_moment(stored)
+    records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
+    with workers(master, records) as at_work:
+        doing(f"decoding about {records:,} records again")
+        contradicting = _contradicting(at_work, stored)
+        doing(f"replaying about {records:,} records again")
+        again = _replayed_again(at_work, stored, kept, moment)
+        doing(f"telling the history of about {records:,} records again")
+        told = _told_again(at_work, stored, moment) if has_history else _NOTHING_TOLD
+    own = read_memory(stored, kept, kept.positions).rows
+    return VerifySummary(
+        share_partitions=own.num_rows,
+        records=pc.sum(told["records"]).as_py() or 0,
+        changes=pc.sum(told["changes"]).as_py() or 0,
+        differences=(
+            *_of_records(contradicting),
+            *export_differences(stored, kept),
+            *_of_memory(own, again),
+            *_of_history(told),
+        ),
+    )
+
+
+def _check_readable(stored: Tables, kept: Kept) -> None:
+    """Raise where the memory is there and cannot be read: then nothing of it is compared."""
+    if not kept.positions and kept.flaw is not None and stored.exists(MEMORY_TABLE):
+        raise DamagedTables(
+            f"tables at {stored.root}: {kept.flaw}",
+            hint="the next `acktrail reconcile` makes it anew",
+            table=MEMORY_TABLE,
+        )
+
+
+def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
+    """State partitions of whose export something else is remembered than ``export_ranges`` and the records say."""
+    if not kept.positions:
+        return
+    observation = read_observation(stored, kept.run_id)
+    extents, coverages = Extents(stored, observation).by_state_partition, read_coverage(stored, observation)
+    known = kept.ranges
+    for number, coverage in coverages.items():
+        row = kept.exported.get(number)
+        extent = None if known is None else known.extents.get(number)
+        if extent != extents.get(number) or replace(coverage, **quarantined_of(row)) != coverage:
+            yield Difference(
+                table=MEMORY_TABLE,
+                state_partition=number,
+                subject=f"state partition {number}",
+                detail="what is remembered of its export differs",
+            )
+
+
+def _replayed_again(at_work: Workers, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
+    """What a replay from the beginning remembers where the kept memory ends."""
+    coverages = {
+        number: replace(moment.coverages[number], end_offset=end)
+        for number, end in kept.positions.items()
+        if number in moment.coverages
+    }
+    if not coverages:
+        return MEMORY_COLUMNS.empty_table()
+    shares = replay_shares(coverages, Recall(), at_work.count)
+    work = RememberedShare(config=stored.config, observation=moment.observation)
+    return collected(at_work.parcels(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
+
+
+def _told_again(at_work: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
+    """Rows of ``VERIFIED_ARROW``."""
+    held = held_positions(stored)
+    told = ((number, end, held.get(number, 0)) for number, end in told_positions(stored, moment.coverages).items())
+    longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
+    count = min(len(longest), at_work.count)
+    shares = [tuple(longest[worker::count]) for worker in range(count)]
+    parcels = at_work.parcels(shares, Retelling(config=stored.config))
+    return collected(parcels, {"verified": VERIFIED_ARROW})["verified"]
+
+
+def _contradicting(at_work: Workers, stored: Tables) -> pa.Table:
+    """Rows of ``CONTRADICTIONS``: records whose decoded columns are not what their bytes say."""
+    records = stored.snapshot(RECORDS)
+    if records is None or not reads_as_own(records):
+        return CONTRADICTIONS.empty_table()
+    paths = [file.path for file in sorted(records.files(), key=lambda file: -file.size_bytes)]
+    count = min(len(paths), at_work.count)
+    shares = [tuple(paths[worker::count]) for worker in range(count)]
+    parcels = at_work.parcels(shares, partial(_contradictions_in, stored.config))
+    return collected(parcels, {_CONTRADICTING: CONTRADICTIONS})[_CONTRADICTING]
+
+
+def _contradictions_in(config: TablesConfig, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for rows in contradictions(Tables(config), paths):
+        yield from parcels_of(_CONTRADICTING, rows)
+
+
+def _of_records(rows: pa.Table) -> Iterator[Difference]:
+    """The first record of each state partition whose bytes and columns differ."""
+    seen: set[int] = set()
+    for row in rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist():
+        if row["state_partition"] not in seen:
+            seen.add(row["state_partition"])
+            yield Difference(
+                table=RECORDS,
+                state_partition=row["state_partition"],
+                subject=f"offset {row['offset']}",
+                detail=f"raw bytes and decoded columns differ: {row['columns']}",
+            )
+
+
+def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
+    for number in sorted({*own["state_partition"].to_pylist(), *again["state_partition"].to_pylist()}):
+        kept, found = (rows.filter(pc.field("state_partition") == number) for rows in (own, again))
+        different = first_difference(kept, found, order=_ADDRESS)
+        if different is not None:
+            yield Difference(
+                table=MEMORY_TABLE, state_partition=number, subject=subject_of(different), detail="its state differs"
+            )
+
+
+def _of_history(told: pa.Table) -> Iterator[Difference]:
+    for row in told.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist():
+        yield Difference(**{name: row[name] for name in ("table", "state_partition", "subject", "detail")})

@@ -18,7 +18,9 @@ SOURCES = {
     "acktrail_jobs": ROOT / "spark_jobs/acktrail_jobs",
     "acktrail_expectations": ROOT / "expectations/acktrail_expectations",
     "acktrail_dashboard": ROOT / "dashboards/acktrail_dashboard",
+    "acktrail_dags": ROOT / "dags/acktrail_dags",
 }
+SIMULATION = {"acktrail_simulation": ROOT / "simulation/acktrail_simulation"}
 
 TURNED_ARROWS = [
     ("acktrail/model/turned.py", "import acktrail.wire"),
@@ -29,13 +31,22 @@ TURNED_ARROWS = [
     ("acktrail/tables/turned.py", "import confluent_kafka"),
     ("acktrail/cli/turned.py", "import deltalake"),
     ("acktrail/embedded/turned.py", "import pyspark"),
-    ("acktrail/reset/turned.py", "import acktrail.embedded"),
-    ("acktrail/reset/turned.py", "import kafka"),
-    ("acktrail/reset/turned.py", "import deltalake"),
+    ("acktrail/drafts/turned.py", "import acktrail.columnar"),
+    ("acktrail/drafts/turned.py", "import datetime"),
+    ("acktrail/wire/turned.py", "import acktrail.drafts"),
+    ("acktrail/group_changes/turned.py", "import acktrail.embedded"),
+    ("acktrail/group_changes/turned.py", "import kafka"),
+    ("acktrail/group_changes/turned.py", "import deltalake"),
+    ("acktrail/group_changes/turned.py", "import acktrail_simulation"),
+    ("acktrail/export/turned.py", "import acktrail.reconcile"),
+    ("acktrail/history/turned.py", "import acktrail.reconcile"),
+    ("acktrail/workers/turned.py", "import acktrail.history"),
+    ("acktrail/reconcile/turned.py", "import pyspark"),
     ("acktrail/broker/turned.py", "import acktrail.group_changes"),
-    ("acktrail/simulation/turned.py", "import acktrail.columnar"),
-    ("acktrail/simulation/turned.py", "import time"),
-    ("acktrail/reset/turned.py", "import acktrail_simulation"),
+    ("acktrail_dags/turned.py", "import acktrail.cli"),
+    ("acktrail_simulation/turned.py", "import acktrail.columnar"),
+    ("acktrail_simulation/turned.py", "import time"),
+    ("acktrail_jobs/turned.py", "import acktrail_dags"),
     ("acktrail_jobs/turned.py", "import acktrail_simulation"),
     ("acktrail_jobs/turned.py", "import acktrail_expectations"),
     ("acktrail_jobs/turned.py", "import airflow"),
@@ -59,7 +70,7 @@ def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
-    for name, source in SOURCES.items():
+    for name, source in (SOURCES | SIMULATION).items():
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder

@@ -24,7 +24,7 @@ DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 OWNER = """
 import json, sys, time
 from pathlib import Path
-from acktrail.embedded.airflow import AirflowStandalone
+from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
 with AirflowStandalone(Path(sys.argv[1]), folder=Path(sys.argv[2])) as airflow:
     print(json.dumps([airflow.port, airflow.user, airflow.password]), flush=True)
     time.sleep(600)

@@ -45,8 +45,8 @@ RESOLVE = """
 import sys
 from pathlib import Path
 from acktrail.config import java_home
-from acktrail.embedded.artifacts import resolve
-from acktrail.embedded.java import find_java
+from acktrail.embedded.kafka.kafka_jars import resolve
+from acktrail.embedded.kafka.java import find_java
 print(resolve("4.3.1", java=find_java(java_home()), cache=Path(sys.argv[1])))
 """
 

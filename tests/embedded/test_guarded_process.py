@@ -18,7 +18,7 @@ from acktrail.errors import MissingDependency
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from acktrail.embedded.supervised import GuardedProcess
+from acktrail.embedded.process.guarded_process import GuardedProcess
 folder, ending, family = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 process = GuardedProcess(
     [sys.executable, "-c", family, str(folder), "2"], log_path=folder / "log", grace_s=1.0, remove=folder / "remove"
@@ -195,7 +195,7 @@ def test_a_released_process_outlives_its_owner_until_its_guardian_is_told(tmp_pa
     script = """
 import sys
 from pathlib import Path
-from acktrail.embedded.supervised import GuardedProcess
+from acktrail.embedded.process.guarded_process import GuardedProcess
 process = GuardedProcess(["sleep", "600"], log_path=Path(sys.argv[1])).start()
 pid = process.pid
 identity = process.release()

@@ -9,7 +9,8 @@ from pathlib import Path
 def main() -> None:
     import atheris
 
-    sys.path.insert(0, str(Path(__file__).parent))
+    here = Path(__file__).resolve()
+    sys.path[:0] = [str(here.parent), str(here.parents[2] / "simulation")]
     with atheris.instrument_imports(include=["acktrail.offline", "acktrail.wire", "targets"]):
         from targets import TARGETS, use_scratch
     name, *options = sys.argv[1:]

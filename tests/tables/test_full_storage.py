@@ -25,8 +25,8 @@ from acktrail.config import TablesConfig
 from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import Worker
 from acktrail.errors import AcktrailError
-from acktrail.tables.sink import DeltaSink
-from acktrail.tables.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.delta.store import Tables
 
 log = MemoryLog(pairs=[(os.urandom(20), os.urandom(200)) for _ in range(2_000)], end_offset=2_000)
 try:

@@ -18,7 +18,7 @@ PROBE = """
 import os, sys
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
-from acktrail.tables.store import Tables
+from acktrail.tables.delta.store import Tables
 tables = Tables(TablesConfig(uri=sys.argv[1]))
 if os.getuid() == 0:  # who may write everywhere
     os.setuid(65534)

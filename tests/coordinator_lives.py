@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator_log import Coordinator, batch, share_partition
 from hypothesis import strategies as st
+from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.model.records import StateRecord
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from strategies import INT32, INT64, any_batches, keys
+from samples.random_records import INT32, INT64, any_batches, keys
 
 from acktrail.drafts.draft_records import (
     Checkpoint,

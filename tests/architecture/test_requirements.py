@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs/requirements.md"
+DOCUMENT = ROOT / "tests/requirements.md"
 SECTIONS = {"R000": 68, "R001": 39, "R002": 83, "R003": 22, "R004": 32}
 IDENTIFIER = r"R00[0-4]-\d\d"
 ROW = re.compile(rf"^\| ({IDENTIFIER}) \| (.+) \| (.+) \|$", re.MULTILINE)

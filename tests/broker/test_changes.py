@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_kafka import (
+from samples.golden_vectors import SEED, wire
+from servers.fake_kafka import (
     ALTER,
     HANG_UP,
     SILENCE,
@@ -16,7 +17,6 @@ from fake_kafka import (
     forgotten,
     group_deleted,
 )
-from golden_vectors import SEED, wire
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from broker.workload import Worked
-from command_line import run
+from drivers.command_line import run
 
 from acktrail.embedded import EmbeddedBroker, KafkaTool
 

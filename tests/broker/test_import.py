@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Worked, Workload
-from command_line import run
-from state_topic import read_all
+from drivers.command_line import run
+from state_topics.filled_topic import read_all
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from broker.workload import until
-from state_topic import STATE_TOPIC, create_state_topic, fill, read_all
+from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Producer
-from history_tables import build
 from reset.world import World
+from samples.history_tables import build
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Worked
-from command_line import run
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from state_topic import read_all, write_dump
+from drivers.command_line import run
+from state_topics.filled_topic import read_all, write_dump
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.offline.read.copied_files import read_files

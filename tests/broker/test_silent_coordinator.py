@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from broker.workload import Workload
-from command_line import run
-from tcp_proxy import TcpProxy, tcp_proxy
+from drivers.command_line import run
+from servers.tcp_proxy import TcpProxy, tcp_proxy
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker

@@ -10,7 +10,7 @@ from broker.workload import Workload, until
 from confluent_kafka import Producer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import records as state_records
+from samples.random_records import records as state_records
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator_log import batch, share_partition
+from state_topics.coordinator_log import batch, share_partition
 
 from acktrail.broker.state.state_lookup import KeyReading, _after
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Done, run
-from history_tables import build
+from drivers.command_line import Done, run
 from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_id, update
+from samples.history_tables import build
 
 HOSTILE = "g' OR 1=1 \x1b[2J\n<b>💥"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import run
-from golden_vectors import wire
-from log_segments import batch
+from drivers.command_line import run
+from samples.golden_vectors import wire
+from state_topics.segment_bytes import batch
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.drafts.dialects import DIALECTS

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from broker.workload import until
-from export_checker import check_nothing_lost_or_doubled
-from s3_server import S3, running_s3
-from state_topic import create_state_topic, fill
-from tcp_proxy import tcp_proxy
+from servers.s3_server import S3, running_s3
+from servers.tcp_proxy import tcp_proxy
+from state_topics.export_checker import check_nothing_lost_or_doubled
+from state_topics.filled_topic import create_state_topic, fill
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.worker import FlushPolicy

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from command_line import Done, run
+from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from log_segments import batch
-from strategies import records as state_records
+from samples.random_records import records as state_records
+from state_topics.segment_bytes import batch
 
 from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Done, run
 from coordinator_lives import lives
-from history_tables import build
+from drivers.command_line import Done, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+from samples.history_tables import build
 
 from acktrail.model.records import StateRecord
 from acktrail.tables.past.history_reader import HistoryReader

@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from command_line import run
+from drivers.command_line import run
 from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail.cli import progress

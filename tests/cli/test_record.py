@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Done, run
-from history_tables import build
+from drivers.command_line import Done, run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
+from samples.history_tables import build
 
 from acktrail.model.records import Tombstone
 

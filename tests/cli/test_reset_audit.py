@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import command_line
 import pytest
+from drivers import command_line
 
 from acktrail.config import TablesConfig
 from acktrail.group_changes.audit.audit_chain import AuditEntry, Event

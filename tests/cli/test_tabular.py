@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import run
+from drivers.command_line import run
 
 from acktrail.plain_tables import shortened, table
 

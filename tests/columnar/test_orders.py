@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import INT64
+from samples.random_records import INT64
 
 from acktrail.columnar.sorting import ascending, by_owner_and_offset
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import INT64, batches
+from samples.random_records import INT64, batches
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.replaying.decoded_records import replay_decoded

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import command_line
 import pytest
 from broker.workload import Workload, until
-from browser import CHROMIUM, browsing
+from drivers import command_line
+from drivers.browser import CHROMIUM, browsing
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import batches as some_batches
+from samples.random_records import batches as some_batches
 
 from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.batches import first_disorder

@@ -9,8 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from coordinator_log import TOPIC, Coordinator, everyday, from_raw, share_partition
-from quality_scenes import (
+from expectations.sample_tables import (
     RUN,
     changed,
     cluster,
@@ -23,6 +22,7 @@ from quality_scenes import (
     states,
     without,
 )
+from state_topics.coordinator_log import TOPIC, Coordinator, everyday, from_raw, share_partition
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
 from acktrail_expectations.check import Check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from coordinator_log import TOPIC
-from quality_scenes import cluster, groups, logs
+from expectations.sample_tables import cluster, groups, logs
+from state_topics.coordinator_log import TOPIC
 
 from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
 

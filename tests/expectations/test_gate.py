@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from coordinator_log import OTHER_TOPIC, TOPIC, Coordinator, batch, everyday, share_partition
-from quality_scenes import (
+from expectations.sample_tables import (
     NOW,
     RUN,
     changed,
@@ -22,6 +21,7 @@ from quality_scenes import (
     states,
     without,
 )
+from state_topics.coordinator_log import OTHER_TOPIC, TOPIC, Coordinator, batch, everyday, share_partition
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.config import TablesConfig

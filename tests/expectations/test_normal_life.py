@@ -6,10 +6,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from coordinator_log import OTHER_TOPIC, STATE_PARTITIONS, TOPIC, Coordinator, batch, everyday, share_partition
+from expectations.sample_tables import changed, cluster, logs, no_gaps, row_where, states, without
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from quality_scenes import changed, cluster, logs, no_gaps, row_where, states, without
+from state_topics.coordinator_log import (
+    OTHER_TOPIC,
+    STATE_PARTITIONS,
+    TOPIC,
+    Coordinator,
+    batch,
+    everyday,
+    share_partition,
+)
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.model.share_partition import SharePartition

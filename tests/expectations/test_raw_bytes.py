@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from coordinator_log import batch, everyday, from_raw, share_partition
-from quality_scenes import RUN, changed, fill, ranges, reconciliations, row_where, states
+from expectations.sample_tables import RUN, changed, fill, ranges, reconciliations, row_where, states
+from state_topics.coordinator_log import batch, everyday, from_raw, share_partition
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig

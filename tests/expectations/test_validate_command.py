@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from quality_scenes import RUN, changed, everyday, fill, reconciliations
+from expectations.sample_tables import RUN, changed, everyday, fill, reconciliations
 from typer.testing import CliRunner, Result
 
 from acktrail.errors import AcktrailError, ConfigurationError, QualityGateFailed, UnknownName

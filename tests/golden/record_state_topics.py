@@ -20,7 +20,7 @@ from typing import Final
 
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType
-from state_topic import read_all
+from state_topics.filled_topic import read_all
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, Outcome

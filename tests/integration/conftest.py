@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 from coordinator_messages import coordinator_states
-from observed import RUN_ID, Observed
-from state_topic import read_all
+from integration.end_to_end_run import RUN_ID, Observed
+from state_topics.filled_topic import read_all
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker, KafkaTool

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from state_topic import create_state_topic, fill
+from state_topics.filled_topic import create_state_topic, fill
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 from confluent_kafka import AcknowledgeType
 from reset.world import World
-from state_topic import read_all
+from state_topics.filled_topic import read_all
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.offline.read.record_dump import dump_line

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from observed import RUN_ID, Observed, dump_of
+from integration.end_to_end_run import RUN_ID, Observed, dump_of
 
 from acktrail.broker.client.error_codes import NONE
 from acktrail.columnar.change_rows import changes_of

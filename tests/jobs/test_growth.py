@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import key_of
-from strategies import batches, records
+from samples.random_records import batches, records
 
 from acktrail.columnar.change_rows import change_table, changes_of
 from acktrail.columnar.decoding.decode_records import decode_records

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from command_line import Done, run
+from drivers.command_line import Done, run
 from jobs.test_history import Written, live
 from jobs.world import BEGAN_AT, WRITTEN_MS, World, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession

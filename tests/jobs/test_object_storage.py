@@ -10,7 +10,7 @@ import pytest
 from jobs.test_reconcile import busy
 from jobs.world import World
 from pyspark.sql import SparkSession
-from s3_server import S3, running_s3
+from servers.s3_server import S3, running_s3
 
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.history import build_history

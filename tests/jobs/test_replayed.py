@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import key_of, snapshot, update
-from strategies import batches, records
+from samples.random_records import batches, records
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS

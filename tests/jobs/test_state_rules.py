@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import batch, key_of, snapshot, update
-from strategies import disjoint_batches
+from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState, replay

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from command_line import Done, run
+from drivers.command_line import Done, run
 from jobs.test_history import Written, live
 from jobs.world import World, key_of, snapshot
 from pyspark.sql import SparkSession

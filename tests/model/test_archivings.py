@@ -6,9 +6,9 @@ from collections.abc import Container
 
 import pytest
 from coordinator_lives import lives
-from coordinator_log import Coordinator, batch, share_partition
 from hypothesis import given
 from hypothesis import strategies as st
+from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.model.offset_history.archived_ranges import Archiving, archivings
 from acktrail.model.offset_history.status_changes import Change, History

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import batches, disjoint_batches
+from samples.random_records import batches, disjoint_batches
 
 from acktrail.model.batches import combine_state_batches, first_disorder
 from acktrail.model.delivery import StateBatch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from coordinator_lives import lives
-from coordinator_log import Coordinator, batch, share_partition
 from hypothesis import given
+from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.model.offset_history.offset_status import Standing
 from acktrail.model.offset_history.record_history import Fate, NotKnown, fate

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from coordinator_lives import KEYS, lives
-from coordinator_log import Coordinator, batch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import batches, records
+from samples.random_records import batches, records
+from state_topics.coordinator_log import Coordinator, batch
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.offset_history.offset_status import ABSENT, LAST_OFFSET, UNKNOWN, Condition, Held, Standing, tiling

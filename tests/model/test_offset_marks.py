@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import INT16, batches, disjoint_batches, records
+from samples.random_records import INT16, batches, disjoint_batches, records
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.offset_history.offset_status import LAST_OFFSET, Condition, Standing, differences, tiling

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import disjoint_batches
+from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.lag import count_in_state, durable_lag, effective_backlog

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import run
-from golden_vectors import wire
+from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
+from samples.golden_vectors import wire
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import MalformedFile, UnknownName

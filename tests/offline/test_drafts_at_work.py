@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run
 from draft_lives import CheckpointLife, ControlLife
+from drivers.command_line import run
 
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.offline.read.record_dump import dump_line

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Done, run
 from dialect_records import RECORDS
+from drivers.command_line import Done, run
 from generation_logs import checkpoint_logs, control_logs, draft_logs, state_logs
-from golden_vectors import example, wire
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.golden_vectors import example, wire
 
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate

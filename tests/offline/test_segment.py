@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from command_line import run
-from golden_vectors import wire
+from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from log_segments import COMPRESSORS, CONTROL, TRANSACTIONAL, batch, control_batch
+from samples.golden_vectors import wire
+from state_topics.segment_bytes import COMPRESSORS, CONTROL, TRANSACTIONAL, batch, control_batch
 
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import run
+from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from log_segments import batch
-from strategies import keys, records
+from samples.random_records import keys, records
+from state_topics.segment_bytes import batch
 
 from acktrail.cli.commands import replay as command
 from acktrail.offline.read.read_report import Reading

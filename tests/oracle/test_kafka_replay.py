@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from command_line import run
+from drivers.command_line import run
 
 from acktrail.columnar.replaying.raw_log import Sweep
 from acktrail.columnar.replaying.state_columns import states_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
-from strategies import batches
+from samples.random_records import batches
 
 from acktrail.group_changes.collection.facts import (
     ClusterFacts,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import run
+from drivers.command_line import run
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.config import TablesConfig

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Workload
-from command_line import Done, run
+from drivers.command_line import Done, run
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import command_line
 import deltalake
 import pyarrow as pa
 import pytest
+from drivers import command_line
 from reset.change_tables import a_journal, attempt, delta, forget_commits, planned, unlocked
 from reset.scenes import a_plan
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import command_line
 import pytest
 from broker.workload import until
 from confluent_kafka import AcknowledgeType
-from kafka_proxy import kafka_proxy
+from drivers import command_line
 from reset.test_safety_on_broker import killed
 from reset.world import World
+from servers.kafka_proxy import kafka_proxy
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from command_line import run
+from drivers.command_line import run
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin

@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import until
-from command_line import Done, run
 from confluent_kafka import AcknowledgeType
+from drivers.command_line import Done, run
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin

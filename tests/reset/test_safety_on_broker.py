@@ -10,10 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from command_line import run
 from confluent_kafka import AcknowledgeType, Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import NewPartitions
+from drivers.command_line import run
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import AcknowledgeType
-from history_tables import build
 from reset.world import BASE_MS, Delivery, Fates, World, in_parallel
+from samples.history_tables import build
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.embedded import EmbeddedBroker, KafkaTool

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from golden_vectors import SEED
 from reset.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partition_facts, state
+from samples.golden_vectors import SEED
 
 from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.drift import what_moved

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from golden_vectors import example
 from leader_desk import Desk, held, spread
 from leader_world import KEY
+from samples.golden_vectors import example
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.strict.offset_window import effective_window

@@ -9,7 +9,20 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from share_members import FIRST, GROUP, SECOND, THIRD, Cluster, Member, acknowledged, at, live, memory, offsets, opened
+from simulation.share_members import (
+    FIRST,
+    GROUP,
+    SECOND,
+    THIRD,
+    Cluster,
+    Member,
+    acknowledged,
+    at,
+    live,
+    memory,
+    offsets,
+    opened,
+)
 
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.cluster_view import PartitionPlace

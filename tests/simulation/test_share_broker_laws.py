@@ -7,7 +7,19 @@ from copy import deepcopy
 
 from hypothesis import given
 from hypothesis import strategies as st
-from share_members import FIRST, SECOND, THIRD, Cluster, Member, acknowledged, done, live, locked, memory, offsets
+from simulation.share_members import (
+    FIRST,
+    SECOND,
+    THIRD,
+    Cluster,
+    Member,
+    acknowledged,
+    done,
+    live,
+    locked,
+    memory,
+    offsets,
+)
 
 from acktrail_simulation.messages.share_messages import FetchAnswer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from coordinator_calls import KEY, batch, records, started, write
 from coordinator_scripts import KEYS, TOPIC_IDS, coordinator
+from simulation.coordinator_calls import KEY, batch, records, started, write
 
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules

@@ -5,10 +5,10 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 
-from coordinator_calls import KEY, ageless, records, started
 from coordinator_scripts import Step, coordinator, requests, scripts, take
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation.coordinator_calls import KEY, ageless, records, started
 
 from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import SharePartitionState, replay

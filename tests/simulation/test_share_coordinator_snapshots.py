@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from coordinator_calls import KEY, ageless, batch, records, started, write
 from coordinator_scripts import COLD_AFTER_MS, KEYS
+from simulation.coordinator_calls import KEY, ageless, batch, records, started, write
 
 from acktrail.model.records import ShareSnapshot
 from acktrail_simulation.coordinator.share_coordinator import UPDATES_PER_SNAPSHOT

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from share_members import (
+from simulation.share_members import (
     FIRST,
     GROUP,
     SECOND,

@@ -8,7 +8,7 @@ import pytest
 from coordinator_scripts import KEYS, TOPICS, requests
 from hypothesis import example, given
 from hypothesis import strategies as st
-from strategies import keys
+from samples.random_records import keys
 
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from history_tables import build
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+from samples.history_tables import build
 
 from acktrail.model.offset_history.completeness import Completeness, Missing
 from acktrail.model.offset_history.record_history import NotKnown

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from command_line import run
 from deltalake import DeltaTable, write_deltalake
+from drivers.command_line import run
 from reset.scenes import a_plan
 
 from acktrail.columnar.schemas.table_schemas import TABLES

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from history_tables import build
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.replaying import replayed_again, replayed_here
 from jobs.world import World, batch, key_of, snapshot, update
+from samples.history_tables import build
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.exported.continuity import LostOffsets

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from history_tables import build
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
+from samples.history_tables import build
 
 from acktrail.errors import ForeignCluster
 from acktrail.model.offset_history.status_changes import History

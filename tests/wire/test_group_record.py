@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import INT32, INT64
+from samples.random_records import INT32, INT64
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.model.group_records import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
-from log_segments import APPEND_TIME, batch, record_bytes, varint
+from state_topics.segment_bytes import APPEND_TIME, batch, record_bytes, varint
 
 from acktrail.errors import InputError, MalformedRecord
 from acktrail.wire.crc32c import crc32c

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import records
+from samples.random_records import records
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.model.delivery import StateBatch

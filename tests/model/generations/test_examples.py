@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from golden_vectors import SEED, example
+from samples.golden_vectors import SEED, example
 
 from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains
 from acktrail.drafts.batch_merging import Merging

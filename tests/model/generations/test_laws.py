@@ -10,7 +10,7 @@ import pytest
 from generation_logs import KEYS, checkpoint_logs, control_logs, delivery_steps, draft_logs, placed, state_logs
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import batches
+from samples.random_records import batches
 
 from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains
 from acktrail.drafts.batch_merging import Merging, overlay_state_batches

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from generation_logs import KEYS, placed
-from golden_vectors import SEED, vector
+from samples.golden_vectors import SEED, vector
 
 from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains, walk_back
 from acktrail.drafts.batch_merging import Merging, merge_state_batches, overlay_state_batches

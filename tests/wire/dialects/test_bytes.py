@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from dialect_records import RECORDS
-from golden_vectors import SEED, wire
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.golden_vectors import SEED, wire
 
 from acktrail.drafts.dialects import DIALECTS, dialect_named
 from acktrail.drafts.draft_records import (

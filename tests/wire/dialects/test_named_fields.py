@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import any_batches
+from samples.random_records import any_batches
 
 from acktrail.drafts.draft_records import Checkpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
 from acktrail.errors import InputError

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from golden_vectors import wire
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import disjoint_batches, keys
+from samples.golden_vectors import wire
+from samples.random_records import disjoint_batches, keys
 
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import ConfigurationError

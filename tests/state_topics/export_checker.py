@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from state_topic import read_all
+from state_topics.filled_topic import read_all
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker

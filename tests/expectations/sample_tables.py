@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from coordinator_log import CLUSTER, OTHER_TOPIC, STATE_PARTITIONS, TOPIC, Coordinator, everyday
+from state_topics.coordinator_log import CLUSTER, OTHER_TOPIC, STATE_PARTITIONS, TOPIC, Coordinator, everyday
 
 from acktrail.columnar.schemas.table_schemas import (
     EXPORT_RANGES,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 __all__ = ["SEED", "example", "vector", "wire"]
 
-SEED: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "golden/seed_examples.json").read_text("utf-8"))
+SEED: Final[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "golden/seed_examples.json").read_text("utf-8"))
 
 
 def example(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from coordinator_messages import CoordinatorState
-from state_topic import write_dump
+from state_topics.filled_topic import write_dump
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.workload.workload_report import WorkloadReport

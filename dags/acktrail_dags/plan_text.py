@@ -49,9 +49,9 @@ def _parts(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _made(plan: Mapping[str, Any]) -> str:
-    from acktrail.group_changes.request.times import instant_text
+    from acktrail.times import instant_text
 
-    return instant_text(plan["created_at_ms"])
+    return instant_text(int(plan["created_at_ms"]))
 
 
 def _share_partition(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.described_partitions import read_samples
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
@@ -32,8 +33,6 @@ __all__ = ["reconcile"]
 
 _ROWS_AT_ONCE: Final = 50_000
 """Rows of one commit."""
-
-_KEY: Final = ("group_id", "topic_id", "partition")
 
 
 def reconcile(
@@ -99,7 +98,7 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """`rows` in numbered pieces that are the same whenever the rows are, in whatever order they come; at least one, so
     that a reconciliation without a share partition leaves its commit too."""
     if rows.num_rows > _ROWS_AT_ONCE:
-        rows = rows.sort_by([(name, "ascending") for name in _KEY])
+        rows = rows.sort_by([(name, "ascending") for name in KEY_COLUMNS])
     for number in range(max(1, -(-rows.num_rows // _ROWS_AT_ONCE))):
         yield number, rows.slice(number * _ROWS_AT_ONCE, _ROWS_AT_ONCE)
 

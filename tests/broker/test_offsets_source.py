@@ -11,10 +11,10 @@ from broker.workload import Worked, Workload, until
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.groups.offsets_source import OffsetsSource, observe
-from acktrail.broker.state.state_topic import STATE_TOPIC
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch
+from acktrail.model.share_partition import STATE_TOPIC
 
 pytestmark = pytest.mark.broker
 

@@ -16,12 +16,13 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.state.state_consumer import StateLog
 from acktrail.broker.state.state_source import StateSource
-from acktrail.broker.state.state_topic import STATE_TOPIC, StateTopic
+from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
 from acktrail.model.records import StateRecord
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.wire.dialects.kafka_4_2 import encode
 
 pytestmark = pytest.mark.broker

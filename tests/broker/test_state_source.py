@@ -18,13 +18,13 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.descriptions import TopicPartition as AskedPartition
 from acktrail.broker.state.state_source import StateSource, StateSourceStatus
-from acktrail.broker.state.state_topic import STATE_TOPIC
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, NotAuthorized
 from acktrail.export import repair_run, use_cases
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker

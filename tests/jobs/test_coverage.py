@@ -16,8 +16,9 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, SourceBatch, state_task_id
 from acktrail.connect.testing import MemoryLog
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.reconcile.coverage import Coverage, Gap, read_coverage
-from acktrail.reconcile.observed_run import STATE_TOPIC, read_observation
+from acktrail.reconcile.observed_run import read_observation
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 

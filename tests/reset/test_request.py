@@ -20,9 +20,11 @@ from acktrail.group_changes.request.reset_request import (
     TopicScope,
     check_request,
     choose_strategy,
+    parse_duration,
+    parse_moment,
     parse_topic,
 )
-from acktrail.group_changes.request.times import instant_text, parse_duration, parse_moment
+from acktrail.times import instant_text
 
 NOW_MS = 1_700_000_000_000
 

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.share_partition import KEY_COLUMNS
 
 __all__ = ["SETTLED_INPUTS", "Settled", "by_share_partition", "settled", "tells_of_settled"]
 
-_KEY: Final = ("group_id", "topic_id", "partition")
 SETTLED_INPUTS: Final = (
-    *_KEY,
+    *KEY_COLUMNS,
     "first_offset",
     "last_offset",
     "before_standing",
@@ -72,14 +72,14 @@ def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], p
     """Group id, topic id, partition, and the rows of each share partition in `rows`, in log order."""
     if not rows.num_rows:
         return
-    order = [(name, "ascending") for name in (*_KEY, "state_partition", "record_offset")]
+    order = [(name, "ascending") for name in (*KEY_COLUMNS, "state_partition", "record_offset")]
     ordered = rows.sort_by(order).combine_chunks()
-    codes = [ordered[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in _KEY]
+    codes = [ordered[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in KEY_COLUMNS]
     changes = np.any([np.diff(code) != 0 for code in codes], axis=0)
     bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), ordered.num_rows]
     for begin, end in pairwise(bounds):
         own = ordered.slice(begin, end - begin)
-        group_id, topic_id, partition = (own[name][0].as_py() for name in _KEY)
+        group_id, topic_id, partition = (own[name][0].as_py() for name in KEY_COLUMNS)
         yield (group_id, topic_id, partition), own
 
 

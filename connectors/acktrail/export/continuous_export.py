@@ -12,7 +12,8 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, InputError, OutcomeUnknown, RetryableError
 from acktrail.export.export_run import Deadline, ExportRun
 from acktrail.export.export_summary import ExportSummary
-from acktrail.export.use_cases import CONNECTORS, check_connectors, new_run_id
+from acktrail.export.use_cases import CONNECTORS, check_connectors
+from acktrail.times import new_run_id
 
 if TYPE_CHECKING:
     from acktrail.connect.worker import FlushPolicy, Progress

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import uuid
 from collections.abc import Callable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Final
@@ -12,19 +10,15 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import InputError
 from acktrail.export.export_run import ExportRun
 from acktrail.export.export_summary import ExportSummary, Gap
+from acktrail.times import new_run_id
 
 if TYPE_CHECKING:
     from acktrail.connect.worker import FlushPolicy, Progress
 
-__all__ = ["CONNECTORS", "ExportSummary", "Gap", "check_connectors", "export", "new_run_id", "observe"]
+__all__ = ["CONNECTORS", "ExportSummary", "Gap", "check_connectors", "export", "observe"]
 
 CONNECTORS: Final = ("offsets", "state")
 """What can be exported."""
-
-
-def new_run_id() -> str:
-    """A name for a run that nobody else has: UTC time and a random part."""
-    return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
 
 
 def check_connectors(connectors: Sequence[str]) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from acktrail.config import ApprovalRule, KafkaConfig, TablesConfig, approval_rule
 from acktrail.errors import ChangeRefused, PlanStale
 from acktrail.group_changes.execution.departure import Departure
-from acktrail.group_changes.execution.run_ids import new_id, now_ms
 from acktrail.group_changes.json_values import from_plain, to_plain
 from acktrail.group_changes.lifecycle.approvers import account
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, plan_hash
 from acktrail.group_changes.planning.plan_file import DAY_MS, check_age
+from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
     from acktrail.group_changes.audit.journal import Journal
@@ -267,7 +267,7 @@ def _admission(
 def _journal(tables: TablesConfig, value: ResetPlan, actor: str | None = None) -> Journal:
     from acktrail.group_changes.audit.journal import Journal
 
-    run_id = new_id(now_ms())
+    run_id = new_run_id(now_ms())
     return Journal(tables, cluster_id=value.cluster.cluster_id, run_id=run_id, actor=actor or account())
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from acktrail.config import KafkaConfig, TablesConfig, approval_rule
 from acktrail.errors import MalformedFile, OutcomeUnknown, PlanStale
-from acktrail.group_changes.execution.run_ids import new_id, now_ms
 from acktrail.group_changes.json_values import from_plain, to_plain
 from acktrail.group_changes.lifecycle.approvers import account
 from acktrail.group_changes.other_plan import OTHER_FORMAT, OtherKind, OtherPlan, other_hash
+from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
     from acktrail.broker.changes import ChangeResult
@@ -206,7 +206,7 @@ def _admission(journal: Journal, value: OtherPlan) -> Admission:
 def _about(reason: str, requested_by: str) -> dict[str, Any]:
     at_ms = now_ms()
     return {
-        "plan_id": new_id(at_ms),
+        "plan_id": new_run_id(at_ms),
         "created_at_ms": at_ms,
         "created_by": account(),
         "reason": reason,
@@ -217,7 +217,7 @@ def _about(reason: str, requested_by: str) -> dict[str, Any]:
 def _journal(tables: TablesConfig, value: OtherPlan, actor: str | None) -> Journal:
     from acktrail.group_changes.audit.journal import Journal
 
-    return Journal(tables, cluster_id=value.cluster_id, run_id=new_id(now_ms()), actor=actor or account())
+    return Journal(tables, cluster_id=value.cluster_id, run_id=new_run_id(now_ms()), actor=actor or account())
 
 
 def _json(value: Any) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.group_changes.json_values import from_plain, to_plain
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
 from acktrail.group_changes.steps import validate, value_of
+from acktrail.times import now_ms
 
 __all__ = ["audit_rows", "check_audit", "export_current", "export_plan", "list_plans", "progress"]
 
@@ -22,14 +22,14 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[Json]:
     `attempts`; and for each group its own standing."""
     from acktrail.group_changes.lifecycle.plan_progress import listed
 
-    return listed(tables, now_ms=_now_ms(), limit=limit)
+    return listed(tables, now_ms=now_ms(), limit=limit)
 
 
 def progress(tables: TablesConfig, plan_id: str) -> Json:
     """How a plan stands: `groups` with attempt and standing, `executions` as last verified."""
     from acktrail.group_changes.lifecycle.plan_progress import progress_of
 
-    return progress_of(tables, plan_id, now_ms=_now_ms())
+    return progress_of(tables, plan_id, now_ms=now_ms())
 
 
 def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[Json]:
@@ -71,7 +71,3 @@ def export_plan(plan: Json) -> tuple[str, int]:
     from acktrail.group_changes.lifecycle.offsets_export import planned_offsets
 
     return planned_offsets(value_of(plan))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

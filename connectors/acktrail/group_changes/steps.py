@@ -32,8 +32,6 @@ from acktrail.group_changes.actions import (
     would_send,
 )
 from acktrail.group_changes.collection.facts import GroupFacts, Snapshot
-from acktrail.group_changes.execution.run_ids import new_id
-from acktrail.group_changes.execution.run_ids import now_ms as present_ms
 from acktrail.group_changes.json_values import from_plain, to_plain
 from acktrail.group_changes.lifecycle.approvers import account
 from acktrail.group_changes.planning.group_rules import notices_before
@@ -49,6 +47,8 @@ from acktrail.group_changes.request.reset_request import (
     parse_topic,
 )
 from acktrail.group_changes.request.target_offset import GivenOffsets
+from acktrail.times import new_run_id
+from acktrail.times import now_ms as present_ms
 
 if TYPE_CHECKING:
     from acktrail.broker.admin import ShareGroupAdmin
@@ -263,7 +263,7 @@ def _made(request: ResetRequest, found: Snapshot, kafka: KafkaConfig | None, cre
     made = build_plan(
         request,
         found,
-        plan_id=new_id(found.taken_at_ms),
+        plan_id=new_run_id(found.taken_at_ms),
         created_by=created_by or account(),
         acktrail_version=__version__,
         undoes=request.strategy.source if is_undo else None,

@@ -15,6 +15,7 @@ from acktrail.columnar.held_rows import HELD_COLUMNS
 from acktrail.columnar.model_values import share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.history.history_step import GROWTH_COLUMNS, Grown, Stretch, exported_spans, grow
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import CHANGES, HELD, held_rows, without
 from acktrail.workers.worker_results import parcels_of
@@ -34,7 +35,6 @@ VERIFIED_ARROW: Final = pa.schema(
 
 _RECORDS_AT_ONCE: Final = 200_000
 _IN_LOG: Final = ("record_offset", "group_id", "topic_id", "partition", "first_offset")
-_BY_KEY: Final = ("group_id", "topic_id", "partition")
 
 _Row = dict[str, Any]
 
@@ -81,7 +81,7 @@ def _verified(tables: Tables, number: int, end: int, *, is_held: bool) -> Iterat
             yield _difference(CHANGES, number, different, f"at state record {number}:{different['record_offset']}")
             return
     kept = held_rows(tables, pc.field("state_partition") == number) if is_held else held
-    different = first_difference(kept, held, _BY_KEY)
+    different = first_difference(kept, held, KEY_COLUMNS)
     if different is not None:
         yield _difference(HELD, number, different, "its state")
 

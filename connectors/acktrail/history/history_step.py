@@ -14,6 +14,7 @@ from acktrail.columnar.change_rows import CHANGE_COLUMNS
 from acktrail.columnar.held_rows import held_of, held_table
 from acktrail.columnar.model_values import RECORD_COLUMNS
 from acktrail.history.marked_changes import MarkedHistory
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 
 __all__ = ["GROWTH_COLUMNS", "Grown", "Ranges", "Stretch", "exported_spans", "grow"]
@@ -21,7 +22,6 @@ __all__ = ["GROWTH_COLUMNS", "Grown", "Ranges", "Stretch", "exported_spans", "gr
 GROWTH_COLUMNS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that growing needs."""
 
-_ADDRESS: Final = ("group_id", "topic_id", "partition")
 _ROWS_AT_ONCE: Final = 8_192
 
 Ranges = Callable[[int, int], Sequence[tuple[int, int]]]
@@ -101,7 +101,7 @@ def _touched(held: pa.Table, records: pa.Table) -> pa.Table:
     """The rows of `held` whose share partitions the records name."""
     if not held.num_rows or not records.num_rows:
         return held.slice(0, 0)
-    address = list(_ADDRESS)
+    address = list(KEY_COLUMNS)
     named = records.select(address).filter(pc.field("group_id").is_valid()).group_by(address).aggregate([])
     numbered = held.select(address).append_column("row", pa.array(range(held.num_rows), pa.int64()))
     return held.take(numbered.join(named, keys=address, join_type="left semi")["row"])

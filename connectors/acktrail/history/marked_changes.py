@@ -16,7 +16,7 @@ from acktrail.model.offset_history.offset_status import Held, Standing
 from acktrail.model.offset_history.status_changes import DATING, Cause, Change, History
 from acktrail.model.offset_history.status_marks import LEAST_RECORDED, STANDINGS, OffsetMarks, mark_of
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 
 __all__ = ["MarkedHistory"]
 
@@ -133,9 +133,9 @@ class MarkedHistory:
             return CHANGE_COLUMNS.empty_table()
         before, after = found[:, 2], found[:, 3]
         is_dated = (before != _UNKNOWN) | np.isin(causes, _DATING) | ((causes == _UPDATE) & (after >= LEAST_RECORDED))
-        of_record = records.select(["group_id", "topic_id", "partition", "offset", "timestamp_ms"]).take(pa.array(rows))
+        of_record = records.select([*KEY_COLUMNS, "offset", "timestamp_ms"]).take(pa.array(rows))
         columns = {
-            **{name: of_record.column(name) for name in ("group_id", "topic_id", "partition")},
+            **{name: of_record.column(name) for name in KEY_COLUMNS},
             "first_offset": pa.array(found[:, 0]),
             "last_offset": pa.array(found[:, 1]),
             **_condition("before_standing", "before_state", "before_count", before),
@@ -153,7 +153,7 @@ class _Columns:
     """A batch of rows as lists: what is asked of every row, without an object for it."""
 
     def __init__(self, records: pa.RecordBatch) -> None:
-        names = ("group_id", "topic_id", "partition")
+        names = KEY_COLUMNS
         self.keys: list[_Key] = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
         is_update = pc.and_(
             pc.equal(records.column("decode_status"), "decoded"), pc.equal(records.column("record_type"), "update")

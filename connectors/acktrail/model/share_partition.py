@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NewType
 
 __all__ = [
+    "KEY_COLUMNS",
+    "STATE_TOPIC",
     "ZERO_TOPIC_ID",
     "GroupId",
     "SharePartition",
@@ -25,6 +27,12 @@ ZERO_TOPIC_ID: Final = TopicId("AAAAAAAAAAAAAAAAAAAAAA")
 """What Kafka answers for a topic it does not know (``Uuid.ZERO_UUID``)."""
 
 TOPIC_ID_BYTES: Final = 16
+
+STATE_TOPIC: Final = "__share_group_state"
+"""The internal topic that holds the state of every share partition (KIP-932)."""
+
+KEY_COLUMNS: Final = ("group_id", "topic_id", "partition")
+"""The columns of a table that name a share partition, as the fields of `SharePartition`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.errors import InputError
-from acktrail.offline.instants import instant_ms
+from acktrail.times import instant_ms
 from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["AtOffset", "AtOffsets", "AtTime", "Cut", "Moment", "parse_moment", "up_to"]

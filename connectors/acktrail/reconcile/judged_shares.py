@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.described_partitions import Key, Samples, read_samples
 from acktrail.reconcile.saved.replay_start import Recall, replay_of
@@ -23,7 +24,6 @@ from acktrail.workers.worker_results import collected, parcels_of
 __all__ = ["Judged", "JudgedShare", "put_together"]
 
 _Row = Mapping[str, Any]
-_KEY: Final = ("group_id", "topic_id", "partition")
 _ROWS_AT_ONCE: Final = 2_048
 
 _JUDGED: Final = pa.schema(
@@ -81,7 +81,7 @@ def put_together(parcels: Iterable[pa.RecordBatch], judge: Judge, samples: Sampl
     """
     found = collected(parcels, _SCHEMAS)
     states, judged = (_fields(found["judged"], name) for name in ("state", "judged"))
-    keys = list(zip(*(judged[name].to_pylist() for name in _KEY), strict=True))
+    keys = list(zip(*(judged[name].to_pylist() for name in KEY_COLUMNS), strict=True))
     distinct = set(keys)
     if len(distinct) < len(keys):
         states, judged = _chosen(keys, states, judged)

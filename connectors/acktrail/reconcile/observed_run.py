@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import offset_shifts
 
-__all__ = ["STATE_TOPIC", "Observation", "StateLog", "newest_run", "read_observation"]
+__all__ = ["Observation", "StateLog", "newest_run", "read_observation"]
 
-STATE_TOPIC: Final = "__share_group_state"
 
 _SAMPLED: Final = ("offset_observations", "group_observations")
 _PHASES: Final = ("before", "after")

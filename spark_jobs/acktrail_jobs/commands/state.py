@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,6 +11,7 @@ import typer
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
+from acktrail.times import utc_text
 
 if TYPE_CHECKING:
     from acktrail.reconcile.state_at import TopicAsOf
@@ -69,7 +69,7 @@ def _command(
     Example: acktrail state fraud-scoring --at 2026-08-01T12:00:00Z --tables /data/acktrail
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.cli.time_options import time_ms
+    from acktrail.times import time_ms
 
     at_ms = None if at is None else time_ms("--at", at)
     forgo_pandas()
@@ -119,7 +119,7 @@ def _notes(moment: TopicAsOf) -> list[str]:
         )
     asked = moment.observation.observed_at
     if moment.at_ms is not None and moment.exported_at is not None and asked > moment.exported_at:
-        time = moment.exported_at.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        time = utc_text(moment.exported_at)
         notes.append(f"the export last brought records at {time}, before that moment: what came after is not known")
     return notes
 

@@ -11,9 +11,9 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
 from acktrail.broker.descriptions import GroupDescription, GroupOffsets, TopicDescription, TopicPartition
 from acktrail.broker.groups.observation_rows import RowMaker
-from acktrail.broker.state.state_topic import STATE_TOPIC
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, TaskId
+from acktrail.model.share_partition import STATE_TOPIC
 
 __all__ = ["ObservationTask", "OffsetsSource", "observe", "unanswered_groups"]
 

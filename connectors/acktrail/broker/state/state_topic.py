@@ -9,10 +9,9 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, raise_for
 from acktrail.broker.descriptions import LogOffsets, TopicDescription, TopicPartition
 from acktrail.errors import ForeignCluster
+from acktrail.model.share_partition import STATE_TOPIC
 
-__all__ = ["STATE_TOPIC", "StateTopic"]
-
-STATE_TOPIC: Final = "__share_group_state"
+__all__ = ["StateTopic"]
 
 
 class StateTopic:

@@ -40,7 +40,7 @@ def archived(
     Example: acktrail archived fraud-scoring --since 2026-08-01T00:00:00Z --tables /data/acktrail
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.cli.time_options import time_ms
+    from acktrail.times import time_ms
 
     since_ms = None if since is None else time_ms("--since", since)
     forgo_pandas()
@@ -62,7 +62,7 @@ def archived(
 
 
 def _json(reader: HistoryReader, found: Archiving) -> dict[str, Any]:
-    from acktrail.cli.text.history_text import instant
+    from acktrail.times import instant_text
 
     return {
         "topic": reader.topic(found.key.topic_id).topic,
@@ -72,7 +72,7 @@ def _json(reader: HistoryReader, found: Archiving) -> dict[str, Any]:
         "last_offset": found.last_offset,
         "delivery_count": found.delivery_count,
         "timestamp": found.at.timestamp_ms,
-        "time": instant(found.at.timestamp_ms),
+        "time": instant_text(found.at.timestamp_ms),
         "is_dated": found.is_dated,
         "state_partition": found.at.state_partition,
         "state_record_offset": found.at.offset,
@@ -81,8 +81,9 @@ def _json(reader: HistoryReader, found: Archiving) -> dict[str, Any]:
 
 def _text(reader: HistoryReader, group: str, found: list[Archiving], completeness: Completeness) -> str:
     from acktrail.cli.text.completeness_text import counted, not_known
-    from acktrail.cli.text.history_text import instant, place
+    from acktrail.cli.text.history_text import place
     from acktrail.plain_tables import printable, table
+    from acktrail.times import instant_text
 
     total = sum(each.records for each in found)
     head = f"group {printable(group)}: {counted(total, completeness)} records archived"
@@ -93,7 +94,7 @@ def _text(reader: HistoryReader, group: str, found: list[Archiving], completenes
             each.first_offset,
             each.last_offset,
             each.delivery_count,
-            instant(each.at.timestamp_ms),
+            instant_text(each.at.timestamp_ms),
             place(each.at),
             "" if each.is_dated else "at the latest",
         )

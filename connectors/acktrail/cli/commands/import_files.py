@@ -53,8 +53,8 @@ def import_command(
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
     from acktrail.export.import_run import ImportPlan, import_files
-    from acktrail.export.use_cases import new_run_id
     from acktrail.offline.read.read_report import Reading
+    from acktrail.times import new_run_id
 
     forgo_pandas()
     reading = Reading(state_partition=state_partition, on_damage=say_damage)

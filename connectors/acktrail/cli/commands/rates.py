@@ -47,7 +47,7 @@ def rates(
     Example: acktrail rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.cli.time_options import duration_ms, time_ms
+    from acktrail.times import duration_ms, time_ms
 
     every_ms = duration_ms("--every", every)
     since_ms = None if since is None else time_ms("--since", since)
@@ -115,8 +115,8 @@ def _by_place(completeness: Completeness) -> dict[tuple[str, str, int | None], l
 
 
 def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, Any]]:
-    from acktrail.cli.text.history_text import instant
     from acktrail.columnar.rate_counts import COUNTS
+    from acktrail.times import instant_text
 
     return [
         {
@@ -125,7 +125,7 @@ def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, An
             "topic_id": row["topic_id"],
             "partition": row["partition"],
             "interval_start": row["interval_start_ms"],
-            "time": instant(row["interval_start_ms"]),
+            "time": instant_text(row["interval_start_ms"]),
             "at_least": row["at_least"],
             "counts": {name: row[name] for name in COUNTS},
             "per_second": {name: None if row[name] is None else row[name] * 1_000 / every_ms for name in COUNTS},
@@ -136,14 +136,14 @@ def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, An
 
 def _text(rows: Iterable[Mapping[str, Any]], completeness: Completeness, *, by_partition: bool) -> str:
     from acktrail.cli.text.completeness_text import not_known
-    from acktrail.cli.text.history_text import instant
     from acktrail.plain_tables import table
+    from acktrail.times import instant_text
 
     places = ("partition",) if by_partition else ()
     names = ("INTERVAL", "GROUP", "TOPIC", *(name.upper() for name in (*places, *_SHOWN)), "")
     cells = [
         (
-            instant(row["interval_start_ms"]),
+            instant_text(row["interval_start_ms"]),
             row["group_id"],
             row["topic"] or row["topic_id"],
             *(row[name] for name in (*places, *_SHOWN)),

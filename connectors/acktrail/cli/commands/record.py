@@ -73,15 +73,16 @@ def _json(life: Life) -> dict[str, Any]:
 
 def _text(life: Life, group: str, partition: int, completeness: Completeness) -> str:
     from acktrail.cli.text.completeness_text import elsewhere
-    from acktrail.cli.text.history_text import blank_text, conclusion, condition_text, instant, place
+    from acktrail.cli.text.history_text import blank_text, conclusion, condition_text, place
     from acktrail.plain_tables import printable, table
+    from acktrail.times import instant_text
 
     topic = life.topic
     named = topic.topic_id if topic.topic is None else f"{topic.topic} ({topic.topic_id}, {topic.status})"
     head = f"group {printable(group)}, topic {printable(named)}, partition {partition}, offset {life.fate.offset}"
     rows = [
         (
-            None if found.since is None else instant(found.since.timestamp_ms),
+            None if found.since is None else instant_text(found.since.timestamp_ms),
             place(found.since),
             None if found.since is None else found.since.cause.value,
             condition_text(found.condition),

@@ -50,7 +50,7 @@ def repair(
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
     from acktrail.export import repair_run
-    from acktrail.export.use_cases import new_run_id
+    from acktrail.times import new_run_id
 
     forgo_pandas()
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)

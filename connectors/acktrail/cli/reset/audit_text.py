@@ -47,7 +47,7 @@ def _cells(row: Row, *, with_plan: bool) -> tuple[object, ...]:
 
 
 def _instant(milliseconds: int) -> str:
-    from acktrail.group_changes.request.times import instant_text
+    from acktrail.times import instant_text
 
     return instant_text(milliseconds)
 

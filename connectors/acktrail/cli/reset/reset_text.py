@@ -13,8 +13,8 @@ from acktrail.group_changes.json_values import to_plain
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.number_text import delivered, forgotten
 from acktrail.group_changes.planning.offset_bar import Mark, Strip, strip_of
-from acktrail.group_changes.request.times import instant_text
 from acktrail.plain_tables import printable, table
+from acktrail.times import instant_text
 
 if TYPE_CHECKING:
     from acktrail.group_changes.planning.impact import Impact

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from acktrail.cli.text.history_text import evidence_json, instant, place
+from acktrail.cli.text.history_text import evidence_json, place
 from acktrail.model.offset_history.completeness import Completeness, Missing
 from acktrail.model.offset_history.record_history import NotKnown
 from acktrail.model.offset_history.status_changes import Evidence
+from acktrail.times import instant_text
 
 __all__ = ["completeness_json", "counted", "elsewhere", "not_known"]
 
@@ -87,7 +88,7 @@ def _text(loss: _Loss) -> str:
     text = _REASONS[missing.reason].format(
         number=missing.state_partition,
         records=_records(missing),
-        after=instant(missing.after_ms) or "a time that is not known",
+        after=instant_text(missing.after_ms) or "a time that is not known",
         until=_moment(loss.until) or "a snapshot that has not come yet",
     )
     affected = "all" if loss.share_partitions is None else f"{loss.share_partitions:,}"
@@ -104,7 +105,7 @@ def _records(missing: Missing) -> str:
 def _moment(evidence: Evidence | None) -> str | None:
     if evidence is None:
         return None
-    time = instant(evidence.timestamp_ms)
+    time = instant_text(evidence.timestamp_ms)
     return f"state record {place(evidence)}" + ("" if time is None else f" ({time})")
 
 
@@ -117,7 +118,7 @@ def _json(loss: _Loss) -> dict[str, Any]:
         "first_record": missing.first_record,
         "last_record": missing.last_record,
         "after": missing.after_ms,
-        "after_time": instant(missing.after_ms),
+        "after_time": instant_text(missing.after_ms),
         "until": evidence_json(loss.until),
         "share_partitions": loss.share_partitions,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any, Final
 
 from acktrail.model.delivery import state_name
@@ -10,6 +9,7 @@ from acktrail.model.offset_history.offset_status import Condition, Standing
 from acktrail.model.offset_history.record_history import Blank, Fate, NotKnown
 from acktrail.model.offset_history.status_changes import Evidence
 from acktrail.model.offset_history.status_intervals import Interval
+from acktrail.times import instant_text
 
 __all__ = [
     "blank_json",
@@ -17,12 +17,9 @@ __all__ = [
     "conclusion",
     "condition_text",
     "evidence_json",
-    "instant",
     "interval_json",
     "place",
 ]
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 _STANDINGS: Final = {
     Standing.UNRECORDED: "nothing recorded",
@@ -64,17 +61,6 @@ _BLANKS: Final = {
 }
 
 
-def instant(timestamp_ms: int | None) -> str | None:
-    """A broker's time in ISO form, UTC; one out of the calendar's range as ms."""
-    if timestamp_ms is None:
-        return None
-    try:
-        time = _EPOCH + dt.timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return f"{timestamp_ms} ms"
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def place(evidence: Evidence | None) -> str | None:
     """A state record's address: state partition and offset."""
     return None if evidence is None else f"{evidence.state_partition}:{evidence.offset}"
@@ -99,7 +85,7 @@ def conclusion(found: Fate) -> str:
 def _since(interval: Interval) -> str:
     if interval.since is None:
         return ""
-    time = instant(interval.since.timestamp_ms)
+    time = instant_text(interval.since.timestamp_ms)
     at = f"state record {place(interval.since)}" + ("" if time is None else f" ({time})")
     return f", since {at}" if interval.is_dated else f", at the latest since {at}"
 
@@ -141,6 +127,6 @@ def evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
         "state_partition": evidence.state_partition,
         "offset": evidence.offset,
         "timestamp": evidence.timestamp_ms,
-        "time": instant(evidence.timestamp_ms),
+        "time": instant_text(evidence.timestamp_ms),
         "cause": evidence.cause.value,
     }

@@ -14,6 +14,7 @@ from acktrail.columnar.record_columns import Column, RecordColumns, said_columns
 from acktrail.columnar.replaying.apply_records import states_after
 from acktrail.columnar.replaying.key_index import ShareKeys
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.wire.raw_record import DecodeStatus
 
 __all__ = ["replay_decoded"]
@@ -48,7 +49,7 @@ def replay_decoded(records: pa.Table, base: pa.Table | None = None) -> pa.Table:
 
 
 def _numbered(records: pa.Table, keys: ShareKeys) -> Integers:
-    names = [records[name].combine_chunks() for name in ("group_id", "topic_id", "partition")]
+    names = [records[name].combine_chunks() for name in KEY_COLUMNS]
     return keys.number(pa.chunked_array([snapshot_keys(*names)]), records["state_partition"].to_numpy()).owners
 
 

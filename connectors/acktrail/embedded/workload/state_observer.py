@@ -13,12 +13,11 @@ from acktrail.embedded.process.deadline import Deadline
 from acktrail.embedded.workload.demo_cluster import client_properties, to_acktrail_error
 from acktrail.errors import InputError
 from acktrail.model.records import Tombstone
-from acktrail.model.share_partition import SharePartition
+from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 from acktrail.wire.dialects.kafka_4_2 import decode
 
-__all__ = ["STATE_TOPIC", "StateWatch"]
+__all__ = ["StateWatch"]
 
-STATE_TOPIC: Final = "__share_group_state"
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1
 

@@ -10,13 +10,12 @@ from typing import Final
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.broker.descriptions import LogOffsets, ShareOffset, TopicPartition
-from acktrail.broker.state.state_topic import STATE_TOPIC
 from acktrail.config import KafkaConfig
 from acktrail.group_changes.collection.facts import ClusterFacts, GroupFacts, PartitionFacts, Snapshot, TopicFacts
 from acktrail.group_changes.collection.partition_states import StateFacts, read_states
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope
 from acktrail.group_changes.request.target_offset import Given, GivenOffsets
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId
 
 __all__ = [
     "Found",

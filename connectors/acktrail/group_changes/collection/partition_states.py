@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.state.state_lookup import KeyReading, StateReader
-from acktrail.broker.state.state_topic import STATE_TOPIC, StateTopic
+from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.errors import NotAuthorized
 from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import SharePartition
+from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 
 __all__ = ["StateFacts", "read_states", "state_facts"]
 

@@ -17,6 +17,7 @@ from typing import Final
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event
 from acktrail.group_changes.lifecycle.change_status import NOTHING_CHANGED, GroupStanding, Standing, overall, standings
+from acktrail.times import utc_text
 
 __all__ = ["LIFE", "Because", "Decision", "PlanLife", "Refusal", "Step", "life_of"]
 
@@ -177,7 +178,7 @@ class PlanLife:
         closing = next((one for one in reversed(self.decisions) if one.step is step), None)
         if closing is None or refusal not in (_REJECTED, _EXPIRED):
             return ""
-        at = closing.at.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        at = utc_text(closing.at)
         by = f" by {closing.actor}" if step is Step.REJECT else ""
         return f"{by} at {at}" + (f": {closing.why}" if closing.why else "")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from acktrail.group_changes.lifecycle.undo import UndoLedger, read_ledger, read_
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.group_changes.planning.plan_file import DAY_MS
 from acktrail.group_changes.verification.partition_outcome import Status
+from acktrail.times import utc_text
 
 __all__ = ["audited", "done_before", "listed", "outcomes_of", "progress_of"]
 
@@ -85,7 +85,7 @@ def audited(tables: TablesConfig, plan_id: str | None) -> list[dict[str, Any]]:
     return [
         {
             **row.to_row(),
-            "audited_at": row.audited_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "audited_at": utc_text(row.audited_at, "milliseconds"),
             "detail": json.loads(row.detail),
         }
         for row in rows
@@ -134,19 +134,15 @@ _EXECUTION_COLUMNS: Final = (
 
 def _of_life(life: PlanLife) -> dict[str, Any]:
     decisions = [
-        {"decision": one.step.value, "by": one.actor, "at": _instant(one.at), "why": one.why} for one in life.decisions
+        {"decision": one.step.value, "by": one.actor, "at": utc_text(one.at), "why": one.why} for one in life.decisions
     ]
     return {"standing": life.standing.value, "decisions": decisions, "undone_by": list(life.undone_by)}
-
-
-def _instant(at: dt.datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _line(row: dict[str, Any], life: PlanLife) -> dict[str, Any]:
     return {
         "plan_id": row["plan_id"],
-        "created_at": _instant(row["created_at"]),
+        "created_at": utc_text(row["created_at"]),
         "created_by": row["created_by"],
         "kind": row["kind"],
         "strategy": row["strategy"],

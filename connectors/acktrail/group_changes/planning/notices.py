@@ -39,6 +39,11 @@ class Notice:
         topic = self.topic if self.partition is None else f"{self.topic}:{self.partition}"
         return " ".join(part for part in (self.group_id, topic) if part)
 
+    @property
+    def line(self) -> str:
+        """The notice as one line: its subject, then its text."""
+        return f"{self.subject}: {self.text}".removeprefix(": ")
+
 
 class RefusedParts:
     """Which share partitions refusals are about: constant time each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from acktrail.group_changes.request.times import instant_text
+from acktrail.times import instant_text
 
 __all__ = ["delivered", "forgotten"]
 

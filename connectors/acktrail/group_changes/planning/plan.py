@@ -21,8 +21,8 @@ from acktrail.group_changes.planning.notices import Notice, RefusedParts, Severi
 from acktrail.group_changes.planning.partition_rules import Row
 from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
-from acktrail.group_changes.request.times import instant_text
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
+from acktrail.times import instant_text
 
 __all__ = [
     "PLAN_FORMAT",

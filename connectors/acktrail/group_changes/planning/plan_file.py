@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from acktrail.errors import MalformedFile, PlanStale
 from acktrail.group_changes.json_values import from_plain, to_plain
 from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan, plan_hash
-from acktrail.group_changes.request.times import instant_text
+from acktrail.times import instant_text
 
 __all__ = ["DAY_MS", "Dated", "check_age", "parse_plan", "plan_text", "read_plan", "write_plan"]
 

@@ -8,12 +8,7 @@ from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuth
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.planning.notices import Notice
 
-__all__ = ["refusal_error", "refusal_text"]
-
-
-def refusal_text(notice: Notice) -> str:
-    """The notice as one line: what it is about, then its text."""
-    return f"{notice.subject}: {notice.text}".removeprefix(": ")
+__all__ = ["refusal_error"]
 
 
 def refusal_error(
@@ -40,7 +35,7 @@ def refusal_error(
     elif first.rule == "unauthorized_topic":
         error = NotAuthorized(operation, f"topic {first.topic!r}")
     else:
-        return kind(first.rule, f"{refusal_text(first)}{more}", hint=hint)
+        return kind(first.rule, f"{first.line}{more}", hint=hint)
     error.message = f"{error.message} [{first.rule}]{more}"
     error.data = {**error.data, "rule": first.rule}
     return error

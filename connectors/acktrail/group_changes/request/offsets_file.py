@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from acktrail.errors import ChangeRefused, MalformedFile
-from acktrail.group_changes.request.reset_request import parse_offset
-from acktrail.group_changes.request.times import excerpt
+from acktrail.group_changes.request.reset_request import excerpt, parse_offset
 
 __all__ = ["OffsetRow", "check_rows", "offset_rows", "read_offsets", "write_offsets"]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from acktrail.errors import ChangeRefused
 from acktrail.group_changes.json_values import ADDED
-from acktrail.group_changes.request.times import excerpt, instant_text, parse_duration, parse_moment
+from acktrail.times import MissingTimeZone, instant_text, iso_duration_ms, parse_instant
 
 __all__ = [
     "LARGEST_OFFSET",
@@ -21,6 +21,9 @@ __all__ = [
     "TopicScope",
     "check_request",
     "choose_strategy",
+    "excerpt",
+    "parse_duration",
+    "parse_moment",
     "parse_offset",
     "parse_out_of_range",
     "parse_topic",
@@ -30,6 +33,8 @@ LARGEST_OFFSET: Final = (1 << 63) - 1
 _LARGEST_PARTITION: Final = (1 << 31) - 1
 _LONGEST_GROUP_ID: Final = (1 << 15) - 1
 _LONGEST_TOPIC: Final = 249
+_LONGEST_MS: Final = 10**14
+_SHOWN: Final = 60
 
 
 class StrategyKind(StrEnum):
@@ -164,6 +169,50 @@ def _past(moment_ms: int, now_ms: int) -> int:
         text = f"--to-history {instant_text(moment_ms)} is in the future: it is {instant_text(now_ms)} now"
         raise ChangeRefused("future_time", text, hint="give a time that the exported records reach")
     return moment_ms
+
+
+def parse_moment(text: str) -> int:
+    """ms since the epoch of a date and time with time zone: ``Z``, ``+02:00``, ``+0200`` or ``+02``.
+
+    Kafka's tools take a time without a zone as UTC; here it is refused: half of the time a person means local time.
+
+    Raises:
+        ChangeRefused: `bad_datetime` or `timezone_missing`.
+    """
+    hint = "for example 2026-01-31T13:30:00Z or ...T13:30:00.000+02:00"
+    try:
+        moment_ms = parse_instant(text)
+    except MissingTimeZone:
+        if "T" in text:
+            hint = "append Z for UTC, or an offset such as +02:00"
+            raise ChangeRefused("timezone_missing", f"{excerpt(text)} has no time zone", hint=hint) from None
+        raise ChangeRefused("bad_datetime", f"{excerpt(text)} is no date and time", hint=hint) from None
+    except (ValueError, OverflowError):
+        raise ChangeRefused("bad_datetime", f"{excerpt(text)} is no date and time", hint=hint) from None
+    if moment_ms < 0:
+        raise ChangeRefused("bad_datetime", f"{excerpt(text)} is before 1970", hint="records have no such time")
+    return moment_ms
+
+
+def parse_duration(text: str) -> int:
+    """ms of ``PnDTnHnMnS``.
+
+    Raises:
+        ChangeRefused: `bad_duration`.
+    """
+    try:
+        duration_ms = iso_duration_ms(text)
+    except ValueError:
+        hint = "for example PT30M, PT6H or P1DT12H"
+        raise ChangeRefused("bad_duration", f"{excerpt(text)} is no duration", hint=hint) from None
+    if duration_ms > _LONGEST_MS:
+        raise ChangeRefused("bad_duration", f"{excerpt(text)} is longer than Kafka exists", hint="for example P7D")
+    return duration_ms
+
+
+def excerpt(text: str) -> str:
+    """`text` in quotes for a message, cut where it is long."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}... ({len(text)} characters)"
 
 
 def parse_offset(text: str, where: str) -> int:

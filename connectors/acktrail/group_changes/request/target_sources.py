@@ -9,12 +9,13 @@ from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.descriptions import TopicPartition
-from acktrail.broker.state.state_topic import STATE_TOPIC, StateTopic
+from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import TablesConfig
 from acktrail.group_changes.collection.past_states import HistoryRecord, StateAt, state_at
 from acktrail.group_changes.request.offsets_file import check_rows, offset_rows
 from acktrail.group_changes.request.target_offset import Given, GivenOffsets
-from acktrail.group_changes.request.times import instant_text
+from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.times import instant_text
 
 __all__ = ["from_file", "from_history"]
 

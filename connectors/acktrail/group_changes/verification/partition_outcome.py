@@ -301,11 +301,7 @@ def _is_of_a_request(record: StateRecord) -> bool:
     if isinstance(record, Tombstone):
         return True
     return (
-        isinstance(record, ShareSnapshot)
-        and not record.batches
-        and record.leader_epoch == 0
-        and record.create_timestamp_ms == record.write_timestamp_ms
-        and record.delivery_complete_count in (0, None)
+        isinstance(record, ShareSnapshot) and record.is_initialization and record.delivery_complete_count in (0, None)
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.open_file import opened
 from acktrail.offline.read.read_report import Damage, DamageStatus, Reading
@@ -28,7 +29,7 @@ UNNAMED_PARTITION: Final = -1
 """Stands for a state partition that nobody named."""
 
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
-_INTERNAL_TOPICS: Final = ("__share_group_state", "__consumer_offsets")
+_INTERNAL_TOPICS: Final = (STATE_TOPIC, "__consumer_offsets")
 
 _Markers = dict[int, list[tuple[int, int]]]
 """By producer: offset and type of its control records, ascending."""

@@ -21,14 +21,13 @@ from acktrail.model.offset_history.completeness import Completeness, Missing
 from acktrail.model.offset_history.offset_status import Standing
 from acktrail.model.offset_history.record_history import NotKnown
 from acktrail.model.offset_history.status_changes import Cause, Evidence
-from acktrail.model.share_partition import SharePartition
+from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import CHANGES, HELD, told_positions
 
 __all__ = ["Scope", "read_completeness"]
 
-_KEY: Final = ("group_id", "topic_id", "partition")
-_EVENT: Final = (*_KEY, "state_partition", "record_offset", "cause", "record_timestamp_ms")
+_EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
 _SKIPPED: Final = "unknown_type"
 """A broker passes over records of a type that it does not know."""
 
@@ -81,7 +80,9 @@ def _held(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
     is_share_partition = pc.field("next_offset").is_null()
     own = scope.expression()
     where = is_share_partition if own is None else is_share_partition & own
-    rows: list[dict[str, Any]] = tables.read(HELD, columns=[*_KEY, "state_partition", "held"], where=where).to_pylist()
+    rows: list[dict[str, Any]] = tables.read(
+        HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where
+    ).to_pylist()
     return rows
 
 

@@ -32,13 +32,13 @@ class Silenced:
     proxy: TcpProxy
 
 
-@pytest.fixture(scope="module")
-def behind() -> Iterator[Silenced]:
+@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
     """A broker with the state of one group; its requests time out after two seconds."""
     ports = free_ports()
     with tcp_proxy(f"127.0.0.1:{ports.client}", speaks_kafka=True) as proxy:
         advertised = {"advertised.listeners": f"CLIENT://{proxy.address}"}
-        with EmbeddedBroker(port=ports.client, properties=advertised) as broker:
+        with EmbeddedBroker(request.param, port=ports.client, properties=advertised) as broker:
             workload = Workload(broker.config())
             workload.create_topic("orders")
             workload.produce("orders", 20)

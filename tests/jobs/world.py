@@ -105,9 +105,13 @@ class World:
         place = (-1, -1)
         for record in records:
             place = self.write_bytes(on, *encode(record), key=record.key)
-            self.states = replay([*(self._as_snapshot(s) for s in self.states.values()), record])
-            self.groups.setdefault(record.key.group_id, "Stable")
+            self.take(record)
         return place
+
+    def take(self, record: StateRecord) -> None:
+        """Let the broker's states and groups be those after `record`."""
+        self.states = replay([*(self._as_snapshot(s) for s in self.states.values()), record])
+        self.groups.setdefault(record.key.group_id, "Stable")
 
     def write_bytes(
         self, on: int | None, raw_key: bytes | None, value: bytes | None, *, key: SharePartition | None = None

@@ -1,0 +1,64 @@
+"""A cluster on paper whose records reach the tables as an export brings them: by tasks, positions and the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jobs.world import World, topic_id
+
+from acktrail.connect.contract import Sink
+from acktrail.connect.testing import MemoryLog, MemoryTask
+
+__all__ = ["CLUSTER", "ExportedWorld"]
+
+CLUSTER = "c1"
+_BATCH_ROWS = 64
+
+
+class ExportedWorld(World):
+    """`open_sink`: the class ``DeltaSink``, wherever the release under test has it."""
+
+    def __init__(self, folder: Path, open_sink: Callable[..., Sink], *, state_partitions: int = 3) -> None:
+        super().__init__(folder, state_partitions=state_partitions)
+        self._open_sink = open_sink
+
+    def export(self, run_id: str, *, lost: dict[int, int] | None = None, at_most: int | None = None) -> None:
+        """Export what is new from where the tables end; `lost`: the offset before which Kafka pruned a state
+        partition."""
+        assert at_most is None
+        self.log_starts |= lost or {}
+        sink = self._open_sink(self.tables, cluster_id=CLUSTER, run_id=run_id, clock=lambda: self.now)
+        for partition in self.logs:
+            task = MemoryTask(CLUSTER, self._log(partition), batch_rows=_BATCH_ROWS, is_continuous=False)
+            task.start(sink.position(task.task_id))
+            while not task.is_finished:
+                batch = task.poll(0)
+                if batch is not None:
+                    sink.put(batch)
+            self.exported[partition] = len(self.logs[partition])
+        sink.flush()
+
+    def restore(self) -> None:
+        """Take in what the tables have of the state topic, as if it was written here."""
+        from acktrail.columnar.model_values import record_of
+
+        rows: list[dict[str, Any]] = self.tables.read("state_records").to_pylist()
+        for row in sorted(rows, key=lambda row: (row["state_partition"], row["offset"])):
+            partition = row["state_partition"]
+            self.logs[partition] += [(None, None)] * (row["offset"] - len(self.logs[partition]))
+            self.write_bytes(partition, row["key"], row["value"])
+            if row["decode_status"] == "decoded":
+                self.take(record_of(row))
+            self.exported[partition] = row["offset"] + 1
+
+    def _log(self, partition: int) -> MemoryLog:
+        log = self.logs[partition]
+        return MemoryLog(
+            pairs=log,
+            partition=partition,
+            topic_id=topic_id(99),
+            start_offset=self.log_starts[partition],
+            end_offset=len(log),
+        )

@@ -17,7 +17,7 @@ from acktrail.columnar.change_rows import CHANGE_COLUMNS
 from acktrail.columnar.held_rows import HELD_COLUMNS
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import HistoryTables, Holding
+from acktrail.tables.past.history_tables import HistoryTables, SavedStates
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +49,7 @@ def _build(tables: Tables, changes: int, share_partitions: int, step: int) -> tu
     for begin in range(0, changes, step):
         rows = _changes(source, names, ends, begin, min(step, changes - begin))
         history.add(rows, {0: begin}, {0: begin + rows.num_rows})
-    history.hold(Holding(rows=_held(names), positions={0: changes}, step=history.holding().step))
+    history.save(SavedStates(rows=_held(names), positions={0: changes}, step=history.saved().step))
     owner = int(np.argmax(ends))
     named = names.slice(owner, 1).to_pylist()[0]
     return (named["group_id"], named["topic_id"], str(named["partition"]), str(ends[owner] // 2))

@@ -22,7 +22,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, files_digest
-from acktrail.tables.past.history_tables import HistoryTables, Holding, held_rows, without
+from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions, saved_rows
 from acktrail_jobs.summaries import HistorySummary
 from acktrail_jobs.workers import Workers, workers
 
@@ -71,7 +71,7 @@ class _Run:
         self._version = snapshot.version
         self._history = HistoryTables(stored, _cluster_id(stored, snapshot))
         self._files = files_digest(file.path for file in snapshot.files())
-        self._holding = _usable(stored, snapshot.version, self._files, self._history.holding())
+        self._holding = _usable(stored, snapshot.version, self._files, self._history.saved())
         self._paths = tuple(file.path for file in stored.files_since(snapshot, self._holding.records_version))
         self._new = new_offsets(_addresses(stored, self._paths), self._holding.positions)
         self._told = self._history.positions(self._new)
@@ -141,18 +141,18 @@ class _Run:
         self._hold(
             replace(
                 self._holding,
-                rows=pa.concat_tables([without(self._holding.rows, done.held), done.held]),
+                rows=pa.concat_tables([drop_partitions(self._holding.rows, done.held), done.held]),
                 positions={**self._holding.positions, **done.ends},
                 records_version=self._version if self.is_done else self._holding.records_version,
                 records_files=self._files if self.is_done else self._holding.records_files,
             )
         )
 
-    def _hold(self, holding: Holding) -> None:
-        self._holding = self._history.hold(holding)
+    def _hold(self, holding: SavedStates) -> None:
+        self._holding = self._history.save(holding)
 
 
-def _usable(stored: Tables, version: int, files: str, holding: Holding) -> Holding:
+def _usable(stored: Tables, version: int, files: str, holding: SavedStates) -> SavedStates:
     """`holding`; nothing of it where the table came back with other records since it was made, from an older copy that
     was restored. `files`: the digest of the files at `version`."""
     used: str | None = files
@@ -160,7 +160,7 @@ def _usable(stored: Tables, version: int, files: str, holding: Holding) -> Holdi
         paths = stored.paths_at(RECORDS, holding.records_version)
         used = None if paths is None else files_digest(paths)
     is_another = used is not None and holding.records_files not in (None, used)
-    return Holding(step=holding.step) if is_another or holding.records_version > version else holding
+    return SavedStates(step=holding.step) if is_another or holding.records_version > version else holding
 
 
 def _cluster_id(stored: Tables, records: TableSnapshot) -> str:
@@ -205,7 +205,7 @@ class _Work:
     def _held(self, stored: Tables, stretches: Sequence[Stretch]) -> pa.Table:
         if not self.goes_on:
             return HELD_COLUMNS.empty_table()
-        return held_rows(stored, pc.field("state_partition").isin([stretch.state_partition for stretch in stretches]))
+        return saved_rows(stored, pc.field("state_partition").isin([stretch.state_partition for stretch in stretches]))
 
 
 def _within(stretch: Stretch) -> pc.Expression:

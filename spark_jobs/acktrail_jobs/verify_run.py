@@ -27,7 +27,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.raw_bytes import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.past.history_tables import CHANGES, held_positions, told_positions
+from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
 from acktrail.workers.worker_results import collected, parcels_of
 from acktrail_jobs.summaries import Difference, VerifySummary
 from acktrail_jobs.workers import Workers, workers
@@ -123,8 +123,8 @@ def _replayed_again(at_work: Workers, stored: Tables, kept: Kept, moment: TopicA
 
 def _told_again(at_work: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
     """Rows of ``VERIFIED_ARROW``."""
-    held = held_positions(stored)
-    told = ((number, end, held.get(number, 0)) for number, end in told_positions(stored, moment.coverages).items())
+    held = saved_positions(stored)
+    told = ((number, end, held.get(number, 0)) for number, end in change_positions(stored, moment.coverages).items())
     longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
     count = min(len(longest), at_work.count)
     shares = [tuple(longest[worker::count]) for worker in range(count)]

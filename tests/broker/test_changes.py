@@ -20,7 +20,7 @@ from servers.fake_kafka import (
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done
-from acktrail.broker.groups.change_requests import Part, Said, alter_request, spread
+from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, alter_request, results_per_target
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 from acktrail.embedded.kafka.kafka_node import free_ports
 from acktrail.errors import (
@@ -72,14 +72,16 @@ def test_the_answer_is_read_as_the_schema_says() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_every_partition_asked_for_has_a_result(case: dict[str, Any]) -> None:
     """R004-14, R004-32: a top-level error counts for each partition, a partition left out was not attempted."""
-    asked = [Part(topic=topic, partition=partition) for topic, partition, _ in case["requested"]]
+    asked = [ChangeTarget(topic=topic, partition=partition) for topic, partition, _ in case["requested"]]
     said = {
-        Part(topic=topic["TopicName"], partition=row["PartitionIndex"]): Said(error_code=row["ErrorCode"], message=None)
+        ChangeTarget(topic=topic["TopicName"], partition=row["PartitionIndex"]): PartResponse(
+            error_code=row["ErrorCode"], message=None
+        )
         for topic in case["response"]["Responses"]
         for row in topic["Partitions"]
     }
     response = case["response"]
-    results = spread(
+    results = results_per_target(
         "g",
         asked,
         error_code=response["ErrorCode"],

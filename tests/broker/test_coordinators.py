@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from kafka.errors import RequestTimedOutError
 
-from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.coordinators import Coordinators
 from acktrail.errors import RetryableError
 
@@ -29,19 +29,19 @@ class SilentClient:
     def learn_coordinator(self, found: Any, key: str) -> int:
         return 1
 
-    def exchange(self, requests: list[tuple[int, Any]]) -> list[Any]:
+    def send_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
         self.asked += 1
         if self.asked <= self.silences:
-            return [NoAnswer(node_id=node, error=RequestTimedOutError()) for node, _ in requests]
+            return [NoResponse(node_id=node, error=RequestTimedOutError()) for node, _ in requests]
         groups = [SimpleNamespace(group_id=group_id, error_code=0, error_message=None) for group_id in requests[0][1]]
         return [SimpleNamespace(groups=groups)]
 
-    def explain(self, missing: NoAnswer) -> Exception:
+    def explain(self, missing: NoResponse) -> Exception:
         return RetryableError("kept silent", hint="try again")
 
 
 def ask(client: SilentClient) -> dict[str, Any]:
-    return dict(Coordinators(cast("BrokerClient", client)).ask(["a", "b"], list))
+    return dict(Coordinators(cast("BrokerClient", client)).query(["a", "b"], list))
 
 
 def test_a_request_without_an_answer_is_sent_again() -> None:

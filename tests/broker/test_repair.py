@@ -19,7 +19,7 @@ from state_topics.filled_topic import create_state_topic, fill
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import DamagedTables
-from acktrail.export.repair_run import outlook, repair
+from acktrail.export.repair_run import preview, repair
 from acktrail.export.use_cases import export, observe
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
@@ -139,13 +139,13 @@ def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: 
             use()
         assert "acktrail repair" in caught.value.hint
     files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
-    assert not outlook(exported.kafka, tables.config).survey.is_sound
+    assert not preview(exported.kafka, tables.config).report.is_sound
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()} == files
 
     done = repair(exported.kafka, tables.config, run_id="repair")
     assert (sum(each.records for each in done.available or ()) > 0, done.gone) == (True, ())
     assert _records(tables) == before
-    again = outlook(exported.kafka, tables.config)
+    again = preview(exported.kafka, tables.config)
     assert again.survey.is_sound
     assert repair(exported.kafka, tables.config, run_id="repair-2").available == ()
     assert _ranged(tables) == len(before)

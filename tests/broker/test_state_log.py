@@ -14,7 +14,7 @@ from samples.random_records import records as state_records
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
-from acktrail.broker.state.state_consumer import StateLog
+from acktrail.broker.state.state_consumer import StateTopicConsumer
 from acktrail.broker.state.state_source import StateSource
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
@@ -111,7 +111,7 @@ def test_every_kind_of_record_arrives_with_its_bytes(topic: KafkaConfig, regular
 def read_all(config: KafkaConfig, topic: str) -> list[int]:
     """The offsets that a bounded reading of partition 0 of another topic gives."""
     with ShareGroupAdmin(config) as admin:
-        log = StateLog(config, StateTopic(admin, topic), run_id="r", bounded=True)
+        log = StateTopicConsumer(config, StateTopic(admin, topic), run_id="r", bounded=True)
         log.open(0, None)
         found: list[int] = []
 

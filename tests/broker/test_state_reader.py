@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from state_topics.coordinator_log import batch, share_partition
 
-from acktrail.broker.state.state_lookup import KeyReading, _after
+from acktrail.broker.state.state_lookup import PartitionReading, _after
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_raw
@@ -31,9 +31,9 @@ UPDATE = ShareUpdate(
 )
 
 
-def read(*records: StateRecord | None) -> KeyReading:
+def read(*records: StateRecord | None) -> PartitionReading:
     """The reading after these records; None: one that cannot be read."""
-    reading = KeyReading(state_partition=0)
+    reading = PartitionReading(state_partition=0)
     for offset, record in enumerate(records):
         reading = _after(reading, addressed(offset, record))
     return reading

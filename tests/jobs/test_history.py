@@ -27,7 +27,7 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
 from acktrail.tables.past.history_reader import HistoryReader
-from acktrail.tables.past.history_tables import HistoryTables, held_rows
+from acktrail.tables.past.history_tables import HistoryTables, saved_rows
 from acktrail_jobs import history_run as job
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.spark_rates import delivery_rates
@@ -86,7 +86,7 @@ def place(change: Change) -> tuple[Any, ...]:
 
 def found(world: World) -> tuple[list[Change], dict[int, dict[Any, Held]]]:
     """What the tables say: the same two things."""
-    rows = held_rows(world.tables, pc.scalar(True))
+    rows = saved_rows(world.tables, pc.scalar(True))
     numbers = rows["state_partition"].unique().to_pylist()
     held = {number: dict(held_of(rows.filter(pc.field("state_partition") == number))) for number in numbers}
     return sorted(changes_of(world.tables.read("delivery_history")), key=place), held

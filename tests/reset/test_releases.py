@@ -12,7 +12,7 @@ from coordinator_messages import coordinator_states
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import NONE
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused
@@ -96,7 +96,7 @@ def test_a_coordinator_that_dies_leaves_it_open_until_verified(
         if arrives:
             send(client, request, node_id)
         broker.kill()
-        return send(client, request, node_id) if not arrives else NoAnswer(node_id=node_id, error=ConnectionError())
+        return send(client, request, node_id) if not arrives else NoResponse(node_id=node_id, error=ConnectionError())
 
     monkeypatch.setattr(BrokerClient, "send_once", dying)
     done = world.execute(plan)

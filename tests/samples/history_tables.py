@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from acktrail.history.history_step import GROWTH_COLUMNS, Stretch, grow
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import HistoryTables, Holding, without
+from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions
 
 __all__ = ["build"]
 
@@ -15,7 +15,7 @@ __all__ = ["build"]
 def build(tables: Tables, cluster_id: str = "c1") -> None:
     """Bring the history of `tables` up to date in this process: all that is new in one step."""
     history = HistoryTables(tables, cluster_id)
-    holding = history.holding()
+    holding = history.saved()
     snapshot = tables.snapshot("state_records")
     assert snapshot is not None
     records = snapshot.read(columns=GROWTH_COLUMNS)
@@ -33,9 +33,9 @@ def build(tables: Tables, cluster_id: str = "c1") -> None:
         ends[number] = found.end
     history.add(pa.concat_tables(changes), told, {number: ends[number] for number in numbers})
     now = pa.concat_tables(held)
-    history.hold(
-        Holding(
-            rows=pa.concat_tables([without(holding.rows, now), now]),
+    history.save(
+        SavedStates(
+            rows=pa.concat_tables([drop_partitions(holding.rows, now), now]),
             positions=ends,
             records_version=snapshot.version,
             step=holding.step,

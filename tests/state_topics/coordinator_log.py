@@ -14,7 +14,7 @@ from acktrail.model.delivery import StateBatch, terminal_count
 from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
-from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail_simulation.coordinator.state_topic import StateTopic
 from acktrail_simulation.coordinator.state_write import StateWrite
@@ -124,7 +124,7 @@ def from_raw(rows: list[dict[str, Any]], *, run_id: str = "run-1") -> pa.Table:
 def stamped(rows: pa.Table, *, run_id: str = "run-1") -> pa.Table:
     for name, text in (("cluster_id", CLUSTER), ("run_id", run_id)):
         rows = rows.append_column(name, pa.repeat(text, rows.num_rows))
-    return conform(rows, STATE_RECORDS)
+    return cast_to_schema(rows, STATE_RECORDS)
 
 
 def everyday() -> Coordinator:

@@ -11,7 +11,7 @@ from samples.history_tables import build
 from acktrail.errors import ForeignCluster
 from acktrail.model.offset_history.status_changes import History
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
-from acktrail.tables.past.settled_history import Range, SettledHistory, Told
+from acktrail.tables.past.settled_history import AffectedRange, RangeOutcome, SettledHistory
 
 KEY = key_of("g")
 
@@ -25,14 +25,14 @@ def world(tmp_path: Path) -> World:
     return found
 
 
-def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> Told:
+def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> RangeOutcome:
     """What the tables of `world` tell of offsets, where Kafka's newest state record of them is `newest`."""
-    own = Range(key=KEY, first_offset=first, last_offset=last, state_partition=0, record_offset=newest)
+    own = AffectedRange(key=KEY, first_offset=first, last_offset=last, state_partition=0, record_offset=newest)
     cluster = named.get("cluster_id", "c1")
-    return SettledHistory(world.tables, cluster, named.get("state_topic_id"), [own]).told()[KEY]
+    return SettledHistory(world.tables, cluster, named.get("state_topic_id"), [own]).outcomes()[KEY]
 
 
-def numbers(found: Told) -> tuple[int, int, int]:
+def numbers(found: RangeOutcome) -> tuple[int, int, int]:
     return found.settled.acknowledged, found.settled.archived, found.settled.unknown
 
 
@@ -56,8 +56,8 @@ def test_without_a_history_nothing_is_known(world: World) -> None:
     world.export("r1")
     assert "acktrail history" in (told(world).reason or "")
     build(world.tables)
-    own = Range(key=key_of("other"), first_offset=0, last_offset=4, state_partition=0, record_offset=2)
-    found = SettledHistory(world.tables, "c1", None, [own]).told()[own.key]
+    own = AffectedRange(key=key_of("other"), first_offset=0, last_offset=4, state_partition=0, record_offset=2)
+    found = SettledHistory(world.tables, "c1", None, [own]).outcomes()[own.key]
     assert (numbers(found), found.reason is None) == ((0, 0, 5), False)
 
 
@@ -116,10 +116,10 @@ def test_tables_of_another_cluster_or_state_topic_tell_nothing(world: World) -> 
 def test_newer_records_go_on_from_what_is_held(world: World, gap: bool) -> None:
     """They are laid over what the history tells; where some were pruned unread, everything before is a least number."""
     use(world, "r1")
-    own = Range(key=KEY, first_offset=0, last_offset=12, state_partition=0, record_offset=5)
+    own = AffectedRange(key=KEY, first_offset=0, last_offset=12, state_partition=0, record_offset=5)
     found = SettledHistory(world.tables, "c1", None, [own])
     assert found.behind == (own,)
-    positions, held = found.holding({KEY})
+    positions, held = found.saved_states({KEY})
     assert positions == {0: 3}
     history = History(0, dict(held))
     changes = list(history.gap(3)) if gap else []
@@ -127,4 +127,4 @@ def test_newer_records_go_on_from_what_is_held(world: World, gap: bool) -> None:
     changes += history.record(update(KEY, 13, 0, ()), offset=5, timestamp_ms=WRITTEN_MS)
     found.add(changes, {0: 6})
     assert found.behind == ()
-    assert numbers(found.told()[KEY]) == (4, 9, 10 if gap else 0)
+    assert numbers(found.outcomes()[KEY]) == (4, 9, 10 if gap else 0)

@@ -27,8 +27,8 @@ from typing import Any, Final, Self
 from kafka.protocol.admin import ListGroupsRequest
 
 from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
-from acktrail.broker.client.backoff import Patience
-from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoAnswer
+from acktrail.broker.client.backoff import Backoff
+from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoResponse
 from acktrail.broker.client.coordinators import Coordinators
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, error_for, error_name, raise_for
 from acktrail.broker.descriptions import (
@@ -109,18 +109,18 @@ class ShareGroupAdmin:
         Raises:
             Unreachable, RetryableError: one of the brokers did not answer; its groups are not known.
         """
-        patience = Patience(self._client.request_timeout_s)
+        backoff = Backoff(self._client.request_timeout_s)
         found: dict[str, GroupListing] = {}
         pending = [broker.node_id for broker in self._client.brokers]
         while pending:
             requests = [(node, ListGroupsRequest(types_filter=list(types), min_version=5)) for node in pending]
             again: list[int] = []
-            for node, reply in zip(pending, self._client.exchange(requests), strict=True):
+            for node, reply in zip(pending, self._client.send_all(requests), strict=True):
                 if self._is_listed(reply):
                     found |= {g.group_id: g for g in group_responses.listings(reply, node)}
                 else:
                     again.append(node)
-            if again and not patience.wait():
+            if again and not backoff.wait():
                 raise_for(15, None, operation="DESCRIBE", kind="the groups of broker", name=str(again[0]))
             pending = again
         return tuple(found[group_id] for group_id in sorted(found))
@@ -136,7 +136,9 @@ class ShareGroupAdmin:
             ConfigurationError: the cluster does not serve share groups.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.ask(wanted, group_responses.describe_request, tolerates_silence=tolerates_silence)
+        answers = self._coordinators.query(
+            wanted, group_responses.describe_request, tolerates_silence=tolerates_silence
+        )
         return tuple(group_responses.description(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_group(self, group_id: str) -> GroupDescription:
@@ -176,7 +178,7 @@ class ShareGroupAdmin:
             Unreachable, RetryableError: a coordinator did not answer.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.ask(wanted, group_responses.offsets_request, tolerates_silence=tolerates_silence)
+        answers = self._coordinators.query(wanted, group_responses.offsets_request, tolerates_silence=tolerates_silence)
         return tuple(group_responses.offsets(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_offsets(
@@ -195,7 +197,7 @@ class ShareGroupAdmin:
         if topics is not None:
             self._check_partitions(topics)
         request = group_responses.offsets_request if topics is None else group_responses.named_offsets_request(topics)
-        found = group_responses.offsets(group_id, self._coordinators.ask([group_id], request)[group_id])
+        found = group_responses.offsets(group_id, self._coordinators.query([group_id], request)[group_id])
         if found.error_code != NONE:
             raise_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
         return found.offsets
@@ -301,7 +303,7 @@ class ShareGroupAdmin:
 
     def _is_listed(self, reply: Any) -> bool:
         """Whether a broker listed its groups. False: ask again."""
-        if isinstance(reply, NoAnswer):
+        if isinstance(reply, NoResponse):
             if self._client.may_try_again(reply):
                 return False
             raise self._client.explain(reply)

@@ -62,7 +62,7 @@ class WorkerSummary:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Tally:
+class _Counters:
     """What was read, committed and is pending so far."""
 
     records_read: int = 0
@@ -110,24 +110,24 @@ class Worker:
         self._policy = policy or FlushPolicy()
         self._clock = clock
         self._progress = progress
-        self._tally = _Tally()
+        self._tally = _Counters()
         self._tasks = 0
 
     @property
     def landed(self) -> WorkerSummary:
         """What the run has committed so far, also after an error."""
-        tally = self._tally
-        records, quarantined, gaps = tally.landed
+        counters = self._tally
+        records, quarantined, gaps = counters.landed
         return WorkerSummary(
             records_read=records,
             records_quarantined=quarantined,
-            gaps=tuple(tally.gaps[:gaps]),
-            commits=tally.commits,
-            rows=tally.rows,
-            positions=tally.positions,
+            gaps=tuple(counters.gaps[:gaps]),
+            commits=counters.commits,
+            rows=counters.rows,
+            positions=counters.positions,
             tasks=self._tasks,
-            tasks_finished=tally.finished,
-            was_stopped=tally.was_cut or tally.finished < self._tasks,
+            tasks_finished=counters.finished,
+            was_stopped=counters.was_cut or counters.finished < self._tasks,
         )
 
     def run(self, stop: Event | None = None) -> WorkerSummary:
@@ -148,60 +148,60 @@ class Worker:
                 task.close()
 
     def _run(self, tasks: list[SourceTask], stop: Event) -> WorkerSummary:
-        tally = self._tally = _Tally()
+        counters = self._tally = _Counters()
         self._tasks = len(tasks)
         for task in tasks:
             task.start(self._sink.position(task.task_id))
-        self._move(tasks, stop, tally)
-        self._flush(tally, len(tasks))
+        self._move(tasks, stop, counters)
+        self._flush(counters, len(tasks))
         return self.landed
 
-    def _move(self, tasks: list[SourceTask], stop: Event, tally: _Tally) -> None:
+    def _move(self, tasks: list[SourceTask], stop: Event, counters: _Counters) -> None:
         """Put what comes and flush when it is time to, while the next batches are being read."""
         flushed_at = self._clock()
         with ReadAhead(tasks, stop, poll_s=self._policy.poll_s) as reading:
             while not reading.is_over:
                 batch = reading.take(self._policy.poll_s)
-                tally.finished = reading.finished
+                counters.finished = reading.finished
                 if batch is not None:
-                    self._put(batch, tally, len(tasks))
-                if self._is_due(tally, flushed_at):
+                    self._put(batch, counters, len(tasks))
+                if self._is_due(counters, flushed_at):
                     if stop.is_set():
-                        tally.was_cut = True
+                        counters.was_cut = True
                         break
-                    self._flush(tally, len(tasks))
+                    self._flush(counters, len(tasks))
                     flushed_at = self._clock()
-        tally.finished = reading.finished
+        counters.finished = reading.finished
 
-    def _put(self, batch: SourceBatch, tally: _Tally, tasks: int) -> None:
+    def _put(self, batch: SourceBatch, counters: _Counters, tasks: int) -> None:
         self._sink.put(batch)
-        tally.take(batch)
-        self._progress(_progress(tally, tasks))
+        counters.take(batch)
+        self._progress(_progress(counters, tasks))
 
-    def _is_due(self, tally: _Tally, flushed_at: float) -> bool:
+    def _is_due(self, counters: _Counters, flushed_at: float) -> bool:
         return (
             self._sink.pending_rows >= self._policy.rows
-            or tally.pending_bytes >= self._policy.size_bytes
+            or counters.pending_bytes >= self._policy.size_bytes
             or self._clock() - flushed_at >= self._policy.interval_s
         )
 
-    def _flush(self, tally: _Tally, tasks: int) -> None:
+    def _flush(self, counters: _Counters, tasks: int) -> None:
         commit = self._sink.flush()
         if commit.rows or commit.positions:
-            tally.commits += 1
+            counters.commits += 1
         for name, rows in commit.rows.items():
-            tally.rows[name] = tally.rows.get(name, 0) + rows
-        tally.positions.update(commit.positions)
-        tally.records_committed = tally.records_read
-        tally.landed = (tally.records_read, tally.records_quarantined, len(tally.gaps))
-        tally.pending_bytes = 0
-        self._progress(_progress(tally, tasks))
+            counters.rows[name] = counters.rows.get(name, 0) + rows
+        counters.positions.update(commit.positions)
+        counters.records_committed = counters.records_read
+        counters.landed = (counters.records_read, counters.records_quarantined, len(counters.gaps))
+        counters.pending_bytes = 0
+        self._progress(_progress(counters, tasks))
 
 
-def _progress(tally: _Tally, tasks: int) -> Progress:
+def _progress(counters: _Counters, tasks: int) -> Progress:
     return Progress(
-        records_read=tally.records_read,
-        records_committed=tally.records_committed,
-        tasks_finished=tally.finished,
+        records_read=counters.records_read,
+        records_committed=counters.records_committed,
+        tasks_finished=counters.finished,
         tasks=tasks,
     )

@@ -12,7 +12,7 @@ from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import LostOffsets
-from acktrail.tables.exported.damage_survey import Mending, Survey, survey
+from acktrail.tables.exported.damage_survey import DamageReport, RepairAction, find_damage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.broker.state.state_source import StateTask
 
-__all__ = ["Outlook", "outlook", "repair"]
+__all__ = ["RepairPreview", "preview", "repair"]
 
 _RECORDS: Final = "state_records"
 _PATIENCE_S: Final = 5.0
@@ -28,16 +28,18 @@ _Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class RepairPreview:
     """What is wrong, and what becomes of lost records: those that Kafka still has, and those that are lost for good.
     None: not known before the log is mended."""
 
-    survey: Survey
+    report: DamageReport
     available: tuple[LostOffsets, ...] | None
     gone: tuple[LostOffsets, ...] | None
 
 
-def outlook(kafka: KafkaConfig, target: TablesConfig, progress: _Progress = lambda _table, _rows: None) -> Outlook:
+def preview(
+    kafka: KafkaConfig, target: TablesConfig, progress: _Progress = lambda _table, _rows: None
+) -> RepairPreview:
     """Look at tables and cluster; change nothing.
 
     Raises:
@@ -47,12 +49,12 @@ def outlook(kafka: KafkaConfig, target: TablesConfig, progress: _Progress = lamb
     from acktrail.broker.admin import ShareGroupAdmin
 
     with ShareGroupAdmin(kafka) as admin:
-        return _outlook(admin, Tables(target), progress)
+        return _preview(admin, Tables(target), progress)
 
 
 def repair(
     kafka: KafkaConfig, target: TablesConfig, *, run_id: str, progress: _Progress = lambda _table, _rows: None
-) -> Outlook:
+) -> RepairPreview:
     """Mend what can be mended; gives what was wrong and what became of it. Twice is as good as once.
 
     Raises:
@@ -64,25 +66,25 @@ def repair(
 
     tables = Tables(target)
     with ShareGroupAdmin(kafka) as admin:
-        first = _outlook(admin, tables, progress)
-        _refuse(tables, first.survey)
-        _mend_files(tables, first.survey)
-        found = first if first.available is not None else _outlook(admin, tables, progress)
+        first = _preview(admin, tables, progress)
+        _refuse(tables, first.report)
+        _mend_files(tables, first.report)
+        found = first if first.available is not None else _preview(admin, tables, progress)
         if found.available is None or found.gone is None:
-            _refuse(tables, found.survey)
+            _refuse(tables, found.report)
             raise DamagedTables(
                 f"tables at {tables.root}: the log of state_records cannot be mended",
                 hint="restore the table from the storage's own versions or a backup",
                 table=_RECORDS,
             )
         _export_again(kafka, admin, tables, found.available, run_id)
-    if found.survey.is_whole and not found.available and not found.gone:
-        return Outlook(survey=first.survey, available=(), gone=())
+    if found.report.is_whole and not found.available and not found.gone:
+        return RepairPreview(report=first.report, available=(), gone=())
     gone = _note(tables, found)
-    return Outlook(survey=first.survey, available=_without(found.available, gone), gone=gone)
+    return RepairPreview(report=first.report, available=_without(found.available, gone), gone=gone)
 
 
-def _note(tables: Tables, found: Outlook) -> tuple[LostOffsets, ...]:
+def _note(tables: Tables, found: RepairPreview) -> tuple[LostOffsets, ...]:
     """Note what is lost for good: more than it looked where Kafka pruned meanwhile."""
     from acktrail.tables.exported.export_ranges import copy_ranges
     from acktrail.tables.exported.presence import missing_records, present_records
@@ -90,7 +92,7 @@ def _note(tables: Tables, found: Outlook) -> tuple[LostOffsets, ...]:
 
     copy_ranges(tables)  # what an export that was killed left
     gone = tuple(missing_records(tables, present_records(tables)))
-    end_positions(tables, found.survey.at_the_end)
+    end_positions(tables, found.report.at_the_end)
     note_lost(tables, gone)
     return gone
 
@@ -109,20 +111,20 @@ def _without(available: Sequence[LostOffsets], gone: Sequence[LostOffsets]) -> t
     )
 
 
-def _refuse(tables: Tables, found: Survey) -> None:
+def _refuse(tables: Tables, found: DamageReport) -> None:
     """Raise for the first file that nothing here can mend."""
     for each in found.damages:
-        if each.mending is Mending.NONE:
+        if each.mending is RepairAction.NONE:
             raise tables.damaged(each.damage, each.table)
 
 
-def _mend_files(tables: Tables, found: Survey) -> None:
+def _mend_files(tables: Tables, found: DamageReport) -> None:
     from acktrail.tables.exported.repairs import EMPTY_COMMIT
 
     for name in sorted({each.table for each in found.damages}):
         place, own = tables.place(name), [each for each in found.damages if each.table == name]
         with place.translated():
-            if own[0].mending is Mending.REMADE:
+            if own[0].mending is RepairAction.REMADE:
                 place.discard()
                 continue
             for each in own:
@@ -133,19 +135,19 @@ def _mend_files(tables: Tables, found: Survey) -> None:
                 place.leave_out(data)
 
 
-def _outlook(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> Outlook:
+def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> RepairPreview:
     from acktrail.broker.state.state_topic import StateTopic
     from acktrail.tables.cluster_check import ensure_same_cluster
     from acktrail.tables.exported.repairs import shifts_of
 
-    found = survey(tables, progress)
+    found = find_damage(tables, progress)
     if found.lost is None:
-        return Outlook(survey=found, available=None, gone=None)
+        return RepairPreview(report=found, available=None, gone=None)
     ensure_same_cluster(tables, admin.cluster_id)
     lost = tuple(sorted({*found.lost}))
     topic = StateTopic(admin)
     if not lost or not topic.is_present:
-        return Outlook(survey=found, available=(), gone=lost)
+        return RepairPreview(report=found, available=(), gone=lost)
     _check_topic(tables, topic.topic_id)
     logs = topic.log_offsets()
     shifts = shifts_of(tables)
@@ -158,7 +160,7 @@ def _outlook(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> Out
             continue
         for part, has in _parts(each, (log.log_start_offset or 0) + shift, (log.high_watermark or 0) + shift):
             (available if has else gone).append(part)
-    return Outlook(survey=found, available=tuple(available), gone=tuple(gone))
+    return RepairPreview(report=found, available=tuple(available), gone=tuple(gone))
 
 
 def _parts(lost: LostOffsets, start: int, end: int) -> Iterator[tuple[LostOffsets, bool]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome
-from acktrail.broker.client.backoff import Patience
+from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, PlanStale
@@ -262,7 +262,7 @@ def _values(part: OtherPart) -> dict[str, str | None]:
 
 def _shows(admin: ShareGroupAdmin, kind: OtherKind, part: OtherPart) -> bool:
     """Whether the change shows, now or within seconds: brokers learn of it one after the other."""
-    patience = Patience(_PATIENCE_S)
+    patience = Backoff(_PATIENCE_S)
     while not _is_done(admin, kind, part):
         if not patience.wait():
             return False

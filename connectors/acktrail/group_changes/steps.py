@@ -151,10 +151,10 @@ def wait_until_empty(kafka: KafkaConfig, groups: Sequence[str], *, timeout_s: fl
 
 
 def _empty(admin: ShareGroupAdmin, groups: Sequence[str], timeout_s: float) -> Sequence[GroupFacts]:
-    from acktrail.broker.client.backoff import Patience
+    from acktrail.broker.client.backoff import Backoff
     from acktrail.group_changes.collection.collect import describe_groups
 
-    patience = Patience(timeout_s)
+    patience = Backoff(timeout_s)
     while True:
         found, _ = describe_groups(admin, groups)
         busy: GroupFacts | None = next((group for group in found if group.members), None)

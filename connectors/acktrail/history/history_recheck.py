@@ -17,7 +17,7 @@ from acktrail.config import TablesConfig
 from acktrail.history.history_step import GROWTH_COLUMNS, Grown, Stretch, exported_spans, grow
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import CHANGES, HELD, held_rows, without
+from acktrail.tables.past.history_tables import CHANGES, HELD, drop_partitions, saved_rows
 from acktrail.workers.worker_results import parcels_of
 
 __all__ = ["VERIFIED_ARROW", "Retelling", "first_difference", "subject_of"]
@@ -74,13 +74,13 @@ def subject_of(row: _Row) -> str:
 def _verified(tables: Tables, number: int, end: int, *, is_held: bool) -> Iterator[_Row]:
     held = HELD_COLUMNS.empty_table()
     for stretch, grown in _grown(tables, number, end):
-        held = pa.concat_tables([without(held, grown.held), grown.held])
+        held = pa.concat_tables([drop_partitions(held, grown.held), grown.held])
         yield {"records": grown.records, "changes": grown.changes.num_rows}
         different = first_difference(_told(tables, stretch, grown.end), grown.changes, _IN_LOG)
         if different is not None:
             yield _difference(CHANGES, number, different, f"at state record {number}:{different['record_offset']}")
             return
-    kept = held_rows(tables, pc.field("state_partition") == number) if is_held else held
+    kept = saved_rows(tables, pc.field("state_partition") == number) if is_held else held
     different = first_difference(kept, held, KEY_COLUMNS)
     if different is not None:
         yield _difference(HELD, number, different, "its state")
@@ -96,7 +96,7 @@ def _grown(tables: Tables, number: int, end: int) -> Iterator[tuple[Stretch, Gro
         where = (pc.field("state_partition") == number) & (offset >= begin) & (offset < bound)
         records = tables.read("state_records", columns=GROWTH_COLUMNS, where=where)
         grown = grow(stretch, records, held, partial(exported_spans, tables))
-        held, begin = pa.concat_tables([without(held, grown.held), grown.held]), grown.end
+        held, begin = pa.concat_tables([drop_partitions(held, grown.held), grown.held]), grown.end
         yield stretch, grown
 
 

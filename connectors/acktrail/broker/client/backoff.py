@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Final
 
-__all__ = ["Patience"]
+__all__ = ["Backoff"]
 
 _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 1.0
 
 
-class Patience:
+class Backoff:
     """Back-off between tries, `seconds` in all."""
 
     def __init__(self, seconds: float) -> None:

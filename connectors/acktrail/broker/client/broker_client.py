@@ -23,7 +23,7 @@ from kafka.errors import (
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
-from acktrail.broker.client.backoff import Patience
+from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.broker.client.connection_errors import explain
 from acktrail.broker.client.kafka_connection import ConnectionManager
@@ -31,7 +31,7 @@ from acktrail.broker.client.tls_files import ensure_pem_files
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
 
-__all__ = ["Broker", "BrokerClient", "NoAnswer"]
+__all__ = ["Broker", "BrokerClient", "NoResponse"]
 
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
 _LARGEST_ANSWER: Final = 100_000_000
@@ -61,7 +61,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoAnswer:
+class NoResponse:
     """A request that got no answer: the connection failed before or while it was waiting.
 
     `may_have_arrived` False: it certainly was not sent.
@@ -114,15 +114,15 @@ class BrokerClient:
     def request_timeout_s(self) -> float:
         return self._settings.request_timeout_ms / 1000
 
-    def exchange(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
+    def send_all(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
         """Send all requests at once, each to its node (None: any), and wait for all.
 
-        A request that got no answer has a `NoAnswer` in its place.
+        A request that got no answer has a `NoResponse` in its place.
 
         Raises:
             ConfigurationError: a broker does not serve such a request, or refused the login.
         """
-        return self._net.run(self._exchange, requests)
+        return self._net.run(self._send_all, requests)
 
     def send(self, request: Any, node_id: int | None = None) -> Any:
         """Send one request that changes nothing; again, on a new connection, when that failed.
@@ -130,17 +130,17 @@ class BrokerClient:
         Raises:
             Unreachable: the broker did not answer.
         """
-        patience = Patience(self._timeout_s)
+        backoff = Backoff(self._timeout_s)
         while True:
-            (answer,) = self.exchange([(node_id, request)])
-            if not isinstance(answer, NoAnswer):
+            (answer,) = self.send_all([(node_id, request)])
+            if not isinstance(answer, NoResponse):
                 return answer
-            if not self.may_try_again(answer) or not patience.wait():
+            if not self.may_try_again(answer) or not backoff.wait():
                 raise self.explain(answer)
 
     def send_once(self, request: Any, node_id: int | None = None) -> Any:
         """Send one request that changes something: once, never again. The connection is made first, so that a
-        `NoAnswer` can tell what was not sent from what may have arrived.
+        `NoResponse` can tell what was not sent from what may have arrived.
 
         Raises:
             ConfigurationError: a broker does not serve such a request, or refused the login.
@@ -165,11 +165,11 @@ class BrokerClient:
         return int(self._cluster.add_coordinator(found, 0, key, synthesize_node_id=False))
 
     @staticmethod
-    def may_try_again(missing: NoAnswer) -> bool:
+    def may_try_again(missing: NoResponse) -> bool:
         """Whether a new connection may help: not when the broker took the request and kept silent."""
         return not isinstance(missing.error, RequestTimedOutError)
 
-    def explain(self, missing: NoAnswer) -> AcktrailError:
+    def explain(self, missing: NoResponse) -> AcktrailError:
         """The error to raise for a request that got no answer."""
         if isinstance(missing.error, RequestTimedOutError):
             return RetryableError(
@@ -201,11 +201,11 @@ class BrokerClient:
     def _bootstrap(self) -> None:
         """Learn the cluster from the first address that answers."""
         addresses = self._settings.addresses
-        patience = Patience(self._timeout_s)
+        backoff = Backoff(self._timeout_s)
         reasons: list[AcktrailError] = []
         for left, node in zip(range(len(addresses), 0, -1), self._cluster.bootstrap_brokers(), strict=True):
             try:
-                self._net.run(self._learn_from, node.node_id, patience.left_s / left)
+                self._net.run(self._learn_from, node.node_id, backoff.left_s / left)
                 return
             except KafkaError as error:
                 reasons.append(explain(error, f"{node.host}:{node.port}", self._settings))
@@ -221,7 +221,7 @@ class BrokerClient:
         connection.close()
         self._cluster.update_metadata(answer)
 
-    async def _exchange(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
+    async def _send_all(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
         pending = [(node_id, self._start(request, node_id)) for node_id, request in requests]
         return [await self._outcome(node_id, future) for node_id, future in pending]
 
@@ -230,9 +230,9 @@ class BrokerClient:
         try:
             connection = await self._manager.get_connection(node)
         except KafkaError as error:
-            return self._missing(NoAnswer(node_id=node, error=error, may_have_arrived=False))
+            return self._missing(NoResponse(node_id=node, error=error, may_have_arrived=False))
         reply = await self._outcome(node, connection.send_request(request))
-        if isinstance(reply, NoAnswer) and isinstance(reply.error, NodeNotReadyError):
+        if isinstance(reply, NoResponse) and isinstance(reply.error, NodeNotReadyError):
             return replace(reply, may_have_arrived=False)
         return reply
 
@@ -253,9 +253,9 @@ class BrokerClient:
                 str(error).partition(": ")[2], hint="share groups need Kafka 4.1 or later"
             ) from error
         except KafkaError as error:
-            return self._missing(NoAnswer(node_id=node_id, error=error))
+            return self._missing(NoResponse(node_id=node_id, error=error))
 
-    def _missing(self, missing: NoAnswer) -> NoAnswer:
+    def _missing(self, missing: NoResponse) -> NoResponse:
         """Trying again does not help against a wrong configuration."""
         told = self.explain(missing) if _is_about_login(missing.error) else None
         if isinstance(told, ConfigurationError):

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from acktrail.broker.client.backoff import Patience
-from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.backoff import Backoff
+from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.change_outcomes import SAFE_TO_SEND_AGAIN
 from acktrail.broker.client.error_codes import COORDINATOR_LOADING, MOVED_COORDINATOR, NONE, REQUEST_TIMED_OUT
 from acktrail.errors import RetryableError
 
-__all__ = ["CoordinatorAnswer", "Coordinators", "Told"]
+__all__ = ["CoordinatorResponse", "Coordinators", "SendResult"]
 
 _ASK_AGAIN: Final = MOVED_COORDINATOR | {COORDINATOR_LOADING}
 _GROUPS_AT_ONCE: Final = 500
@@ -28,7 +28,7 @@ _TIMEOUTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorAnswer:
+class CoordinatorResponse:
     """What the coordinator `node_id` said about a group; `body` is None when it could not be asked."""
 
     node_id: int | None
@@ -38,7 +38,7 @@ class CoordinatorAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SendResult:
     """What became of a change that was to be sent once.
 
     `reply` is the answer, with `error_code` and `message` of the whole request. Without a reply: an error code says why
@@ -65,13 +65,13 @@ class Coordinators:
         self._client = client
         self._known: dict[str, int] = {}
 
-    def ask(
+    def query(
         self,
         group_ids: Iterable[str],
         request_for: Callable[[Sequence[str]], Any],
         *,
         tolerates_silence: bool = False,
-    ) -> dict[str, CoordinatorAnswer]:
+    ) -> dict[str, CoordinatorResponse]:
         """One answer for each group. `request_for` makes the request for groups that share a coordinator; its answer
         has `groups` with `group_id`, `error_code` and `error_message`.
 
@@ -80,93 +80,93 @@ class Coordinators:
         Raises:
             Unreachable, RetryableError: a coordinator did not answer in time.
         """
-        answers: dict[str, CoordinatorAnswer] = {}
+        answers: dict[str, CoordinatorResponse] = {}
         pending = list(dict.fromkeys(group_ids))
-        patience = Patience(_TIMEOUTS * self._client.request_timeout_s)
+        backoff = Backoff(_TIMEOUTS * self._client.request_timeout_s)
         while pending:
             try:
-                answers |= self._round(pending, request_for, patience)
+                answers |= self._round(pending, request_for, backoff)
             except RetryableError as error:
                 if not tolerates_silence:
                     raise
                 answers |= {group_id: _silent(error) for group_id in pending}
                 break
             pending = [group_id for group_id in pending if answers[group_id].error_code in _ASK_AGAIN]
-            if pending and not patience.wait():
+            if pending and not backoff.wait():
                 break
         return answers
 
-    def tell(
+    def send_once(
         self, group_id: str, make_request: Callable[[], Any], whole_error: Callable[[Any], tuple[int, str | None]]
-    ) -> Told:
+    ) -> SendResult:
         """Send a change to the group's coordinator. `whole_error` reads the error on the whole request in an answer.
 
         Raises:
             Unreachable, RetryableError: it could not be sent: nothing was changed.
             ConfigurationError: the broker does not serve it, or refused the login: nothing was changed.
         """
-        patience = Patience(self._client.request_timeout_s)
+        backoff = Backoff(self._client.request_timeout_s)
         while True:
-            told = self._try_to_tell(group_id, make_request, whole_error, patience)
-            if told is not None and (told.error_code not in SAFE_TO_SEND_AGAIN or not patience.wait()):
+            told = self._try_once(group_id, make_request, whole_error, backoff)
+            if told is not None and (told.error_code not in SAFE_TO_SEND_AGAIN or not backoff.wait()):
                 return told
             self._known.pop(group_id, None)
 
-    def _try_to_tell(
+    def _try_once(
         self,
         group_id: str,
         make_request: Callable[[], Any],
         whole_error: Callable[[Any], tuple[int, str | None]],
-        patience: Patience,
-    ) -> Told | None:
+        backoff: Backoff,
+    ) -> SendResult | None:
         """One try; None: it was not sent and there is time for another."""
         missing = self._locate([] if group_id in self._known else [group_id]).get(group_id)
         if missing is not None:
-            return Told(error_code=missing.error_code, message=missing.message, reply=None)
+            return SendResult(error_code=missing.error_code, message=missing.message, reply=None)
         reply = self._client.send_once(make_request(), self._known[group_id])
-        if not isinstance(reply, NoAnswer):
+        if not isinstance(reply, NoResponse):
             code, message = whole_error(reply)
-            return Told(error_code=code, message=message, reply=reply)
+            return SendResult(error_code=code, message=message, reply=reply)
         if reply.may_have_arrived:
             self._known.pop(group_id, None)
-            return Told(error_code=NONE, message=None, reply=None, lost=self._client.explain(reply).message)
-        if not patience.wait():
+            return SendResult(error_code=NONE, message=None, reply=None, lost=self._client.explain(reply).message)
+        if not backoff.wait():
             raise self._client.explain(reply)
         return None
 
     def _round(
-        self, group_ids: Sequence[str], request_for: Callable[[Sequence[str]], Any], patience: Patience
-    ) -> dict[str, CoordinatorAnswer]:
+        self, group_ids: Sequence[str], request_for: Callable[[Sequence[str]], Any], backoff: Backoff
+    ) -> dict[str, CoordinatorResponse]:
         answers = self._locate([group_id for group_id in group_ids if group_id not in self._known])
         by_node: dict[int, list[str]] = defaultdict(list)
         for group_id in group_ids:
             if group_id in self._known:
                 by_node[self._known[group_id]].append(group_id)
         parts = [(node, part) for node, groups in by_node.items() for part in _parts(groups)]
-        replies = self._client.exchange([(node, request_for(part)) for node, part in parts])
+        replies = self._client.send_all([(node, request_for(part)) for node, part in parts])
         for (node, part), reply in zip(parts, replies, strict=True):
-            answers |= self._read(node, part, reply, patience)
+            answers |= self._read(node, part, reply, backoff)
         return answers
 
-    def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorAnswer]:
+    def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:
         """Learn the coordinators of `group_ids`; the answers are for those that could not be found."""
-        failed: dict[str, CoordinatorAnswer] = {}
+        failed: dict[str, CoordinatorResponse] = {}
         for part in _parts(group_ids):
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
             for found in self._client.send(request).coordinators:
                 if found.error_code == NONE:
                     self._known[found.key] = self._client.learn_coordinator(found, found.key)
                 else:
-                    failed[found.key] = CoordinatorAnswer(
+                    failed[found.key] = CoordinatorResponse(
                         node_id=None, error_code=found.error_code, message=found.error_message, body=None
                     )
         return failed
 
-    def _read(self, node: int, part: Sequence[str], reply: Any, patience: Patience) -> dict[str, CoordinatorAnswer]:
-        if isinstance(reply, NoAnswer):
-            return self._lost(node, part, reply, patience)
+    def _read(self, node: int, part: Sequence[str], reply: Any, backoff: Backoff) -> dict[str, CoordinatorResponse]:
+        if isinstance(reply, NoResponse):
+            return self._lost(node, part, reply, backoff)
         answers = {
-            group.group_id: CoordinatorAnswer(
+            group.group_id: CoordinatorResponse(
                 node_id=node, error_code=group.error_code, message=group.error_message, body=group
             )
             for group in reply.groups
@@ -176,20 +176,22 @@ class Coordinators:
                 self._known.pop(group_id, None)
         return answers
 
-    def _lost(self, node: int, part: Sequence[str], lost: NoAnswer, patience: Patience) -> dict[str, CoordinatorAnswer]:
+    def _lost(
+        self, node: int, part: Sequence[str], lost: NoResponse, backoff: Backoff
+    ) -> dict[str, CoordinatorResponse]:
         """The coordinator went away or kept silent: look for it again, as long as there is time."""
-        if patience.left_s <= 0:
+        if backoff.left_s <= 0:
             raise self._client.explain(lost)
         for group_id in part:
             self._known.pop(group_id, None)
         code = next(iter(sorted(MOVED_COORDINATOR)))
         return {
-            group_id: CoordinatorAnswer(node_id=node, error_code=code, message=None, body=None) for group_id in part
+            group_id: CoordinatorResponse(node_id=node, error_code=code, message=None, body=None) for group_id in part
         }
 
 
-def _silent(error: RetryableError) -> CoordinatorAnswer:
-    return CoordinatorAnswer(node_id=None, error_code=REQUEST_TIMED_OUT, message=error.message, body=None)
+def _silent(error: RetryableError) -> CoordinatorResponse:
+    return CoordinatorResponse(node_id=None, error_code=REQUEST_TIMED_OUT, message=error.message, body=None)
 
 
 def _parts(group_ids: Sequence[str]) -> list[Sequence[str]]:

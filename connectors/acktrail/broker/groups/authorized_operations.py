@@ -37,7 +37,7 @@ def read_rights(
     Raises:
         Unreachable, RetryableError: a broker did not answer.
     """
-    answers = coordinators.ask(tuple(dict.fromkeys(group_ids)), _request)
+    answers = coordinators.query(tuple(dict.fromkeys(group_ids)), _request)
     groups = {
         group_id: _NO_RIGHTS
         if answer.error_code == GROUP_AUTHORIZATION_FAILED

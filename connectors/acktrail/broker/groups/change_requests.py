@@ -15,13 +15,21 @@ from acktrail.broker.groups.group_responses import known_topic_id
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from acktrail.errors import InputError
 
-__all__ = ["Part", "Said", "alter_request", "altered_parts", "delete_offsets_request", "deleted_parts", "spread"]
+__all__ = [
+    "ChangeTarget",
+    "PartResponse",
+    "alter_request",
+    "altered_parts",
+    "delete_offsets_request",
+    "deleted_parts",
+    "results_per_target",
+]
 
 _NOT_MENTIONED: Final = "the answer does not mention it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ChangeTarget:
     """What a change is about within its group: all of it, a topic, or a share partition."""
 
     topic: str | None = None
@@ -29,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class PartResponse:
     """What an answer says about one part."""
 
     error_code: int
@@ -75,10 +83,10 @@ def delete_offsets_request(group_id: str, topics: Sequence[str]) -> Any:
     return DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[row(topic_name=topic) for topic in topics])
 
 
-def altered_parts(reply: Any) -> dict[Part, Said]:
+def altered_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
     """What answer 91 says about share partitions."""
     return {
-        Part(topic=topic.topic_name, partition=row.partition_index): Said(
+        ChangeTarget(topic=topic.topic_name, partition=row.partition_index): PartResponse(
             error_code=row.error_code, message=row.error_message, topic_id=known_topic_id(topic.topic_id)
         )
         for topic in reply.responses
@@ -86,23 +94,23 @@ def altered_parts(reply: Any) -> dict[Part, Said]:
     }
 
 
-def deleted_parts(reply: Any) -> dict[Part, Said]:
+def deleted_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
     """What answer 92 says about topics."""
     return {
-        Part(topic=row.topic_name): Said(
+        ChangeTarget(topic=row.topic_name): PartResponse(
             error_code=row.error_code, message=row.error_message, topic_id=known_topic_id(row.topic_id)
         )
         for row in reply.responses
     }
 
 
-def spread(
+def results_per_target(
     group_id: str,
-    asked: Sequence[Part],
+    asked: Sequence[ChangeTarget],
     *,
     error_code: int,
     message: str | None,
-    said: Mapping[Part, Said],
+    said: Mapping[ChangeTarget, PartResponse],
     operation: str,
 ) -> tuple[ChangeResult, ...]:
     """One result for each part asked for, in the order asked for.
@@ -110,7 +118,7 @@ def spread(
     An error on the whole request counts for every part; a part that the answer does not mention was not attempted.
     """
     if error_code != NONE:
-        top = Said(error_code=error_code, message=message)
+        top = PartResponse(error_code=error_code, message=message)
         return tuple(_result(group_id, part, top, ErrorScope.TOP, operation) for part in asked)
     return tuple(
         _result(group_id, part, said[part], ErrorScope.PART, operation) if part in said else _absent(group_id, part)
@@ -118,7 +126,7 @@ def spread(
     )
 
 
-def _result(group_id: str, part: Part, said: Said, scope: ErrorScope, operation: str) -> ChangeResult:
+def _result(group_id: str, part: ChangeTarget, said: PartResponse, scope: ErrorScope, operation: str) -> ChangeResult:
     code = said.error_code
     return ChangeResult(
         group_id=group_id,
@@ -133,7 +141,7 @@ def _result(group_id: str, part: Part, said: Said, scope: ErrorScope, operation:
     )
 
 
-def _absent(group_id: str, part: Part) -> ChangeResult:
+def _absent(group_id: str, part: ChangeTarget) -> ChangeResult:
     return ChangeResult(
         group_id=group_id,
         topic=part.topic,

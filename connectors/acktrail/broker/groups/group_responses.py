@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from acktrail.broker.client.coordinators import CoordinatorAnswer
+from acktrail.broker.client.coordinators import CoordinatorResponse
 from acktrail.broker.client.error_codes import COORDINATOR_LOADING, MOVED_COORDINATOR, NONE, error_text
 from acktrail.broker.descriptions import (
     GroupDescription,
@@ -53,7 +53,7 @@ def describe_request(group_ids: Sequence[str]) -> Any:
     return ShareGroupDescribeRequest(group_ids=list(group_ids), include_authorized_operations=False, min_version=1)
 
 
-def description(group_id: str, answer: CoordinatorAnswer) -> GroupDescription:
+def description(group_id: str, answer: CoordinatorResponse) -> GroupDescription:
     """What answer 77 says about a group."""
     error = error_text(answer.error_code, answer.message)
     if answer.error_code != NONE:
@@ -89,7 +89,7 @@ def named_offsets_request(topics: Mapping[str, Sequence[int]]) -> Callable[[Sequ
     return request
 
 
-def offsets(group_id: str, answer: CoordinatorAnswer) -> GroupOffsets:
+def offsets(group_id: str, answer: CoordinatorResponse) -> GroupOffsets:
     """What answer 90 says about a group."""
     rows = () if answer.body is None else tuple(sorted(_share_offsets(answer.body)))
     return GroupOffsets(

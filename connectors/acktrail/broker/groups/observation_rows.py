@@ -20,7 +20,7 @@ from acktrail.broker.descriptions import (
 )
 from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
 
-__all__ = ["RowMaker"]
+__all__ = ["ObservationRows"]
 
 _PRESENT: Final = "present"
 _HIDDEN: Final = "not_authorized"
@@ -29,7 +29,7 @@ _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowMaker:
+class ObservationRows:
     """Makes the rows of one side (`phase`) of one observation."""
 
     cluster_id: str

@@ -10,7 +10,7 @@ from typing import Final
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
 from acktrail.broker.descriptions import GroupDescription, GroupOffsets, TopicDescription, TopicPartition
-from acktrail.broker.groups.observation_rows import RowMaker
+from acktrail.broker.groups.observation_rows import ObservationRows
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.model.share_partition import STATE_TOPIC
@@ -53,7 +53,7 @@ def observe(
         Unreachable, RetryableError: a broker did not answer.
         ConfigurationError: the cluster does not serve share groups, or refused the login.
     """
-    make = RowMaker(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
+    make = ObservationRows(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
     topics = {topic.name: topic for topic in admin.topics()}
     hidden = admin.hidden_topics(set(topic_ids) - {topic.topic_id for topic in topics.values()})
     topic_rows = make.topics(topics.values(), hidden, clock())

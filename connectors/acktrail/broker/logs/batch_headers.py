@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import FetchRequest
 
-from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import NONE
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.broker.logs.list_offsets import leaders_of
@@ -80,7 +80,7 @@ def read_batches(
         if (leader := leaders.get(TopicPartition(topic=stretch.topic, partition=stretch.partition))) is not None
     }
     while open_ := [each for each in reading.values() if each.is_open]:
-        replies = client.exchange([(each.leader, each.request()) for each in open_])
+        replies = client.send_all([(each.leader, each.request()) for each in open_])
         for each, reply in zip(open_, replies, strict=True):
             each.take(reply)
     return {stretch: tuple(each.batches) for stretch, each in reading.items() if each.is_whole}
@@ -130,7 +130,7 @@ class _Reading:
         )
 
     def take(self, reply: Any) -> None:
-        rows = [] if isinstance(reply, NoAnswer) else [row for topic in reply.responses for row in topic.partitions]
+        rows = [] if isinstance(reply, NoResponse) else [row for topic in reply.responses for row in topic.partitions]
         if not rows or rows[0].error_code != NONE:
             self._is_given_up = True
             return

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import FetchRequest
 
-from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import NONE
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.broker.logs.list_offsets import leaders_of
@@ -63,7 +63,7 @@ def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> 
 
 
 def _fetch(client: BrokerClient, asked: Sequence[tuple[int, LogPosition]]) -> dict[LogPosition, BatchTimes]:
-    replies = client.exchange([(leader, _request(position)) for leader, position in asked])
+    replies = client.send_all([(leader, _request(position)) for leader, position in asked])
     times = {position: _times(reply) for (_, position), reply in zip(asked, replies, strict=True)}
     return {position: found for position, found in times.items() if found is not None}
 
@@ -94,7 +94,7 @@ def _request(position: LogPosition) -> Any:
 
 
 def _times(reply: Any) -> BatchTimes | None:
-    if isinstance(reply, NoAnswer) or getattr(reply, "error_code", NONE) != NONE:
+    if isinstance(reply, NoResponse) or getattr(reply, "error_code", NONE) != NONE:
         return None
     rows = [row for topic in reply.responses for row in topic.partitions]
     if not rows or rows[0].error_code != NONE or len(rows[0].records or b"") < _HEADER.size:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from acktrail.broker.client.backoff import Patience
+from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.client.error_codes import LOOK_AGAIN, NONE, TOPIC_AUTHORIZATION_FAILED, error_text
 from acktrail.broker.descriptions import TopicDescription
@@ -28,9 +28,9 @@ def describe_topics(client: BrokerClient, names: Sequence[str] | None) -> tuple[
     """
     if names is not None and not names:
         return ()
-    patience = Patience(_LOADING_S)
+    backoff = Backoff(_LOADING_S)
     rows = _rows(client, names)
-    while any(row.error_code in LOOK_AGAIN for row in rows) and patience.wait():
+    while any(row.error_code in LOOK_AGAIN for row in rows) and backoff.wait():
         rows = _rows(client, names)
     found = {row.name: _description(row) for row in rows}
     return tuple(found[name] for name in dict.fromkeys(names or sorted(found)))

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from acktrail.broker.client.backoff import Patience
-from acktrail.broker.client.broker_client import BrokerClient, NoAnswer
+from acktrail.broker.client.backoff import Backoff
+from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import LOOK_AGAIN, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.broker.descriptions import TopicPartition
 
-__all__ = ["Place", "Said", "ask_leaders", "error_code_of", "leaders_of"]
+__all__ = ["OffsetQuery", "OffsetResult", "error_code_of", "leaders_of", "query_leaders"]
 
 _LEADER_NOT_AVAILABLE: Final = 5
 _UNKNOWN_PATIENCE_S: Final = 2.0
@@ -22,7 +22,7 @@ _UNKNOWN_PATIENCE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class OffsetQuery:
     """A place in a log as ListOffsets names it: a time in ms since the epoch, -1 for the end, -2 for the start."""
 
     timestamp: int
@@ -30,7 +30,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class OffsetResult:
     """A leader's answer about one place, or the error code in its stead. -1: there is no such record."""
 
     error_code: int
@@ -39,10 +39,10 @@ class Said:
     timestamp_ms: int = -1
 
 
-Answers = Mapping[TopicPartition, Mapping[Place, Said]]
+Answers = Mapping[TopicPartition, Mapping[OffsetQuery, OffsetResult]]
 
 
-def ask_leaders(client: BrokerClient, partitions: Iterable[TopicPartition], places: Sequence[Place]) -> Answers:
+def query_leaders(client: BrokerClient, partitions: Iterable[TopicPartition], places: Sequence[OffsetQuery]) -> Answers:
     """What the leaders say about each place in each log. A partition that cannot be asked has an error everywhere.
 
     All leaders are asked at once. When a leader moved they are looked up and asked again until
@@ -51,18 +51,18 @@ def ask_leaders(client: BrokerClient, partitions: Iterable[TopicPartition], plac
     Raises:
         Unreachable, RetryableError: a leader did not answer in time.
     """
-    found: dict[TopicPartition, Mapping[Place, Said]] = {}
-    patience, unknown = Patience(client.request_timeout_s), Patience(_UNKNOWN_PATIENCE_S)
+    found: dict[TopicPartition, Mapping[OffsetQuery, OffsetResult]] = {}
+    backoff, unknown = Backoff(client.request_timeout_s), Backoff(_UNKNOWN_PATIENCE_S)
     pending: Sequence[TopicPartition] = tuple(dict.fromkeys(partitions))
     while pending:
-        found |= _round(client, pending, places, patience)
+        found |= _round(client, pending, places, backoff)
         pending = tuple(p for p in pending if _is_worth_asking(error_code_of(found[p]), unknown))
-        if pending and not patience.wait():
+        if pending and not backoff.wait():
             break
     return found
 
 
-def error_code_of(said: Mapping[Place, Said]) -> int:
+def error_code_of(said: Mapping[OffsetQuery, OffsetResult]) -> int:
     """The first error in the answers about one partition; 0: none."""
     return next((answer.error_code for answer in said.values() if answer.error_code != NONE), NONE)
 
@@ -85,27 +85,27 @@ def leaders_of(
     return leaders, failed
 
 
-def _is_worth_asking(error_code: int, unknown: Patience) -> bool:
+def _is_worth_asking(error_code: int, unknown: Backoff) -> bool:
     return error_code in LOOK_AGAIN or (error_code == UNKNOWN_TOPIC_OR_PARTITION and unknown.left_s > 0)
 
 
 def _round(
-    client: BrokerClient, partitions: Sequence[TopicPartition], places: Sequence[Place], patience: Patience
-) -> dict[TopicPartition, Mapping[Place, Said]]:
+    client: BrokerClient, partitions: Sequence[TopicPartition], places: Sequence[OffsetQuery], backoff: Backoff
+) -> dict[TopicPartition, Mapping[OffsetQuery, OffsetResult]]:
     leaders, failed = leaders_of(client, partitions)
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
     for partition, leader in leaders.items():
         by_leader[leader].append(partition)
     asked = [(leader, place, group) for leader, group in by_leader.items() for place in places]
-    replies = client.exchange([(leader, _request(place, group)) for leader, place, group in asked])
-    said: dict[TopicPartition, dict[Place, Said]] = defaultdict(dict)
+    replies = client.send_all([(leader, _request(place, group)) for leader, place, group in asked])
+    said: dict[TopicPartition, dict[OffsetQuery, OffsetResult]] = defaultdict(dict)
     for (_, place, group), reply in zip(asked, replies, strict=True):
-        if isinstance(reply, NoAnswer) and not (client.may_try_again(reply) and patience.left_s > 0):
+        if isinstance(reply, NoResponse) and not (client.may_try_again(reply) and backoff.left_s > 0):
             raise client.explain(reply)
         answers = _answers(reply)
         for partition in group:
-            said[partition][place] = answers.get(partition, Said(error_code=_LEADER_NOT_AVAILABLE))
-    return {**{p: dict.fromkeys(places, Said(error_code=code)) for p, code in failed.items()}, **said}
+            said[partition][place] = answers.get(partition, OffsetResult(error_code=_LEADER_NOT_AVAILABLE))
+    return {**{p: dict.fromkeys(places, OffsetResult(error_code=code)) for p, code in failed.items()}, **said}
 
 
 def _leader(topic: Any, row: Any) -> tuple[int, int]:
@@ -116,7 +116,7 @@ def _leader(topic: Any, row: Any) -> tuple[int, int]:
     return (NONE if row.leader_id >= 0 else _LEADER_NOT_AVAILABLE), row.leader_id
 
 
-def _request(place: Place, partitions: Sequence[TopicPartition]) -> Any:
+def _request(place: OffsetQuery, partitions: Sequence[TopicPartition]) -> Any:
     topics: dict[str, list[Any]] = defaultdict(list)
     for partition in partitions:
         row = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
@@ -132,11 +132,11 @@ def _request(place: Place, partitions: Sequence[TopicPartition]) -> Any:
     )
 
 
-def _answers(reply: Any) -> dict[TopicPartition, Said]:
-    if isinstance(reply, NoAnswer):
+def _answers(reply: Any) -> dict[TopicPartition, OffsetResult]:
+    if isinstance(reply, NoResponse):
         return {}
     return {
-        TopicPartition(topic=topic.name, partition=row.partition_index): Said(
+        TopicPartition(topic=topic.name, partition=row.partition_index): OffsetResult(
             error_code=row.error_code, offset=row.offset, leader_epoch=row.leader_epoch, timestamp_ms=row.timestamp
         )
         for topic in reply.topics

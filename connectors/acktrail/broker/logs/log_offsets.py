@@ -8,13 +8,13 @@ from typing import Final
 from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.client.error_codes import error_text
 from acktrail.broker.descriptions import LogOffsets, OffsetAtTime, TopicPartition
-from acktrail.broker.logs.list_offsets import Place, Said, ask_leaders, error_code_of
+from acktrail.broker.logs.list_offsets import OffsetQuery, OffsetResult, error_code_of, query_leaders
 
 __all__ = ["list_log_offsets", "list_offsets_at"]
 
-_START: Final = Place(timestamp=-2, isolation=0)
-_HIGH_WATERMARK: Final = Place(timestamp=-1, isolation=0)
-_LAST_STABLE: Final = Place(timestamp=-1, isolation=1)
+_START: Final = OffsetQuery(timestamp=-2, isolation=0)
+_HIGH_WATERMARK: Final = OffsetQuery(timestamp=-1, isolation=0)
+_LAST_STABLE: Final = OffsetQuery(timestamp=-1, isolation=1)
 _ENDS: Final = (_HIGH_WATERMARK, _LAST_STABLE, _START)
 
 
@@ -25,7 +25,7 @@ def list_log_offsets(client: BrokerClient, partitions: Iterable[TopicPartition])
         Unreachable, RetryableError: a leader did not answer in time.
     """
     wanted = tuple(dict.fromkeys(partitions))
-    found = ask_leaders(client, wanted, _ENDS)
+    found = query_leaders(client, wanted, _ENDS)
     return tuple(_log_offsets(partition, found[partition]) for partition in wanted)
 
 
@@ -39,12 +39,12 @@ def list_offsets_at(
         Unreachable, RetryableError: a leader did not answer in time.
     """
     wanted = tuple(dict.fromkeys(partitions))
-    place = Place(timestamp=timestamp_ms, isolation=0)
-    found = ask_leaders(client, wanted, (place,))
+    place = OffsetQuery(timestamp=timestamp_ms, isolation=0)
+    found = query_leaders(client, wanted, (place,))
     return tuple(_offset_at(partition, found[partition][place]) for partition in wanted)
 
 
-def _log_offsets(partition: TopicPartition, said: Mapping[Place, Said]) -> LogOffsets:
+def _log_offsets(partition: TopicPartition, said: Mapping[OffsetQuery, OffsetResult]) -> LogOffsets:
     code = error_code_of(said)
     return LogOffsets(
         topic=partition.topic,
@@ -58,7 +58,7 @@ def _log_offsets(partition: TopicPartition, said: Mapping[Place, Said]) -> LogOf
     )
 
 
-def _offset_at(partition: TopicPartition, said: Said) -> OffsetAtTime:
+def _offset_at(partition: TopicPartition, said: OffsetResult) -> OffsetAtTime:
     return OffsetAtTime(
         topic=partition.topic,
         partition=partition.partition,

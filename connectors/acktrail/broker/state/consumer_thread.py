@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Message
 
 from acktrail.broker.state.arrow_messages import newest_epochs, raw_records
 
-__all__ = ["Delivery", "RawFeed"]
+__all__ = ["ConsumerThread", "Fetched"]
 
 _MESSAGES_AT_ONCE: Final = 1_000
 """Few enough to be still in the processor's cache when their columns are made: half the time of 25,000."""
@@ -26,7 +26,7 @@ _LOOK_UP_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Fetched:
     """What one read brought: records (columns of ``RAW_RECORDS``, in runs of a partition), and what is to be said about
     partitions: messages with an error. `epochs`: the newest leader epoch among the records of each partition."""
 
@@ -35,7 +35,7 @@ class Delivery:
     epochs: Mapping[int, int]
 
 
-class RawFeed:
+class ConsumerThread:
     """Consumes everything that is assigned to `consumer`, at most two deliveries before they are taken.
 
     From the first call on the consumer belongs to the feed's thread: what others want of it (assign, pause, unassign)
@@ -45,7 +45,7 @@ class RawFeed:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._wishes: SimpleQueue[Callable[[Consumer], object]] = SimpleQueue()
-        self._queue: Queue[Callable[[], Delivery]] = Queue(_AHEAD)
+        self._queue: Queue[Callable[[], Fetched]] = Queue(_AHEAD)
         self._closed = Event()
         self._thread = Thread(target=self._read, name="acktrail-feed", daemon=True)
         self._thread.start()
@@ -54,7 +54,7 @@ class RawFeed:
         """Have `wish` called with the consumer before the next read; wishes are met in their order."""
         self._wishes.put(wish)
 
-    def take(self, timeout_s: float) -> Delivery | None:
+    def take(self, timeout_s: float) -> Fetched | None:
         """The next delivery; None when none came within `timeout_s`. Raises whatever reading raised."""
         try:
             return self._queue.get(timeout=timeout_s)()
@@ -76,7 +76,7 @@ class RawFeed:
         except Exception as error:  # noqa: BLE001  # raised again by whoever takes
             self._hand_over(partial(_raise, error))
 
-    def _next(self) -> Delivery | None:
+    def _next(self) -> Fetched | None:
         while not self._wishes.empty():
             self._wishes.get()(self._consumer)
         parts: list[pa.Table] = []
@@ -96,9 +96,9 @@ class RawFeed:
         if not parts and not events:
             return None
         records = pa.concat_tables(parts).combine_chunks() if parts else None
-        return Delivery(records=records, events=events, epochs=epochs)
+        return Fetched(records=records, events=events, epochs=epochs)
 
-    def _hand_over(self, given: Callable[[], Delivery]) -> None:
+    def _hand_over(self, given: Callable[[], Fetched]) -> None:
         while not self._closed.is_set():
             try:
                 self._queue.put(given, timeout=_LOOK_UP_S)
@@ -107,7 +107,7 @@ class RawFeed:
             return
 
 
-def _given(delivery: Delivery) -> Delivery:
+def _given(delivery: Fetched) -> Fetched:
     return delivery
 
 

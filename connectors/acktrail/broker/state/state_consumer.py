@@ -21,7 +21,7 @@ from acktrail.broker.client.librdkafka import (
 from acktrail.broker.descriptions import LogOffsets
 from acktrail.broker.logs.record_fetch import LogRecords
 from acktrail.broker.state.arrow_messages import partition_runs
-from acktrail.broker.state.consumer_thread import RawFeed
+from acktrail.broker.state.consumer_thread import ConsumerThread
 from acktrail.broker.state.log_continuity import Resumption, opening_of, openings
 from acktrail.broker.state.partition_buffer import Lot, Opening, Piece, StateCursor
 from acktrail.broker.state.state_topic import StateTopic
@@ -31,7 +31,7 @@ from acktrail.config import KafkaConfig
 from acktrail.connect.contract import StoredLog
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 
-__all__ = ["StateLog"]
+__all__ = ["StateTopicConsumer"]
 
 _GROUP_ID: Final = "acktrail-export"
 _SHORTEST_WAIT_S: Final = 0.005
@@ -41,7 +41,7 @@ _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
 
 
-class StateLog:
+class StateTopicConsumer:
     """Reads the state topic for many cursors. `bounded`: up to the ends seen when a partition is opened.
 
     Where the leader of a partition is another one than when it was stored, its log is compared with what is stored
@@ -59,7 +59,7 @@ class StateLog:
         self._uncompared: dict[int, Resumption] = {}
         self._reading: set[int] = set()
         self._paused: set[int] = set()
-        self._feed: RawFeed | None = None
+        self._feed: ConsumerThread | None = None
         self._failure: Any = None
         self._heard_at = self._moved_at = time.monotonic()
         self._ends = topic.log_offsets()
@@ -248,9 +248,9 @@ class StateLog:
                 hint="do these partitions have a leader?",
             )
 
-    def _source(self) -> RawFeed:
+    def _source(self) -> ConsumerThread:
         if self._feed is None:
-            self._feed = RawFeed(new_log_consumer(self._config, _GROUP_ID, self._note))
+            self._feed = ConsumerThread(new_log_consumer(self._config, _GROUP_ID, self._note))
         return self._feed
 
     def _have(self, done: Callable[[Consumer, list[TopicPartition]], object], places: list[TopicPartition]) -> None:

@@ -23,7 +23,7 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_raw
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
-__all__ = ["KeyReading", "StateReader"]
+__all__ = ["PartitionReading", "StateLookup"]
 
 _GROUP_ID: Final = "acktrail-state-reader"
 _MESSAGES_AT_ONCE: Final = 10_000
@@ -33,7 +33,7 @@ _ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyReading:
+class PartitionReading:
     """What the log holds of one share partition.
 
     `state` None: nothing, or a tombstone. `offset` is that of the record that changed it last. `unreadable` is the
@@ -47,7 +47,7 @@ class KeyReading:
     unreadable: str | None = None
 
 
-class StateReader:
+class StateLookup:
     """Reads records of share partitions from the state topic. Use it as a context manager; one thread.
 
     Cost: every record of the state partitions that hold the share partitions is fetched; those of others are dropped by
@@ -71,7 +71,7 @@ class StateReader:
         """Where the records of `key` are."""
         return state_partition_of(key, self._topic.partition_count)
 
-    def read(self, keys: Collection[SharePartition]) -> tuple[dict[SharePartition, KeyReading], dict[int, int]]:
+    def read(self, keys: Collection[SharePartition]) -> tuple[dict[SharePartition, PartitionReading], dict[int, int]]:
         """Everything the log holds of `keys` now, replayed; and where (by state partition) reading went up to.
 
         Raises:
@@ -80,7 +80,7 @@ class StateReader:
             RetryableError: the log does not come, or is pruned faster than it is read.
         """
         for _ in range(_ATTEMPTS):
-            readings = {key: KeyReading(state_partition=self.state_partition(key)) for key in keys}
+            readings = {key: PartitionReading(state_partition=self.state_partition(key)) for key in keys}
             starts, ends = self._bounds({reading.state_partition for reading in readings.values()})
             try:
                 for key, record in self._records(_wanted(keys), starts, ends):
@@ -91,7 +91,7 @@ class StateReader:
             return readings, ends
         raise RetryableError(f"{self._topic.name} is pruned faster than it is read", hint="try again")
 
-    def since(
+    def read_from(
         self, keys: Collection[SharePartition], starts: Mapping[int, int]
     ) -> tuple[list[tuple[SharePartition, AddressedRecord[StateRecord]]], dict[int, int]]:
         """The records of `keys` from `starts` (by state partition) up to the present ends, and those ends.
@@ -193,16 +193,16 @@ def _addressed(message: Any) -> AddressedRecord[StateRecord]:
     )
 
 
-def _after(reading: KeyReading, addressed: AddressedRecord[StateRecord]) -> KeyReading:
+def _after(reading: PartitionReading, addressed: AddressedRecord[StateRecord]) -> PartitionReading:
     record, raw = addressed.record, addressed.raw
     if record is None:
         where = f"partition {raw.state_partition}, offset {raw.offset}"
-        return KeyReading(
+        return PartitionReading(
             state_partition=reading.state_partition, unreadable=f"{where}: {addressed.reason}", offset=raw.offset
         )
     if reading.unreadable is not None and isinstance(record, ShareUpdate):
         return reading
-    return KeyReading(
+    return PartitionReading(
         state_partition=reading.state_partition,
         state=apply(reading.state, record),
         offset=raw.offset,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_consumer import StateLog
+from acktrail.broker.state.state_consumer import StateTopicConsumer
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
@@ -43,7 +43,7 @@ class StateSource:
         self._run_id = run_id
         self._bounded = bounded
         self._admin = ShareGroupAdmin(config)
-        self._log: StateLog | None = None
+        self._log: StateTopicConsumer | None = None
         self.status = StateSourceStatus.NOT_ASKED
 
     @property
@@ -68,7 +68,7 @@ class StateSource:
             self.status = StateSourceStatus.STATE_TOPIC_ABSENT
             return ()
         self.status = StateSourceStatus.PRESENT
-        log = self._log = StateLog(self._config, topic, run_id=self._run_id, bounded=self._bounded)
+        log = self._log = StateTopicConsumer(self._config, topic, run_id=self._run_id, bounded=self._bounded)
         ids = [state_task_id(topic.cluster_id, topic.topic_id, index) for index in range(topic.partition_count)]
         return tuple(
             StateTask(log, partition=index, task_id=task_id, stored=self._stored) for index, task_id in enumerate(ids)
@@ -92,7 +92,9 @@ class StateTask:
     read. Records and gaps come in the order of their offsets.
     """
 
-    def __init__(self, log: StateLog, *, partition: int, task_id: TaskId, stored: StoredLogs | None = None) -> None:
+    def __init__(
+        self, log: StateTopicConsumer, *, partition: int, task_id: TaskId, stored: StoredLogs | None = None
+    ) -> None:
         self._log = log
         self._stored = stored
         self._partition = partition

@@ -11,7 +11,7 @@ from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
     from acktrail.model.offset_history.completeness import Completeness
-    from acktrail.tables.past.history_reader import Life
+    from acktrail.tables.past.history_reader import RecordInstance
 
 __all__ = ["app"]
 
@@ -45,41 +45,41 @@ def record(
     from acktrail.tables.past.history_reader import HistoryReader
 
     reader = HistoryReader(Tables(TablesConfig.from_environment(tables, tables_options)))
-    lives = reader.lives(group, topic, partition, offset)
+    instances = reader.instances(group, topic, partition, offset)
     completeness = reader.completeness(group, topic=topic, partition=partition)
     if as_json:
         from acktrail.cli.text.completeness_text import completeness_json
 
         asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
         known = {"is_current": reader.is_current, "completeness": completeness_json(completeness)}
-        typer.echo(json_line({**asked, **known, "lives": [_json(life) for life in lives]}))
+        typer.echo(json_line({**asked, **known, "lives": [_json(instance) for instance in instances]}))
         return
-    typer.echo("\n\n".join(_text(life, group, partition, completeness) for life in lives))
+    typer.echo("\n\n".join(_text(instance, group, partition, completeness) for instance in instances))
 
 
-def _json(life: Life) -> dict[str, Any]:
+def _json(instance: RecordInstance) -> dict[str, Any]:
     from acktrail.cli.text.history_text import blank_json, conclusion, interval_json
 
     return {
-        "topic": life.topic.topic,
-        "topic_id": life.topic.topic_id,
-        "topic_status": life.topic.status,
-        "state_partition": life.state_partition,
-        "conclusion": conclusion(life.fate),
-        "intervals": [interval_json(found) for found in life.fate.intervals],
-        "not_known": [blank_json(blank) for blank in life.fate.blanks],
+        "topic": instance.topic.topic,
+        "topic_id": instance.topic.topic_id,
+        "topic_status": instance.topic.status,
+        "state_partition": instance.state_partition,
+        "conclusion": conclusion(instance.fate),
+        "intervals": [interval_json(found) for found in instance.fate.intervals],
+        "not_known": [blank_json(blank) for blank in instance.fate.blanks],
     }
 
 
-def _text(life: Life, group: str, partition: int, completeness: Completeness) -> str:
+def _text(instance: RecordInstance, group: str, partition: int, completeness: Completeness) -> str:
     from acktrail.cli.text.completeness_text import elsewhere
     from acktrail.cli.text.history_text import blank_text, conclusion, condition_text, place
     from acktrail.plain_tables import printable, table
     from acktrail.times import instant_text
 
-    topic = life.topic
+    topic = instance.topic
     named = topic.topic_id if topic.topic is None else f"{topic.topic} ({topic.topic_id}, {topic.status})"
-    head = f"group {printable(group)}, topic {printable(named)}, partition {partition}, offset {life.fate.offset}"
+    head = f"group {printable(group)}, topic {printable(named)}, partition {partition}, offset {instance.fate.offset}"
     rows = [
         (
             None if found.since is None else instant_text(found.since.timestamp_ms),
@@ -89,9 +89,9 @@ def _text(life: Life, group: str, partition: int, completeness: Completeness) ->
             found.condition.delivery_count,
             "" if found.is_dated or found.since is None else "at the latest",
         )
-        for found in life.fate.intervals
+        for found in instance.fate.intervals
     ]
-    lines = [*map(blank_text, life.fate.blanks), *elsewhere(completeness, life.state_partition)]
+    lines = [*map(blank_text, instance.fate.blanks), *elsewhere(completeness, instance.state_partition)]
     blanks = [f"  {line}" for line in lines]
     changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
-    return "\n".join([head, conclusion(life.fate), "", changes, "", "Not known:", *blanks])
+    return "\n".join([head, conclusion(instance.fate), "", changes, "", "Not known:", *blanks])

@@ -16,7 +16,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from acktrail.export.repair_run import Outlook
+    from acktrail.export.repair_run import RepairPreview
     from acktrail.tables.exported.continuity import LostOffsets
 
 __all__ = ["app", "table_progress"]
@@ -59,9 +59,9 @@ def repair(
         if execute:
             found = repair_run.repair(kafka, target, run_id=run_id or new_run_id(), progress=progress)
         else:
-            found = repair_run.outlook(kafka, target, progress)
+            found = repair_run.preview(kafka, target, progress)
     typer.echo(json.dumps(_json(found, executed=execute)) if as_json else _text(found, executed=execute))
-    if not execute and not found.survey.is_sound:
+    if not execute and not found.report.is_sound:
         if not as_json:
             typer.echo("nothing was changed; to mend the tables: --execute", err=True)
         raise typer.Exit(ConfigurationError.exit_code)
@@ -85,12 +85,12 @@ def table_progress() -> Iterator[Callable[[str, int], None]]:
             typer.echo("\r\033[K", nl=False, err=True)
 
 
-def _json(found: Outlook, *, executed: bool) -> dict[str, Any]:
+def _json(found: RepairPreview, *, executed: bool) -> dict[str, Any]:
     return {
         "executed": executed,
-        "is_sound": found.survey.is_sound,
+        "is_sound": found.report.is_sound,
         "damages": [
-            {"table": each.table, **asdict(each.damage), "mending": each.mending.value} for each in found.survey.damages
+            {"table": each.table, **asdict(each.damage), "mending": each.mending.value} for each in found.report.damages
         ],
         "exported_again" if executed else "available": _stretches(found.available),
         "gone": _stretches(found.gone),
@@ -101,11 +101,11 @@ def _stretches(lost: Iterable[LostOffsets] | None) -> list[dict[str, int]] | Non
     return None if lost is None else [asdict(each) for each in lost]
 
 
-def _text(found: Outlook, *, executed: bool) -> str:
-    if found.survey.is_sound:
+def _text(found: RepairPreview, *, executed: bool) -> str:
+    if found.report.is_sound:
         return "nothing is wrong: every table can be read, and every exported record is there"
     lines = [
-        f"{each.table}: {each.damage.file} {each.damage.cause}: {_WHAT[each.mending]}" for each in found.survey.damages
+        f"{each.table}: {each.damage.file} {each.damage.cause}: {_WHAT[each.mending]}" for each in found.report.damages
     ]
     if found.available is None or found.gone is None:
         lines.append("which records are lost shows when the log is mended")

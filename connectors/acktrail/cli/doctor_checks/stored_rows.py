@@ -11,7 +11,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.damage_survey import Survey, survey
+from acktrail.tables.exported.damage_survey import DamageReport, find_damage
 from acktrail.tables.exported.presence import unranged_records
 from acktrail.tables.exported.raw_bytes import contradictions
 from acktrail.tables.exported.record_files import RECORDS
@@ -28,7 +28,7 @@ def reading_checks(config: TablesConfig) -> Iterator[Check]:
     tables = Tables(config)
     with table_progress() as progress:
         try:
-            found = survey(tables, progress)
+            found = find_damage(tables, progress)
         except AcktrailError as error:
             yield Check(what="tables, reading", status="missing", detail=error.message, hint=error.hint)
             return
@@ -44,7 +44,7 @@ def reading_checks(config: TablesConfig) -> Iterator[Check]:
                 yield tried(f"table {name}", _counting(tables, name, progress))
 
 
-def _records(tables: Tables, found: Survey) -> str:
+def _records(tables: Tables, found: DamageReport) -> str:
     if found.presence is None or found.lost is None:
         raise ConfigurationError("cannot be compared before the damage above is mended", hint=_REPAIR)
     faults = []

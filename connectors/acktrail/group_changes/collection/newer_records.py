@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_lookup import StateReader
+from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.model.offset_history.offset_status import Held
@@ -28,15 +28,15 @@ def add_newer(kafka: KafkaConfig, history: SettledHistory) -> None:
         NotAuthorized, Unreachable, RetryableError: the state topic cannot be read.
     """
     keys = {own.key for own in history.behind}
-    positions, held = history.holding(keys)
+    positions, held = history.saved_states(keys)
     with ShareGroupAdmin(kafka) as admin:
         topic = StateTopic(admin)
         numbers = {state_partition_of(key, topic.partition_count) for key in keys}
         logs = topic.log_offsets(numbers)
         begins = {number: positions.get(number, 0) for number in numbers}
         starts = {number: max(begin, logs[number].log_start_offset or 0) for number, begin in begins.items()}
-        with StateReader(kafka, topic) as reader:
-            records, ends = reader.since(keys, starts)
+        with StateLookup(kafka, topic) as reader:
+            records, ends = reader.read_from(keys, starts)
     own = {
         number: {key: state for key, state in held.items() if state_partition_of(key, topic.partition_count) == number}
         for number in numbers

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_lookup import KeyReading, StateReader
+from acktrail.broker.state.state_lookup import PartitionReading, StateLookup
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.errors import NotAuthorized
@@ -40,7 +40,7 @@ def read_states(kafka: KafkaConfig, admin: ShareGroupAdmin, keys: Collection[Sha
         topic = StateTopic(admin)
         if not topic.is_present:
             return StateFacts(states=dict.fromkeys(keys))
-        with StateReader(kafka, topic) as reader:
+        with StateLookup(kafka, topic) as reader:
             readings, ends = reader.read(keys)
     except NotAuthorized as error:
         return StateFacts(reason=error.message)
@@ -52,7 +52,7 @@ def read_states(kafka: KafkaConfig, admin: ShareGroupAdmin, keys: Collection[Sha
     )
 
 
-def _state(reading: KeyReading) -> PartitionState | None:
+def _state(reading: PartitionReading) -> PartitionState | None:
     if reading.state is None or reading.offset is None:
         return None
     return state_facts(reading.state, reading.state_partition, reading.offset)

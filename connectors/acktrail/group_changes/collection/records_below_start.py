@@ -18,7 +18,7 @@ from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan import PartitionPlan
-    from acktrail.tables.past.settled_history import Range
+    from acktrail.tables.past.settled_history import AffectedRange
 
 __all__ = ["passed_range", "with_passed"]
 
@@ -89,7 +89,7 @@ def _read(
         history = SettledHistory(Tables(tables), cluster.cluster_id, cluster.state_topic_id, list(ranges.values()))
         if kafka is not None and history.behind:
             add_newer(kafka, history)
-        told = history.told()
+        told = history.outcomes()
     except ForeignCluster:
         raise
     except AcktrailError as error:
@@ -108,11 +108,11 @@ def _read(
     }
 
 
-def _ranges(snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]) -> dict[Part, Range]:
-    from acktrail.tables.past.settled_history import Range
+def _ranges(snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]) -> dict[Part, AffectedRange]:
+    from acktrail.tables.past.settled_history import AffectedRange
 
     topic_ids = {topic.topic: topic.topic_id for topic in snapshot.topics}
-    found: dict[Part, Range] = {}
+    found: dict[Part, AffectedRange] = {}
     for facts in snapshot.partitions:
         part = (facts.group_id, facts.topic, facts.partition)
         if part not in wanted:
@@ -122,7 +122,7 @@ def _ranges(snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]) -> dict[
             topic_id=TopicId(topic_ids[facts.topic] or ""),
             partition=facts.partition,
         )
-        found[part] = Range(
+        found[part] = AffectedRange(
             key=key,
             first_offset=wanted[part][0],
             last_offset=wanted[part][1],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_lookup import StateReader
+from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.errors import NotAuthorized, PlanStale
@@ -75,8 +75,8 @@ def _records_since(
     grown = {p: ends.get(p, 0) for p in own if (logs[p].last_stable_offset or 0) > ends.get(p, 0)}
     if not grown:
         return []
-    with StateReader(kafka, topic) as reader:
-        records, _ = reader.since(keys, grown)
+    with StateLookup(kafka, topic) as reader:
+        records, _ = reader.read_from(keys, grown)
     return [addressed.record for _, addressed in records]
 
 

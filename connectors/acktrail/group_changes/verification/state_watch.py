@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from acktrail.broker.state.state_lookup import StateReader
+from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.errors import RetryableError
 from acktrail.group_changes.collection.partition_states import StateFacts
 from acktrail.group_changes.execution.attempt import Sent, SentPart
@@ -66,7 +66,7 @@ def asked_of(plan: ResetPlan, requests: Sequence[Sent]) -> list[Asked]:
 class Look:
     """The records of the share partitions in `asked` since they were sent."""
 
-    def __init__(self, reader: StateReader, asked: Sequence[Asked], exported: Exported) -> None:
+    def __init__(self, reader: StateLookup, asked: Sequence[Asked], exported: Exported) -> None:
         self._reader = reader
         self._asked = tuple(asked)
         self._exported = exported
@@ -80,7 +80,7 @@ class Look:
         without them, or where the log lost its end, what is left is taken in."""
         before = self._position
         try:
-            records, self._position = self._reader.since(self._keys, before)
+            records, self._position = self._reader.read_from(self._keys, before)
         except RetryableError:
             starts = self._reader.starts(set(self._position))
             spans = {p: (at, starts[p]) for p, at in self._position.items() if at < starts[p]}
@@ -88,7 +88,7 @@ class Look:
                 raise
             self._fill(spans)
             from_there = {p: max(at, starts[p]) for p, at in self._position.items()}
-            records, self._position = self._reader.since(self._keys, from_there)
+            records, self._position = self._reader.read_from(self._keys, from_there)
         if any(self._position[partition] < at for partition, at in before.items()):
             self._is_complete = False
         for key, addressed in records:

@@ -13,8 +13,8 @@ from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import Outcome
-from acktrail.broker.client.backoff import Patience
-from acktrail.broker.state.state_lookup import StateReader
+from acktrail.broker.client.backoff import Backoff
+from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.group_changes.audit.journal import Journal
@@ -109,7 +109,7 @@ class _Verification:
             if self._plan.cluster.state_reason is not None:
                 return self._by_description(admin)
             topic = StateTopic(admin)
-            with StateReader(self._kafka, topic) as reader:
+            with StateLookup(self._kafka, topic) as reader:
                 look = Look(reader, self._asked, self._exported().between)
                 findings = self._settled(admin, look)
                 described = self._described(admin, findings)
@@ -131,7 +131,7 @@ class _Verification:
 
     def _settled(self, admin: ShareGroupAdmin, look: Look) -> list[Finding]:
         """Read until each has shown, or the time is over in which it can."""
-        patience = Patience(self._wait_s)
+        patience = Backoff(self._wait_s)
         while True:
             look.read()
             findings = self._judged(admin, look)
@@ -164,7 +164,7 @@ class _Verification:
 
     def _described(self, admin: ShareGroupAdmin, findings: Sequence[Finding]) -> list[int | None]:
         """The start offsets that the broker describes; asked again while those that are done are not there yet."""
-        patience = Patience(self._wait_s)
+        patience = Backoff(self._wait_s)
         while True:
             found = _start_offsets(admin, self._asked)
             late = [
@@ -176,7 +176,7 @@ class _Verification:
                 return found
 
     def _watched(self, admin: ShareGroupAdmin, look: Look, findings: list[Finding]) -> list[Finding]:
-        patience = Patience(self._watch_s)
+        patience = Backoff(self._watch_s)
         while any(finding.status.is_ok for finding in findings) and patience.wait():
             look.read()
             findings = self._judged(admin, look)
@@ -184,7 +184,7 @@ class _Verification:
 
     def _by_description(self, admin: ShareGroupAdmin) -> tuple[Verified, ...]:
         """Without the state topic: the broker's word alone."""
-        patience = Patience(self._wait_s)
+        patience = Backoff(self._wait_s)
         while True:
             described = _start_offsets(admin, self._asked)
             late = [

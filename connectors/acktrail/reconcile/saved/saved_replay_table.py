@@ -16,7 +16,7 @@ from acktrail.reconcile.exported_until import KnownRanges
 from acktrail.reconcile.saved.saved_export import known_ranges
 from acktrail.reconcile.saved.saved_replay import MEMORY_COLUMNS, Memory
 from acktrail.tables.cluster_check import create_anew_for
-from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
@@ -144,7 +144,7 @@ def keep_memory(tables: Tables, kept: Kept, memory: Memory, *, cluster_id: str, 
         for number, end in memory.positions.items()
     ]
     parts = [pa.Table.from_pylist(places, schema=REPLAY_MEMORY), memory.rows.sort_by("state_partition")]
-    rows = pa.concat_tables([conform(part, REPLAY_MEMORY) for part in parts])
+    rows = pa.concat_tables([cast_to_schema(part, REPLAY_MEMORY) for part in parts])
     owned = rows.set_column(0, "cluster_id", pa.repeat(cluster_id, rows.num_rows))
     tables.replace(MEMORY_TABLE, owned, transactions={_STEP: (step or 0) + 1}, expected={_STEP: step})
 

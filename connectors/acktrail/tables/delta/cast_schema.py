@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["conform"]
+__all__ = ["cast_to_schema"]
 
 
-def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """`rows` with exactly the columns of `schema`.
 
     Raises:

@@ -30,7 +30,7 @@ from acktrail.errors import (
     OutcomeUnknown,
     UnknownName,
 )
-from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.durable_commits import bring_to_disk
 from acktrail.tables.delta.native_stderr import without_panics
@@ -39,7 +39,7 @@ from acktrail.tables.delta.table_layout import CHUNK, creation, writer_propertie
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_root import table_root
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, DataFile, TableSnapshot
-from acktrail.tables.delta.upsert import KEYED, merge_rows
+from acktrail.tables.delta.upsert import UPSERT_RULES, merge_rows
 from acktrail.tables.delta.write_probe import ensure_conditional_put, ensure_writable
 
 __all__ = ["Tables"]
@@ -186,7 +186,7 @@ class Tables:
         """
         snapshot = self.create(name) if at is None else at
         self._check_expected(snapshot, expected or {})
-        write = self._writing(snapshot, conform(rows, TABLES[name]), mode="append")
+        write = self._writing(snapshot, cast_to_schema(rows, TABLES[name]), mode="append")
         return self._commit(snapshot, write, transactions, metadata)
 
     def replace(
@@ -211,21 +211,21 @@ class Tables:
         self._check_expected(snapshot, expected or {})
         predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"
         # In one piece: the writer takes several at once and lays them down in any order.
-        ordered = conform(rows, TABLES[name]).combine_chunks()
+        ordered = cast_to_schema(rows, TABLES[name]).combine_chunks()
         write = self._writing(snapshot, ordered, mode="overwrite", predicate=predicate)
         return self._commit(snapshot, write, transactions, metadata)
 
     def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
-        """Insert or renew rows of a keyed table (``KEYED``) in one commit; gives its version.
+        """Insert or renew rows of a keyed table (``UPSERT_RULES``) in one commit; gives its version.
 
         The same call twice leaves the table as after the first. Of rows with the same key in `rows` the last counts.
 
         Raises:
             ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``append``.
         """
-        keyed = KEYED[name]
+        keyed = UPSERT_RULES[name]
         snapshot = self.create(name)
-        distinct = keyed.last_of_each(conform(rows, TABLES[name]))
+        distinct = keyed.last_of_each(cast_to_schema(rows, TABLES[name]))
         if not distinct.num_rows:
             return snapshot.version
         return self._commit(

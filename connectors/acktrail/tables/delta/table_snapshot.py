@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.damaged_files import Damage, data_damage
 from acktrail.tables.delta.table_place import TablePlace
 
@@ -151,7 +151,7 @@ class TableSnapshot:
         schema = self._schema(columns)
         with self._place.translated():
             try:
-                return conform(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
+                return cast_to_schema(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
             except pa.ArrowNotImplementedError:
                 return pa.Table.from_batches(self._sieved(schema, where), schema)
 
@@ -165,7 +165,7 @@ class TableSnapshot:
         try:
             for batch in self._read_from(scanner):
                 given += batch.num_rows
-                yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
+                yield from cast_to_schema(pa.Table.from_batches([batch]), schema).to_batches()
         except pa.ArrowNotImplementedError:
             yield from _after(given, self._sieved(schema, where))
 
@@ -173,7 +173,7 @@ class TableSnapshot:
         """The same rows in the same order, read piece by piece and then filtered."""
         whole = TABLES[self.name]
         for batch in self._read_from(self.dataset().scanner(columns=self._stored(whole))):
-            rows = conform(pa.Table.from_batches([batch]), whole)
+            rows = cast_to_schema(pa.Table.from_batches([batch]), whole)
             yield from (rows if where is None else rows.filter(where)).select(schema.names).to_batches()
 
     def _read_from(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:

@@ -10,11 +10,11 @@ from typing import Final
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-__all__ = ["KEYED", "Keyed", "merge_rows"]
+__all__ = ["UPSERT_RULES", "UpsertRule", "merge_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keyed:
+class UpsertRule:
     """`keys` name a row and are never null. A newer row (by `last_seen_at`) replaces all columns but `kept`.
 
     `counted` grows by the new row's number when another run than the last brings it.
@@ -31,16 +31,16 @@ class Keyed:
         return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 
-KEYED: Final[Mapping[str, Keyed]] = MappingProxyType(
+UPSERT_RULES: Final[Mapping[str, UpsertRule]] = MappingProxyType(
     {
-        "topics": Keyed(keys=("cluster_id", "topic_id")),
-        "findings": Keyed(keys=("cluster_id", "rule", "subject"), counted="times_seen"),
+        "topics": UpsertRule(keys=("cluster_id", "topic_id")),
+        "findings": UpsertRule(keys=("cluster_id", "rule", "subject"), counted="times_seen"),
     }
 )
 """How each keyed table is renewed."""
 
 
-def merge_rows(delta: DeltaTable, keyed: Keyed, rows: pa.Table, properties: CommitProperties) -> None:
+def merge_rows(delta: DeltaTable, keyed: UpsertRule, rows: pa.Table, properties: CommitProperties) -> None:
     """Merge `rows` (every column of the table, each key once) into `delta` in one commit.
 
     The expressions name columns only: values come as rows and are never part of any text.
@@ -58,7 +58,7 @@ def merge_rows(delta: DeltaTable, keyed: Keyed, rows: pa.Table, properties: Comm
     merger.execute()
 
 
-def _updates(keyed: Keyed, columns: list[str]) -> dict[str, str]:
+def _updates(keyed: UpsertRule, columns: list[str]) -> dict[str, str]:
     updates = {name: f"new.{name}" for name in columns if name not in (*keyed.keys, *keyed.kept)}
     if keyed.counted is not None:
         name = keyed.counted

@@ -16,12 +16,12 @@ from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_wh
 from acktrail.tables.exported.presence import Presence, missing_records, present_records
 from acktrail.tables.exported.record_files import RECORDS
 
-__all__ = ["Mending", "Survey", "TableDamage", "survey"]
+__all__ = ["DamageReport", "DamagedFile", "RepairAction", "find_damage"]
 
 _FIRST: Final = f"{0:020d}.json"
 
 
-class Mending(StrEnum):
+class RepairAction(StrEnum):
     """What is done about a damaged file."""
 
     REMADE = "remade"
@@ -33,16 +33,16 @@ class Mending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableDamage:
+class DamagedFile:
     """A damaged file of a table, and what is done about it."""
 
     table: str
     damage: Damage
-    mending: Mending
+    mending: RepairAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class DamageReport:
     """What is wrong.
 
     `damages`: files that are missing or cannot be read. `lost`: records that ``export_ranges`` tells of and that have
@@ -51,7 +51,7 @@ class Survey:
     ``export_ranges`` tells of. `presence`: the records that are there; None where `lost` is.
     """
 
-    damages: tuple[TableDamage, ...]
+    damages: tuple[DamagedFile, ...]
     lost: tuple[LostOffsets, ...] | None
     at_the_end: tuple[LostOffsets, ...]
     is_whole: bool
@@ -63,7 +63,7 @@ class Survey:
         return self.is_whole and not self.damages and self.lost == ()
 
 
-def survey(tables: Tables, progress: Callable[[str, int], None] = lambda _table, _rows: None) -> Survey:
+def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _table, _rows: None) -> DamageReport:
     """Look at every table's log and list of files, and at every record's address; change nothing.
 
     `progress` is told a table and how many of its rows were read.
@@ -73,12 +73,12 @@ def survey(tables: Tables, progress: Callable[[str, int], None] = lambda _table,
     """
     damages = tuple(each for name in TABLES for each in _damages(tables, name))
     if any(each.damage.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):
-        return Survey(damages=damages, lost=None, at_the_end=(), is_whole=False)
+        return DamageReport(damages=damages, lost=None, at_the_end=(), is_whole=False)
     if any(each.table == RANGES_TABLE for each in damages):
-        return Survey(damages=damages, lost=None, at_the_end=(), is_whole=is_whole(tables))
+        return DamageReport(damages=damages, lost=None, at_the_end=(), is_whole=is_whole(tables))
     broken = {each.damage.file for each in damages if each.table == RECORDS}
     presence, unreadable = _present(tables, broken, lambda rows: progress(RECORDS, rows))
-    return Survey(
+    return DamageReport(
         damages=(*damages, *unreadable),
         lost=tuple(missing_records(tables, presence)),
         at_the_end=lost_at_the_end(tables),
@@ -87,16 +87,16 @@ def survey(tables: Tables, progress: Callable[[str, int], None] = lambda _table,
     )
 
 
-def _damages(tables: Tables, name: str) -> Iterator[TableDamage]:
+def _damages(tables: Tables, name: str) -> Iterator[DamagedFile]:
     place = tables.place(name)
     with place.translated():
         for damage in place.damage():
-            yield TableDamage(table=name, damage=damage, mending=_mending(name, damage))
+            yield DamagedFile(table=name, damage=damage, mending=_mending(name, damage))
 
 
 def _present(
     tables: Tables, broken: set[str], progress: Callable[[int], None]
-) -> tuple[Presence, tuple[TableDamage, ...]]:
+) -> tuple[Presence, tuple[DamagedFile, ...]]:
     """What is present in files that can be read, and those that turn out not to be."""
     try:
         return present_records(tables, without=broken, progress=progress), ()
@@ -105,17 +105,17 @@ def _present(
         snapshot = tables.snapshot(RECORDS)
         paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in broken]
         found = tuple(
-            TableDamage(table=RECORDS, damage=damage, mending=Mending.LEFT_OUT)
+            DamagedFile(table=RECORDS, damage=damage, mending=RepairAction.LEFT_OUT)
             for damage in broken_data(storage, paths)
         )
         without = broken | {each.damage.file for each in found}
         return present_records(tables, without=without, progress=progress), found
 
 
-def _mending(name: str, damage: Damage) -> Mending:
+def _mending(name: str, damage: Damage) -> RepairAction:
     if name in REMADE:
-        return Mending.REMADE
+        return RepairAction.REMADE
     is_commit = damage.file.endswith(".json") and not damage.file.endswith(_FIRST)
     if name == RECORDS and (is_commit or not damage.is_of_log):
-        return Mending.LEFT_OUT
-    return Mending.NONE
+        return RepairAction.LEFT_OUT
+    return RepairAction.NONE

@@ -19,7 +19,7 @@ from acktrail.tables.cluster_check import (
     create_records_for,
     ensure_same_cluster,
 )
-from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
@@ -259,7 +259,7 @@ class DeltaSink:
             elif rows[column].null_count:
                 index = rows.column_names.index(column)
                 rows = rows.set_column(index, column, pc.fill_null(rows[column], text))
-        return conform(rows, TABLES[name])
+        return cast_to_schema(rows, TABLES[name])
 
     def _check_cluster(self, tables: Iterable[pa.Table]) -> None:
         for rows in tables:

@@ -23,7 +23,7 @@ from acktrail.model.offset_history.record_history import NotKnown
 from acktrail.model.offset_history.status_changes import Cause, Evidence
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import CHANGES, HELD, told_positions
+from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions
 
 __all__ = ["Scope", "read_completeness"]
 
@@ -68,7 +68,7 @@ def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Comp
         places.setdefault(share_partition_of(row), set()).add(row["state_partition"])
     numbers = sorted({row["state_partition"] for row in held})
     gaps = _noted_gaps(tables, numbers)
-    missing = [*_of_rows(tables, scope, held), *_behind(gaps, told_positions(tables, numbers))]
+    missing = [*_of_rows(tables, scope, held), *_behind(gaps, change_positions(tables, numbers))]
     return Completeness(
         missing=(*_with_places(tables, missing, gaps), *_unattributed(tables, numbers)),
         is_current=is_current,

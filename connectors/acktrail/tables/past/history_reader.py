@@ -28,7 +28,7 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.past.history_completeness import Scope, read_completeness
 from acktrail.tables.past.history_tables import CHANGES, HELD, RECORDS_USED
 
-__all__ = ["HistoryReader", "Life", "TopicName"]
+__all__ = ["HistoryReader", "RecordInstance", "TopicName"]
 
 _NEAREST: Final = 3
 _UNKNOWN: Final = Interval(first_offset=0, last_offset=LAST_OFFSET, condition=UNKNOWN, since=None, is_dated=False)
@@ -45,7 +45,7 @@ class TopicName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class RecordInstance:
     """The fate of a record of one topic id, as one state partition tells it.
 
     More than one: the topic was recreated, or the share partition has records on two state partitions.
@@ -95,7 +95,7 @@ class HistoryReader:
         """The ids that a name ever had; a name that no topic had is taken for an id."""
         return [each.topic_id for each in self.topics.values() if each.topic == topic] or [topic]
 
-    def lives(self, group_id: str, topic: str, partition: int, offset: int) -> tuple[Life, ...]:
+    def instances(self, group_id: str, topic: str, partition: int, offset: int) -> tuple[RecordInstance, ...]:
         """What became of one record within a group; `topic` is a name or a topic id.
 
         Reads only the files and row groups whose least and greatest values allow the record.
@@ -113,8 +113,8 @@ class HistoryReader:
         )
         rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
         if not rows.num_rows:
-            self._complain(group_id, topic, partition)
-        return tuple(sorted(self._lives(rows, offset), key=_begun))
+            self._raise_unknown(group_id, topic, partition)
+        return tuple(sorted(self._instances(rows, offset), key=_begun))
 
     def archived(self, group_id: str, since_ms: int | None = None) -> list[Archiving]:
         """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
@@ -126,7 +126,7 @@ class HistoryReader:
             columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & _tells_of_archived()
         )
         if not rows.num_rows:
-            self.heard_of(group_id)
+            self.known_partitions(group_id)
         found = archivings(sorted(changes_of(rows), key=_log_order))
         return sorted((each for each in found if _is_since(each.at, since_ms)), key=_time)
 
@@ -155,7 +155,7 @@ class HistoryReader:
         batches = self.snapshot.batches(columns=RATE_INPUTS, where=reduce(and_, given) if given else None)
         found = summed(rate_pieces(pa.Table.from_batches([batch]), every_ms) for batch in batches)
         if group_id is not None and not found.num_rows:
-            self.heard_of(group_id)
+            self.known_partitions(group_id)
         return found
 
     def completeness(
@@ -187,7 +187,7 @@ class HistoryReader:
             return (LastState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
         return last_states(changes, first, last)
 
-    def heard_of(self, group_id: str) -> pa.Table:
+    def known_partitions(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted.
 
         Raises:
@@ -203,19 +203,19 @@ class HistoryReader:
             name for name in pc.unique(self._tables.read(HELD, columns=["group_id"])["group_id"]).to_pylist() if name
         ]
 
-    def _lives(self, rows: pa.Table, offset: int) -> Iterable[Life]:
+    def _instances(self, rows: pa.Table, offset: int) -> Iterable[RecordInstance]:
         of_place: dict[tuple[str, int], list[Change]] = {}
         for change in changes_of(rows):
             of_place.setdefault((change.key.topic_id, change.at.state_partition), []).append(change)
         for (topic_id, state_partition), changes in of_place.items():
             found = fate(offset, sorted(changes, key=_record_offset))
             if found is not None:
-                yield Life(topic=self.topic(topic_id), state_partition=state_partition, fate=found)
+                yield RecordInstance(topic=self.topic(topic_id), state_partition=state_partition, fate=found)
 
-    def _complain(self, group_id: str, topic: str, partition: int) -> None:
-        heard_of = self.heard_of(group_id)
-        ids, partitions = self.ids_of(topic), heard_of.filter(pc.field("topic_id").isin(self.ids_of(topic)))
-        names = sorted({self.topic(each).topic or each for each in heard_of["topic_id"].to_pylist()})
+    def _raise_unknown(self, group_id: str, topic: str, partition: int) -> None:
+        known_partitions = self.known_partitions(group_id)
+        ids, partitions = self.ids_of(topic), known_partitions.filter(pc.field("topic_id").isin(self.ids_of(topic)))
+        names = sorted({self.topic(each).topic or each for each in known_partitions["topic_id"].to_pylist()})
         if not partitions.num_rows:
             raise UnknownName(
                 f"topic of share group {group_id!r}", topic, nearest=get_close_matches(topic, names, n=_NEAREST)
@@ -253,7 +253,7 @@ def _record_offset(change: Change) -> int:
     return change.at.offset
 
 
-def _begun(life: Life) -> tuple[Any, ...]:
-    """By the time that the first record shows; a life of which none is known comes first."""
-    since = next((found.since for found in life.fate.intervals if found.since is not None), None)
-    return (-1 if since is None or since.timestamp_ms is None else since.timestamp_ms, life.state_partition)
+def _begun(instance: RecordInstance) -> tuple[Any, ...]:
+    """By the time that the first record shows; one without a time comes first."""
+    since = next((found.since for found in instance.fate.intervals if found.since is not None), None)
+    return (-1 if since is None or since.timestamp_ms is None else since.timestamp_ms, instance.state_partition)

@@ -21,7 +21,7 @@ from acktrail.columnar.held_rows import HELD_COLUMNS
 from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY, HELD_STATES
 from acktrail.errors import DamagedTables
 from acktrail.tables.cluster_check import create_anew_for, create_for
-from acktrail.tables.delta.cast_schema import conform
+from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.past.chunk_rewrites import first_rewritten
@@ -31,11 +31,11 @@ __all__ = [
     "HELD",
     "RECORDS_USED",
     "HistoryTables",
-    "Holding",
-    "held_positions",
-    "held_rows",
-    "told_positions",
-    "without",
+    "SavedStates",
+    "change_positions",
+    "drop_partitions",
+    "saved_positions",
+    "saved_rows",
 ]
 
 CHANGES: Final = "delivery_history"
@@ -57,7 +57,7 @@ _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class SavedStates:
     """What is held: rows of ``HELD_COLUMNS``, after the records before `positions` (by state partition).
 
     `records_version`: all rows that ``state_records`` had at that version lie before the positions. `records_files`:
@@ -86,24 +86,24 @@ class HistoryTables:
 
     def positions(self, state_partitions: Iterable[int]) -> dict[int, int]:
         """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
-        return told_positions(self._tables, state_partitions)
+        return change_positions(self._tables, state_partitions)
 
-    def holding(self) -> Holding:
+    def saved(self) -> SavedStates:
         """What the next step goes on from; nothing where it cannot be read, or where ``delivery_history`` lacks the
         changes that led to it."""
         snapshot = self._tables.snapshot(HELD)
         assert snapshot is not None
         step = snapshot.transaction_version(_STEP) or 0
         if step > (self._tables.transaction_version(CHANGES, _STEP) or 0):
-            return Holding(step=step)
+            return SavedStates(step=step)
         try:
             rows = snapshot.read()
         except DamagedTables:
-            return Holding(step=step)
+            return SavedStates(step=step)
         is_position = pc.is_valid(rows["next_offset"])
         places = rows.filter(is_position)
         positions = places.select(["state_partition", "next_offset"]).to_pydict()
-        return Holding(
+        return SavedStates(
             rows=rows.filter(pc.invert(is_position)).select(HELD_COLUMNS.names),
             positions=dict(zip(positions["state_partition"], positions["next_offset"], strict=True)),
             records_version=snapshot.transaction_version(RECORDS_USED) or _CREATED,
@@ -131,8 +131,8 @@ class HistoryTables:
         chunk, rows = _with_later_chunks(snapshot, _stamped(changes, self._cluster_id, DELIVERY_HISTORY))
         self._tables.replace(CHANGES, rows, first_chunk=chunk, transactions=transactions, expected=expected)
 
-    def hold(self, holding: Holding) -> Holding:
-        """Let `holding` stand for what was held until now; the step it was read at must still be the newest.
+    def save(self, saved: SavedStates) -> SavedStates:
+        """Let `saved` stand for what was held until now; the step it was read at must still be the newest.
 
         Raises:
             ConcurrentCommit: another writer came first; nothing landed.
@@ -140,40 +140,40 @@ class HistoryTables:
         step = self._tables.transaction_version(CHANGES, _STEP) or 0
         places = pa.table(
             {
-                "state_partition": pa.array(list(holding.positions), pa.int32()),
-                "next_offset": pa.array(list(holding.positions.values()), pa.int64()),
-                "records_files": pa.array([holding.records_files] * len(holding.positions), pa.string()),
+                "state_partition": pa.array(list(saved.positions), pa.int32()),
+                "next_offset": pa.array(list(saved.positions.values()), pa.int64()),
+                "records_files": pa.array([saved.records_files] * len(saved.positions), pa.string()),
             }
         )
-        rows = [_stamped(part, self._cluster_id, HELD_STATES) for part in (places, holding.rows)]
+        rows = [_stamped(part, self._cluster_id, HELD_STATES) for part in (places, saved.rows)]
         self._tables.replace(
             HELD,
             pa.concat_tables(rows),
-            transactions={_STEP: step, RECORDS_USED: holding.records_version},
-            expected={_STEP: holding.step or None},
+            transactions={_STEP: step, RECORDS_USED: saved.records_version},
+            expected={_STEP: saved.step or None},
         )
-        return replace(holding, step=step)
+        return replace(saved, step=step)
 
 
-def told_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:
+def change_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:
     """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
     snapshot = tables.snapshot(CHANGES)
     told = (lambda _app: None) if snapshot is None else snapshot.transaction_version
     return {number: told(_app_id(number)) or 0 for number in state_partitions}
 
 
-def held_positions(tables: Tables) -> dict[int, int]:
+def saved_positions(tables: Tables) -> dict[int, int]:
     """The offset of the first record that is not applied to ``held_states``, by state partition."""
     rows = tables.read(HELD, columns=["state_partition", "next_offset"], where=pc.field("next_offset").is_valid())
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
-def held_rows(tables: Tables, where: pc.Expression) -> pa.Table:
+def saved_rows(tables: Tables, where: pc.Expression) -> pa.Table:
     """Rows of ``HELD_COLUMNS`` that satisfy `where`."""
     return tables.read(HELD, columns=HELD_COLUMNS.names, where=where & pc.field("next_offset").is_null())
 
 
-def without(rows: pa.Table, replaced: pa.Table) -> pa.Table:
+def drop_partitions(rows: pa.Table, replaced: pa.Table) -> pa.Table:
     """`rows` of ``HELD_COLUMNS`` but for the share partitions that `replaced` names."""
     if not replaced.num_rows:
         return rows
@@ -222,7 +222,7 @@ def _chunk_sizes(snapshot: TableSnapshot) -> dict[int, int]:
 
 
 def _stamped(rows: pa.Table, cluster_id: str, schema: pa.Schema) -> pa.Table:
-    return conform(rows.append_column("cluster_id", pa.repeat(cluster_id, rows.num_rows)), schema)
+    return cast_to_schema(rows.append_column("cluster_id", pa.repeat(cluster_id, rows.num_rows)), schema)
 
 
 def _app_id(state_partition: int) -> str:

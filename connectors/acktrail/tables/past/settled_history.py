@@ -18,9 +18,9 @@ from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.past.history_tables import CHANGES, held_positions, held_rows, told_positions
+from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions, saved_rows
 
-__all__ = ["Range", "SettledHistory", "Told"]
+__all__ = ["AffectedRange", "RangeOutcome", "SettledHistory"]
 
 _RECORDS: Final = "state_records"
 _NO_HISTORY: Final = "the tables have no history (run acktrail export, then acktrail history)"
@@ -29,7 +29,7 @@ _SKIPPED: Final = "unknown_type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class AffectedRange:
     """Offsets of a share partition, both inclusive, and the place of the newest state record that Kafka has of it;
     `record_offset` None: not known."""
 
@@ -46,7 +46,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RangeOutcome:
     """What the history tells of a range. `reason`: why it does not tell all of it; None: it does."""
 
     settled: Settled
@@ -63,7 +63,9 @@ class SettledHistory:
         ConfigurationError, RetryableError: a table cannot be read.
     """
 
-    def __init__(self, tables: Tables, cluster_id: str, state_topic_id: str | None, ranges: Collection[Range]) -> None:
+    def __init__(
+        self, tables: Tables, cluster_id: str, state_topic_id: str | None, ranges: Collection[AffectedRange]
+    ) -> None:
         ensure_same_cluster(tables, cluster_id, (CHANGES, _RECORDS))
         self._tables = tables
         self._ranges = tuple(ranges)
@@ -73,13 +75,13 @@ class SettledHistory:
             self._refusal = self._refusal or _NO_HISTORY
             return
         numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
-        self.positions = told_positions(tables, numbers)
+        self.positions = change_positions(tables, numbers)
         """The offset of the first state record whose changes are not told, by state partition."""
         self._doubts = _unattributed(tables, numbers)
         self._rows = _rows(snapshot, ranges)
 
     @property
-    def behind(self) -> tuple[Range, ...]:
+    def behind(self) -> tuple[AffectedRange, ...]:
         """Those of which Kafka has newer records than the history."""
         if self._refusal is not None:
             return ()
@@ -91,11 +93,11 @@ class SettledHistory:
             and self.positions[own.state_partition] <= own.record_offset
         )
 
-    def holding(self, keys: Collection[SharePartition]) -> tuple[dict[int, int], dict[SharePartition, Held]]:
+    def saved_states(self, keys: Collection[SharePartition]) -> tuple[dict[int, int], dict[SharePartition, Held]]:
         """Where newer records are to be read from, by state partition, and what is held of `keys` there."""
-        positions = held_positions(self._tables)
+        positions = saved_positions(self._tables)
         where = pc.field("group_id").isin(sorted({key.group_id for key in keys}))
-        found = dict(held_of(held_rows(self._tables, where)))
+        found = dict(held_of(saved_rows(self._tables, where)))
         return positions, {key: held for key, held in found.items() if key in keys}
 
     def add(self, changes: Iterable[Change], ends: Mapping[int, int]) -> None:
@@ -105,7 +107,7 @@ class SettledHistory:
         self._rows = pa.concat_tables([self._rows, newer.select(SETTLED_INPUTS).filter(tells_of_settled())])
         self.positions = {**told, **ends}
 
-    def told(self) -> dict[SharePartition, Told]:
+    def outcomes(self) -> dict[SharePartition, RangeOutcome]:
         """What is known of each range."""
         if self._refusal is not None:
             return {own.key: _nothing(own, self._refusal) for own in self._ranges}
@@ -113,7 +115,7 @@ class SettledHistory:
             SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=partition): own
             for (group_id, topic_id, partition), own in by_share_partition(self._rows)
         }
-        return {own.key: _told(own, rows.get(own.key), self.positions, self._doubts) for own in self._ranges}
+        return {own.key: _outcome(own, rows.get(own.key), self.positions, self._doubts) for own in self._ranges}
 
 
 def _refusal(tables: Tables, state_topic_id: str | None) -> str | None:
@@ -125,7 +127,7 @@ def _refusal(tables: Tables, state_topic_id: str | None) -> str | None:
     return f"the tables hold the records of another state topic (id {kept}; Kafka's has {state_topic_id})"
 
 
-def _rows(snapshot: TableSnapshot, ranges: Collection[Range]) -> pa.Table:
+def _rows(snapshot: TableSnapshot, ranges: Collection[AffectedRange]) -> pa.Table:
     where = (
         pc.field("group_id").isin(sorted({own.key.group_id for own in ranges}))
         & pc.field("topic_id").isin(sorted({own.key.topic_id for own in ranges}))
@@ -136,7 +138,9 @@ def _rows(snapshot: TableSnapshot, ranges: Collection[Range]) -> pa.Table:
     return snapshot.read(columns=SETTLED_INPUTS, where=where)
 
 
-def _told(own: Range, rows: pa.Table | None, positions: Mapping[int, int], doubts: Mapping[int, Iterable[int]]) -> Told:
+def _outcome(
+    own: AffectedRange, rows: pa.Table | None, positions: Mapping[int, int], doubts: Mapping[int, Iterable[int]]
+) -> RangeOutcome:
     if rows is None:
         return _nothing(own, "the history has no record of it (run acktrail export, then acktrail history)")
     number = own.state_partition
@@ -149,19 +153,21 @@ def _told(own: Range, rows: pa.Table | None, positions: Mapping[int, int], doubt
             f"{own.record_offset} of it (run acktrail export, then acktrail history)"
         )
         return _doubted(own, found, text)
-    return Told(settled=found, reason="state records of it are missing in the export" if found.unknown else None)
+    return RangeOutcome(
+        settled=found, reason="state records of it are missing in the export" if found.unknown else None
+    )
 
 
-def _nothing(own: Range, reason: str) -> Told:
-    return Told(settled=Settled(acknowledged=0, archived=0, unknown=own.records, since_ms=None), reason=reason)
+def _nothing(own: AffectedRange, reason: str) -> RangeOutcome:
+    return RangeOutcome(settled=Settled(acknowledged=0, archived=0, unknown=own.records, since_ms=None), reason=reason)
 
 
-def _doubted(own: Range, found: Settled, reason: str) -> Told:
+def _doubted(own: AffectedRange, found: Settled, reason: str) -> RangeOutcome:
     """`found`, which may have changed since."""
     unknown = Settled(
         acknowledged=found.acknowledged, archived=found.archived, unknown=own.records, since_ms=found.since_ms
     )
-    return Told(settled=unknown, reason=reason)
+    return RangeOutcome(settled=unknown, reason=reason)
 
 
 def _unattributed(tables: Tables, numbers: Collection[int]) -> dict[int, list[int]]:

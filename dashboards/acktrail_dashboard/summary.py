@@ -49,7 +49,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         partitions=partitions,
         groups=groups,
         topics=topic_rows(own.topics),
-        archived=archived_rows(own.share_partition_states, own.archived_records),
+        archived=archived_rows(own.share_partition_states, own.archived),
         findings=findings,
         findings_seen_later=_seen_later(tables, own, run_id),
         expectations=expectations,

@@ -106,7 +106,7 @@ class TopicRow:
 class ArchivedRow:
     """A run of offsets that a group archived with one delivery count.
 
-    `retained`: the replayed state holds it; otherwise that has passed it, or was reset, and only older records know.
+    `retained`: the replayed state holds it; else the start offset moved past it, or a reset took it away since.
     """
 
     group_id: str

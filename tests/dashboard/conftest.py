@@ -322,7 +322,6 @@ def build_run() -> RunTables:
         export_ranges=table("export_ranges", ranges()),
         group_observations=table("group_observations", groups()),
         topics=table("topics", topics()),
-        archived_records=table("state_records", ()),
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from jobs.world import World, batch, key_of, snapshot, update
+from samples.history_tables import build
 from typer.testing import CliRunner
 
 from acktrail.columnar.schemas.table_schemas import TABLES
@@ -21,6 +24,7 @@ from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import render_text
 
+SEEN = datetime(2026, 11, 21, 4, 46, 12, tzinfo=UTC)
 NAMES = (
     "share_partition_states", "reconciliations", "findings", "quality_results", "export_ranges", "group_observations",
     "topics",
@@ -29,7 +33,7 @@ NAMES = (
 
 @pytest.fixture
 def stored(sample: RunTables, tmp_path: Path) -> TablesConfig:
-    """The sample's rows in real tables, and one record that archived offsets which the state has passed since."""
+    """The sample's rows in real tables."""
     config = TablesConfig(uri=str(tmp_path / "tables"))
     tables = Tables(config)
     for name in NAMES:
@@ -48,22 +52,29 @@ def test_the_summary_of_stored_tables_is_that_of_their_rows(
     assert summary(stored, run_id) == summary(stored, None) == summarize(sample, run_id)
 
 
-def test_offsets_archived_earlier_are_found_in_the_records(stored: TablesConfig, sample: RunTables) -> None:
-    """Where more was archived than the state shows, the exported records say which offsets."""
-    row = next(row for row in sample.share_partition_states.to_pylist() if row["group_id"] == "billing-workers")
-    key = {name: row[name] for name in ("cluster_id", "run_id", "group_id", "topic_id", "partition", "state_partition")}
-    batch = {"first_offset": 3, "last_offset": 9, "delivery_state": 4, "delivery_count": 5}
-    Tables(stored).append(
-        "state_records",
-        _rows("state_records", [{**key, "offset": 1, "record_type": "update", "batches": [batch]}]),
-    )
-    assert all(found.group_id != "billing-workers" for found in summary(stored, None).archived)
-    again = {**row, "run_id": "again", "archived_seen": 7}
-    verdict = next(row for row in sample.reconciliations.to_pylist() if row["group_id"] == "billing-workers")
-    Tables(stored).append("share_partition_states", _rows("share_partition_states", [again]))
-    Tables(stored).append("reconciliations", _rows("reconciliations", [{**verdict, "run_id": "again"}]))
-    (archived,) = summary(stored, "again").archived
-    assert (archived.first_offset, archived.last_offset, archived.retained) == (3, 9, False)
+def test_offsets_archived_earlier_are_found_in_the_history(tmp_path: Path) -> None:
+    """Where more was archived than the state shows, the history has which offsets; without it they are missing, and the
+    report counts them."""
+    world = World(tmp_path / "tables", state_partitions=1)
+    key = key_of("g")
+    world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(3, 9, 4, 5), batch(0, 2, 2, 1))))
+    world.write(update(key, 10, 0, ()))
+    world.observe("r1")
+    own = {"run_id": "r1", "group_id": "g", "topic_id": key.topic_id, "partition": 0}
+    state = {**own, "state_partition": 0, "start_offset": 10, "archived_seen": 7, "last_record_offset": 2}
+    world.tables.append("share_partition_states", _rows("share_partition_states", [{**state, "batches": []}]))
+    world.tables.append("reconciliations", _rows("reconciliations", [{**own, "observed_at": SEEN, "verdict": "match"}]))
+    assert summary(world.config, None).archived == ()
+    assert "7 more whose offsets are not in the history" in _page(world.config, tmp_path)
+    build(world.tables)
+    (archived,) = summary(world.config, None).archived
+    assert (archived.first_offset, archived.last_offset, archived.delivery_count) == (3, 9, 5)
+    assert not archived.retained
+    assert "7 in the history only" in _page(world.config, tmp_path)
+
+
+def _page(config: TablesConfig, folder: Path) -> str:
+    return report(config, None, folder / "report.html").read_text(encoding="utf-8")
 
 
 def _rows(name: str, rows: list[dict[str, object]]) -> pa.Table:

@@ -47,13 +47,13 @@ def _archived_note(summary: Summary) -> str | None:
     earlier = sum(row.records for row in summary.archived) - now
     unlisted = summary.totals.archived_seen - now - earlier
     parts = [f"{counted(now, 'record')} in the current state: no consumer of its group will see them again"]
-    parts += [f"{number(earlier)} in older records only"] if earlier else []
-    parts += [f"{number(unlisted)} more whose offsets were not found"] if unlisted > 0 else []
+    parts += [f"{number(earlier)} in the history only"] if earlier else []
+    parts += [f"{number(unlisted)} more whose offsets are not in the history"] if unlisted > 0 else []
     return "; ".join(parts) if now or earlier or unlisted > 0 else None
 
 
 def _archived(row: ArchivedRow) -> tuple[Child, ...]:
-    where = "in the current state" if row.retained else "in older records only: passed, or reset since"
+    where = "in the current state" if row.retained else "in the history only: passed, or reset since"
     return (
         name(row.group_id), topic_name(row.topic, row.topic_id), number(row.partition),
         offsets(row.first_offset, row.last_offset), number(row.records), number(row.delivery_count), where,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.errors import UnknownName
+from acktrail.model.offset_history.archived_ranges import Archiving
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.rows.archived_rows import ARCHIVED_COLUMNS, groups_with_more, with_archived
+from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.tables.past.history_tables import CHANGES
+from acktrail_dashboard.rows.archived_rows import groups_with_more
 from acktrail_dashboard.rows.export_rows import EXPORT_COLUMNS
 from acktrail_dashboard.rows.run_tables import RunTables, latest_run
 
@@ -37,19 +41,18 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
             findings=tables.read("findings"),
             topics=tables.read("topics"),
             export_ranges=tables.read("export_ranges", columns=EXPORT_COLUMNS),
-            archived_records=_archived_records(tables, own["share_partition_states"]),
+            archived=_history_of_archived(tables, own["share_partition_states"]),
         ),
         chosen,
     )
 
 
-def _archived_records(tables: Tables, states: pa.Table) -> pa.Table:
-    """Records with archived offsets that the current state no longer shows; read piece by piece, only where needed."""
-    schema = pa.schema([TABLES["state_records"].field(name) for name in ARCHIVED_COLUMNS])
-    groups, snapshot = groups_with_more(states), tables.snapshot("state_records")
-    if not groups or snapshot is None:
-        return schema.empty_table()
-    pieces = snapshot.batches(columns=ARCHIVED_COLUMNS, where=pc.field("group_id").isin(list(groups)))
-    return pa.concat_tables(
-        [schema.empty_table(), *(with_archived(pa.Table.from_batches([piece])) for piece in pieces)]
-    )
+def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[Archiving, ...]:
+    """What the history has of groups that archived more than their state shows; none where it does not know them."""
+    if not tables.exists(CHANGES):
+        return ()
+    reader, found = HistoryReader(tables), []
+    for group_id in groups_with_more(states):
+        with suppress(UnknownName):
+            found += reader.archived(group_id)
+    return tuple(found)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
+from acktrail.model.offset_history.archived_ranges import Archiving
 
 __all__ = ["RunTables", "latest_run", "of_run", "rows", "run_end"]
 
@@ -19,7 +20,7 @@ __all__ = ["RunTables", "latest_run", "of_run", "rows", "run_end"]
 class RunTables:
     """Tables in the columns of `acktrail.columnar.schemas.table_schemas`.
 
-    `archived_records` are rows of ``state_records`` that may show archived offsets; empty when they were not read.
+    `archived` is what ``delivery_history`` has of groups that archived more than their states show.
     """
 
     share_partition_states: pa.Table
@@ -29,18 +30,11 @@ class RunTables:
     export_ranges: pa.Table
     group_observations: pa.Table
     topics: pa.Table
-    archived_records: pa.Table
+    archived: tuple[Archiving, ...] = ()
 
     @classmethod
     def empty(cls) -> RunTables:
-        return cls(**{name: TABLES[_TABLE_OF.get(name, name)].empty_table() for name in _names()})
-
-
-_TABLE_OF: Final = {"archived_records": "state_records"}
-
-
-def _names() -> tuple[str, ...]:
-    return tuple(field.name for field in fields(RunTables))
+        return cls(**{field.name: TABLES[field.name].empty_table() for field in fields(cls) if field.name in TABLES})
 
 
 def latest_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> str:

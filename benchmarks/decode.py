@@ -14,7 +14,7 @@ from streaming import ROWS_AT_ONCE, memory_beyond_input
 from table import Row, pace
 
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.decoding.decode_rows import SAID_COLUMNS
+from acktrail.columnar.decoding.decode_rows import CONTENT_COLUMNS
 
 _PLAIN_PART = 20
 """The plain decoder gets one record in so many: it takes too long for all."""
@@ -91,7 +91,7 @@ def _buffers(raw: pa.Table) -> Iterator[pa.Buffer]:
     for batch in raw.to_batches(max_chunksize=ROWS_AT_ONCE):
         for name in ("key", "value"):
             yield from _own(batch.column(name))
-        for column in decode_records(pa.Table.from_batches([batch])).select(SAID_COLUMNS.names).columns:
+        for column in decode_records(pa.Table.from_batches([batch])).select(CONTENT_COLUMNS.names).columns:
             yield from (buffer for chunk in column.chunks for buffer in chunk.buffers() if buffer is not None)
 
 

@@ -23,7 +23,7 @@ from raw_log import LogShape, raw_log
 from table import Row
 
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.model.share_partition import topic_id_text
@@ -145,7 +145,7 @@ def _export(tables: Tables, piece: pa.Table) -> None:
 
 def _observation(raw: pa.Table, phase: str, at: dt.datetime) -> Iterator[tuple[str, list[dict[str, object]]]]:
     """What a cluster answers whose state topic has the records `raw`."""
-    sweep = Sweep()
+    sweep = RawLogReplay()
     sweep.add(raw)
     states = sweep.finish().to_pylist()
     own = {"phase": phase, "observed_at": at}

@@ -14,7 +14,7 @@ from table import Row, pace
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.model_values import records_of
-from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.model.replay import replay
 
 ROWS_AT_ONCE = 131_072
@@ -52,7 +52,7 @@ def compare(records: int = 2_000_000, share_partitions: int = 5_000, count: int 
 
 
 def _swept(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    sweep = Sweep()
+    sweep = RawLogReplay()
     for batch in batches:
         sweep.add(batch)
     return sweep.finish()

@@ -18,7 +18,7 @@ from raw_log import LogShape, raw_log
 from rounds import rounds, timed
 from table import Row, pace
 
-from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.replaying.raw_log import RawLogReplay
 
 ROWS_AT_ONCE = 1 << 17
 LOGS = (
@@ -64,7 +64,7 @@ def _log(file: Path, times: int) -> Iterator[pa.RecordBatch]:
 
 
 def _replay(records: Iterable[pa.RecordBatch]) -> None:
-    sweep = Sweep()
+    sweep = RawLogReplay()
     for batch in records:
         sweep.add(batch)
     sweep.finish()

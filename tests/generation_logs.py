@@ -25,7 +25,7 @@ from acktrail.drafts.draft_records import (
     DraftUpdate,
 )
 from acktrail.model.delivery import StateBatch
-from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 __all__ = ["GROUPS", "KEYS", "checkpoint_logs", "control_logs", "delivery_steps", "draft_logs", "placed", "state_logs"]
@@ -39,10 +39,10 @@ START = 100
 WIDTH = 12
 
 
-def placed(records: list[Any], *, first: int = 0, stride: int = 1) -> tuple[Placed[Any], ...]:
+def placed(records: list[Any], *, first: int = 0, stride: int = 1) -> tuple[RecordAt[Any], ...]:
     """Records one after the other in one log."""
     return tuple(
-        Placed(partition=0, offset=first + stride * index, record=record) for index, record in enumerate(records)
+        RecordAt(partition=0, offset=first + stride * index, record=record) for index, record in enumerate(records)
     )
 
 
@@ -75,13 +75,13 @@ def delivery_steps(draw: st.DrawFn) -> list[tuple[StateBatch, ...]]:
 
 
 @st.composite
-def control_logs(draw: st.DrawFn, *, chained: bool) -> tuple[Placed[ControlRecord], ...]:
+def control_logs(draw: st.DrawFn, *, chained: bool) -> tuple[RecordAt[ControlRecord], ...]:
     """Several groups' control records on one topic partition, user records between them (offsets have gaps)."""
     progress = {group: Progress() for group in GROUPS}
     epochs = dict.fromkeys(GROUPS, 0)
     last: dict[GroupId, int] = {}
     starts = dict.fromkeys(GROUPS, START)
-    found: list[Placed[ControlRecord]] = []
+    found: list[RecordAt[ControlRecord]] = []
     offset = 0
     for _ in range(draw(st.integers(0, 25))):
         group = draw(st.sampled_from(GROUPS))
@@ -99,7 +99,7 @@ def control_logs(draw: st.DrawFn, *, chained: bool) -> tuple[Placed[ControlRecor
                 batches=batches,
             )
         last[group] = offset
-        found.append(Placed(partition=0, offset=offset, record=record))
+        found.append(RecordAt(partition=0, offset=offset, record=record))
     return tuple(found)
 
 
@@ -119,7 +119,7 @@ def _all(progress: Progress) -> tuple[StateBatch, ...]:
 
 
 @st.composite
-def checkpoint_logs(draw: st.DrawFn, *, removals: bool = True) -> tuple[Placed[CheckpointRecord], ...]:
+def checkpoint_logs(draw: st.DrawFn, *, removals: bool = True) -> tuple[RecordAt[CheckpointRecord], ...]:
     """Coordinators' records of two share partitions: a checkpoint at the latest when the index would be used twice."""
     highest = draw(st.sampled_from((2, 4, 255)))
     progress = {key: Progress() for key in KEYS}
@@ -166,7 +166,7 @@ def _next_record(
 
 
 @st.composite
-def draft_logs(draw: st.DrawFn) -> tuple[Placed[DraftRecord], ...]:
+def draft_logs(draw: st.DrawFn) -> tuple[RecordAt[DraftRecord], ...]:
     """Records of two share partitions as generation iv's coordinator writes them."""
     progress = {key: Progress() for key in KEYS}
     epochs: dict[SharePartition, int] = {}
@@ -193,7 +193,7 @@ def draft_logs(draw: st.DrawFn) -> tuple[Placed[DraftRecord], ...]:
 
 
 @st.composite
-def state_logs(draw: st.DrawFn) -> tuple[Placed[StateRecord], ...]:
+def state_logs(draw: st.DrawFn) -> tuple[RecordAt[StateRecord], ...]:
     """Shipped records of two share partitions in any order with any small epochs: what no broker would write, too."""
     small = st.integers(0, 3)
     records: list[StateRecord] = []

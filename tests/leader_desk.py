@@ -13,8 +13,8 @@ from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
 from acktrail_simulation.leader.acquisition import FetchTerms
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.leader.partition_log import UserLog
-from acktrail_simulation.leader.share_partition_cache import LeaderCache
+from acktrail_simulation.leader.partition_log import PartitionLog
+from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
 from acktrail_simulation.messages.persister_messages import StateInitialize
 
@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self, *sizes: int, start: int = 0, **settings: Any) -> None:
         self.clock = SimulatedClock()
-        self.log = UserLog(start_offset=start, end_offset=start)
+        self.log = PartitionLog(start_offset=start, end_offset=start)
         for size in sizes:
             self.log.append(size)
         self.coordinator = ShareCoordinator(partition_counts={KEY.topic_id: 1}, clock=self.clock)
@@ -74,7 +74,7 @@ class Desk:
         return [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches]
 
 
-def held(cache: LeaderCache) -> list[StateBatch]:
+def held(cache: SharePartitionCache) -> list[StateBatch]:
     """What a leader has in memory at or above its start offset."""
     return [
         StateBatch(first_offset=first, last_offset=last, delivery_state=part.state, delivery_count=part.delivery_count)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, rate_pieces, summed
+from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, partial_rates, sum_rates
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import CHANGES
@@ -34,4 +34,4 @@ def delivery_rates(spark: SparkSession, config: TablesConfig, every_ms: int) -> 
 
 def _counted(config: TablesConfig, every_ms: int, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
     rows = Tables(config).read_files(CHANGES, paths, columns=RATE_INPUTS)
-    yield from summed([rate_pieces(rows, every_ms)]).to_batches()
+    yield from sum_rates([partial_rates(rows, every_ms)]).to_batches()

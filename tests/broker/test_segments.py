@@ -15,7 +15,7 @@ from state_topics.filled_topic import read_all, write_dump
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.offline.read.copied_files import read_files
-from acktrail.offline.read.read_report import Damage, Reading
+from acktrail.offline.read.read_report import ReadReport, SegmentDamage
 from acktrail.wire.raw_record import RawRecord
 
 pytestmark = pytest.mark.broker
@@ -38,9 +38,9 @@ def test_a_live_segment_is_what_a_consumer_gets(
     decode and replay say of both the same."""
     files = copied_segments(broker, tmp_path, "__share_group_state-*")
     consumed_after = {(r.state_partition, r.offset): r for r in read_all(broker)}
-    damage: list[Damage] = []
+    damage: list[SegmentDamage] = []
 
-    records = list(read_files(files, Reading(on_damage=damage.append)))
+    records = list(read_files(files, ReadReport(on_damage=damage.append)))
 
     assert damage == []
     assert len(records) > worked.accepted
@@ -127,9 +127,9 @@ def test_codecs_of_a_real_broker(codec: str, broker: EmbeddedBroker, topics: dic
     """Batches that Kafka's own codecs packed, and those that librdkafka packed, give what the consumer gets, times of
     creation or of the append."""
     (file,) = copied_segments(broker, tmp_path, f"{topics[codec]}-0")
-    damage: list[Damage] = []
+    damage: list[SegmentDamage] = []
 
-    records = list(read_files([file], Reading(state_partition=0, on_damage=damage.append)))
+    records = list(read_files([file], ReadReport(state_partition=0, on_damage=damage.append)))
 
     assert damage == []
     assert records == consumed(broker, topics[codec], len(records))
@@ -159,8 +159,8 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, tmp_path: Path) -
     producers[1].produce(topic, value=b"open", on_delivery=lambda _, message: opened.append(message.offset()))
     producers[1].flush(30)
     (file,) = copied_segments(broker, tmp_path, f"{topic}-0")
-    damage: list[Damage] = []
-    reading = Reading(state_partition=0, on_damage=damage.append)
+    damage: list[SegmentDamage] = []
+    reading = ReadReport(state_partition=0, on_damage=damage.append)
 
     records = list(read_files([file], reading))
     producers[1].abort_transaction(30)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, count_readable, decode_records, decode_slowly
+from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, count_readable, decode_records, decode_strictly
 from acktrail.columnar.model_values import records_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.delivery import StateBatch
@@ -153,7 +153,7 @@ def typical() -> list[Pair]:
 @given(raw_tables)
 def test_vectorised_equals_strict(raw: pa.Table) -> None:
     """Records of every kind, whole and damaged, decode to the same table either way."""
-    assert decode_records(raw).equals(decode_slowly(raw))
+    assert decode_records(raw).equals(decode_strictly(raw))
 
 
 def test_vectorised_equals_strict_for_damage_at_every_byte(typical: list[Pair]) -> None:
@@ -166,7 +166,7 @@ def test_vectorised_equals_strict_for_damage_at_every_byte(typical: list[Pair]) 
         rows += [(key, damage) for damage in every_damage(value)]
     raw = table_of(rows)
     fast = decode_records(raw)
-    assert fast.equals(decode_slowly(raw))
+    assert fast.equals(decode_strictly(raw))
     assert count_readable(raw) == fast["decode_status"].to_pylist().count("decoded")
     assert set(fast["decode_status"].to_pylist()) >= {
         DecodeStatus.DECODED,
@@ -244,14 +244,14 @@ def test_null_over_bytes_is_null(typical: list[Pair]) -> None:
         table = raw.set_column(raw.column_names.index(column), raw.schema.field(column), hidden)
         decoded = decode_records(table)
         assert decoded["decode_status"].to_pylist() == [f"null_{'key' if column == 'key' else 'update'}", "decoded"]
-        assert decoded.equals(decode_slowly(table))
+        assert decoded.equals(decode_strictly(table))
 
 
 def test_unknown_timestamp_is_null(typical: list[Pair]) -> None:
     """Kafka's -1 for no timestamp does not get in; null stays null."""
     raw = table_of(typical).set_column(2, RAW_RECORDS.field("timestamp"), pa.array([-1, None], pa.int64()))
     assert decode_records(raw)["timestamp_ms"].to_pylist() == [None, None]
-    assert decode_slowly(raw)["timestamp_ms"].to_pylist() == [None, None]
+    assert decode_strictly(raw)["timestamp_ms"].to_pylist() == [None, None]
 
 
 def test_wider_and_dictionary_columns_are_taken(typical: list[Pair], tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_wider_and_dictionary_columns_are_taken(typical: list[Pair], tmp_path: P
 def test_no_rows_give_no_rows() -> None:
     """An empty table decodes to an empty table with all columns."""
     assert decode_records(RAW_RECORDS.empty_table()).equals(DECODED_RECORDS.empty_table())
-    assert decode_slowly(RAW_RECORDS.empty_table()).equals(DECODED_RECORDS.empty_table())
+    assert decode_strictly(RAW_RECORDS.empty_table()).equals(DECODED_RECORDS.empty_table())
 
 
 def every_damage(octets: bytes) -> list[bytes]:

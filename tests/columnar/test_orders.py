@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import INT64
 
-from acktrail.columnar.sorting import ascending, by_owner_and_offset
+from acktrail.columnar.sorting import ascending, by_partition_and_offset
 
 numbers = st.lists(st.one_of(st.integers(-3, 3), INT64, st.sampled_from([-(2**63), 2**63 - 1])), max_size=12)
 
@@ -23,4 +23,4 @@ def test_ascending_is_the_stable_order(found: list[int]) -> None:
 def test_rows_by_owner_and_offset(rows: list[tuple[int, int]]) -> None:
     """Whether the offsets of an owner ascend already or not; rows of equal offset stay in their order."""
     owners, offsets = (np.array([row[place] for row in rows], np.int64) for place in (0, 1))
-    assert by_owner_and_offset(owners, offsets).tolist() == np.lexsort((offsets, owners)).tolist()
+    assert by_partition_and_offset(owners, offsets).tolist() == np.lexsort((offsets, owners)).tolist()

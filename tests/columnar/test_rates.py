@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.columnar.change_rows import change_table
-from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, rate_pieces, summed
-from acktrail.model.offset_history.offset_status import Standing
-from acktrail.model.offset_history.status_changes import Cause, Change, History
+from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, partial_rates, sum_rates
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord
 
 EVERY_MS = 7
 
 
-def changes_of(log: list[StateRecord], first: int) -> list[Change]:
+def changes_of(log: list[StateRecord], first: int) -> list[StatusChange]:
     """The changes of a log that is known from `first` on."""
     history = History(0, {})
     made = (history.record(record, offset=at, timestamp_ms=at - 5) for at, record in enumerate(log) if at >= first)
     return [change for changes in made for change in changes]
 
 
-def naive(changes: Iterable[Change]) -> Counter[tuple[object, ...]]:
+def naive(changes: Iterable[StatusChange]) -> Counter[tuple[object, ...]]:
     """Offset by offset, in plain words."""
     found: Counter[tuple[object, ...]] = Counter()
     for change in changes:
@@ -37,10 +37,10 @@ def naive(changes: Iterable[Change]) -> Counter[tuple[object, ...]]:
     return Counter({key: number for key, number in found.items() if number})
 
 
-def _counts(change: Change) -> Iterable[tuple[str, int]]:
+def _counts(change: StatusChange) -> Iterable[tuple[str, int]]:
     before, after = change.before, change.after
-    if after.standing is not Standing.RECORDED:
-        is_unrecorded = before.standing is Standing.UNRECORDED and after.standing is Standing.BELOW_START
+    if after.kind is not OffsetStatusKind.RECORDED:
+        is_unrecorded = before.kind is OffsetStatusKind.UNRECORDED and after.kind is OffsetStatusKind.BELOW_START
         if is_unrecorded and change.at.cause is not Cause.RESET:
             yield "passed_unrecorded", 1
         return
@@ -58,7 +58,7 @@ def _counts(change: Change) -> Iterable[tuple[str, int]]:
 
 
 def counted(pieces: Iterable[pa.Table]) -> Counter[tuple[object, ...]]:
-    rows = summed(pieces).to_pylist()
+    rows = sum_rates(pieces).to_pylist()
     keys = [(r["group_id"], r["topic_id"], r["partition"], r["interval_start_ms"]) for r in rows]
     assert len(set(keys)) == len(keys)
     return Counter(
@@ -72,14 +72,14 @@ def test_counts_are_those_of_each_offset(log: list[StateRecord], first: int, pie
     changes = changes_of(log, first)
     rows = change_table(changes).select(list(RATE_INPUTS))
     size = max(1, rows.num_rows // pieces)
-    cut = [rate_pieces(rows.slice(begin, size), EVERY_MS) for begin in range(0, rows.num_rows, size)]
+    cut = [partial_rates(rows.slice(begin, size), EVERY_MS) for begin in range(0, rows.num_rows, size)]
     assert counted(cut) == naive(changes)
 
 
 def test_nothing_to_count() -> None:
     """No rows, no rates."""
-    assert summed([]).num_rows == 0
-    assert summed([rate_pieces(change_table([]).select(list(RATE_INPUTS)), EVERY_MS)]).num_rows == 0
+    assert sum_rates([]).num_rows == 0
+    assert sum_rates([partial_rates(change_table([]).select(list(RATE_INPUTS)), EVERY_MS)]).num_rows == 0
 
 
 def test_a_count_too_great_is_not_known() -> None:
@@ -99,5 +99,5 @@ def test_a_count_too_great_is_not_known() -> None:
         "record_timestamp_ms": 1,
     }
     rows = pa.Table.from_pylist([row, row], schema=change_table([]).select(list(RATE_INPUTS)).schema)
-    (found,) = summed([rate_pieces(rows, 1_000)]).to_pylist()
+    (found,) = sum_rates([partial_rates(rows, 1_000)]).to_pylist()
     assert (found["acknowledged"], found["deliveries"], found["archived"]) == (None, None, 0)

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.columnar.change_rows import change_table
-from acktrail.columnar.settled_offsets import Settled, by_share_partition, settled, tells_of_settled
-from acktrail.model.offset_history.offset_status import Standing
-from acktrail.model.offset_history.status_changes import Change, History
+from acktrail.columnar.settled_offsets import SettledCounts, by_share_partition, settled_counts, settled_filter
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import StateRecord
 
 _SETTLED = (2, 4)
 OFFSETS = 40
 
 
-def history_of(log: Sequence[StateRecord], begin: int = 0, gap: tuple[int, int] = (0, 0)) -> list[Change]:
+def history_of(log: Sequence[StateRecord], begin: int = 0, gap: tuple[int, int] = (0, 0)) -> list[StatusChange]:
     """The changes of the records of a log from `begin` on, without those in `gap`."""
     history = History(0, {})
-    found: list[Change] = []
+    found: list[StatusChange] = []
     for offset, record in enumerate(log):
         if offset < begin or gap[0] < offset < gap[1]:
             continue
@@ -32,17 +32,17 @@ def history_of(log: Sequence[StateRecord], begin: int = 0, gap: tuple[int, int] 
     return found
 
 
-def one_by_one(changes: Sequence[Change], first: int, last: int) -> tuple[int, int, int]:
+def one_by_one(changes: Sequence[StatusChange], first: int, last: int) -> tuple[int, int, int]:
     """Acknowledged, archived and unknown, counted offset by offset in the order of the records."""
     acknowledged = archived = unknown = 0
     for offset in range(first, last + 1):
         own = [change for change in changes if change.covers(offset)]
         state, is_known = None, bool(own)
         for change in own:
-            if change.after.standing is Standing.UNKNOWN:
+            if change.after.kind is OffsetStatusKind.UNKNOWN:
                 is_known = False
-            elif change.before.standing is Standing.UNKNOWN:
-                is_known = change.after.standing is not Standing.BELOW_START
+            elif change.before.kind is OffsetStatusKind.UNKNOWN:
+                is_known = change.after.kind is not OffsetStatusKind.BELOW_START
             if change.after.delivery_state in _SETTLED:
                 state, is_known = change.after.delivery_state, True
         acknowledged += state == 2
@@ -59,14 +59,14 @@ def test_counts_are_those_counted_one_by_one(
     first = data.draw(st.integers(0, OFFSETS))
     last = data.draw(st.integers(first, OFFSETS))
     changes = history_of(log, begin, gap)
-    rows = dict(by_share_partition(change_table(changes).filter(tells_of_settled())))
+    rows = dict(by_share_partition(change_table(changes).filter(settled_filter())))
     for key in KEYS:
         own = [change for change in changes if change.key == key]
         table = rows.get((key.group_id, key.topic_id, key.partition))
         if table is None:
             assert not own
             continue
-        found = settled(table, first, last)
+        found = settled_counts(table, first, last)
         assert (found.acknowledged, found.archived, found.unknown) == one_by_one(own, first, last)
 
 
@@ -84,14 +84,16 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
                 for offset in range(batch.first_offset, batch.last_offset + 1):
                     if batch.delivery_state in _SETTLED:
                         last_state[offset] = batch.delivery_state
-    rows = dict(by_share_partition(change_table(history_of(log)).filter(tells_of_settled())))
+    rows = dict(by_share_partition(change_table(history_of(log)).filter(settled_filter())))
     table = rows.get((key.group_id, key.topic_id, key.partition))
     if table is None:
         assert not last_state
         return
-    found = settled(table, 0, OFFSETS)
+    found = settled_counts(table, 0, OFFSETS)
     states = list(last_state.values())
-    assert found == Settled(acknowledged=states.count(2), archived=states.count(4), unknown=0, since_ms=found.since_ms)
+    assert found == SettledCounts(
+        acknowledged=states.count(2), archived=states.count(4), unknown=0, since_ms=found.since_ms
+    )
     assert found.since_ms is not None
 
 
@@ -101,10 +103,10 @@ def test_a_record_that_nobody_can_attribute_leaves_a_doubt(log: list[StateRecord
     changes = history_of(log)
     for key in KEYS:
         own = [change for change in changes if change.key == key]
-        for _, table in by_share_partition(change_table(own).filter(tells_of_settled())):
+        for _, table in by_share_partition(change_table(own).filter(settled_filter())):
             later = sum(
                 any(c.covers(o) and c.at.offset >= doubt and c.after.delivery_state in _SETTLED for c in own)
                 for o in range(OFFSETS + 1)
             )
-            assert settled(table, 0, OFFSETS, doubts=[doubt]).unknown == OFFSETS + 1 - later
-            assert settled(table, 0, OFFSETS, doubts=[]).unknown == 0
+            assert settled_counts(table, 0, OFFSETS, doubts=[doubt]).unknown == OFFSETS + 1 - later
+            assert settled_counts(table, 0, OFFSETS, doubts=[]).unknown == 0

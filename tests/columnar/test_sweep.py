@@ -15,7 +15,7 @@ from samples.random_records import INT64, batches
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.replaying.decoded_records import replay_decoded
-from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import InputError
@@ -135,7 +135,7 @@ def found_in(table: pa.Table) -> Found:
 
 
 def swept(tables: list[pa.Table], **options: Any) -> Found:
-    sweep = Sweep(**options)
+    sweep = RawLogReplay(**options)
     for table in tables:
         sweep.add(table)
     return found_in(sweep.finish())
@@ -159,10 +159,10 @@ def test_the_order_of_records_does_not_matter(rows: list[Row], data: st.DataObje
 @given(any_logs(), st.data())
 def test_memory_may_be_short(rows: list[Row], data: st.DataObject) -> None:
     """Records that come in log order may be folded at any moment, here after each piece."""
-    sweep = Sweep(held_bytes=0)
+    sweep = RawLogReplay(held_bytes=0)
     for piece in cut(rows, data):
         sweep.add(table_of(piece))
-        sweep.settle()
+        sweep.flush()
     assert found_in(sweep.finish()) == folded(rows)
 
 
@@ -215,10 +215,10 @@ def test_many_share_partitions_at_once(seed: int, share_partitions: int, held_by
     """Many share partitions with records of every kind interleaved: each has the state of the plain fold, whether all
     their records are held, folded on the way, or what is still needed of them packed."""
     rows = busy_log(random.Random(seed), share_partitions=share_partitions, records=9_000)
-    sweep = Sweep(held_bytes=held_bytes)
+    sweep = RawLogReplay(held_bytes=held_bytes)
     for start in range(0, len(rows), 1_000):
         sweep.add(table_of(rows[start : start + 1_000]))
-        sweep.take_in()
+        sweep.index_waiting()
     found = found_in(sweep.finish())
     assert found == folded(rows)
     assert len(found) > share_partitions * 5 // 6
@@ -255,21 +255,21 @@ def test_batches_may_end_at_the_last_possible_offset() -> None:
 def test_records_that_come_too_late_are_refused() -> None:
     """Once records were folded an older one of the share partition could change the state: it is no longer taken."""
     key, other = KEYS[:2]
-    sweep = Sweep()
+    sweep = RawLogReplay()
     sweep.add(table_of([(0, n, *encode(snapshot(key, n))) for n in (5, 7)]))
-    sweep.settle()
+    sweep.flush()
     sweep.add(table_of([(0, 3, *encode(snapshot(other, 1))), (0, 8, *encode(snapshot(key, 8)))]))
-    sweep.settle()
+    sweep.flush()
     sweep.add(table_of([(0, 6, *encode(snapshot(key, 6)))]))
     with pytest.raises(InputError, match="offset 6"):
-        sweep.settle()
+        sweep.flush()
 
 
 def test_one_share_partition_has_one_state_to_go_on_from() -> None:
     """Two states of a share partition on one state partition: nobody says which is right."""
     base = finished(table_of([(0, 1, *encode(snapshot(KEYS[0], 1)))]))
     with pytest.raises(InputError):
-        Sweep(pa.concat_tables([base, base]))
+        RawLogReplay(pa.concat_tables([base, base]))
 
 
 def test_keys_may_be_dictionaries_and_columns_wide() -> None:
@@ -291,7 +291,7 @@ def keys_of(key: SharePartition) -> tuple[bytes, bytes]:
 
 
 def finished(table: pa.Table, base: pa.Table | None = None) -> pa.Table:
-    sweep = Sweep(base)
+    sweep = RawLogReplay(base)
     sweep.add(table)
     return sweep.finish()
 

@@ -13,8 +13,8 @@ from jobs.world import batch, key_of, snapshot, update
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.archived_ranges import Archiving, archivings
-from acktrail.model.offset_history.status_changes import Cause, Change, Evidence, History
+from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
+from acktrail.model.offset_history.status_changes import Cause, History, RecordPosition, StatusChange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_dashboard.rows.archived_rows import archived_rows, groups_with_more
 
@@ -37,11 +37,11 @@ def state(batches: Iterable[Batch], *, archived_seen: int = 0) -> pa.Table:
     return pa.Table.from_pylist([{name: whole.get(name) for name in schema.names}], schema=schema)
 
 
-def archived(record: int, batches: Iterable[Batch], *, state_partition: int = HOME) -> list[Archiving]:
+def archived(record: int, batches: Iterable[Batch], *, state_partition: int = HOME) -> list[ArchivedRange]:
     """The archived batches that the state record at offset `record` shows."""
-    at = Evidence(state_partition=state_partition, offset=record, timestamp_ms=None, cause=Cause.UPDATE)
+    at = RecordPosition(state_partition=state_partition, offset=record, timestamp_ms=None, cause=Cause.UPDATE)
     return [
-        Archiving(key=KEY, first_offset=f, last_offset=f + more, delivery_count=count, at=at, is_dated=True)
+        ArchivedRange(key=KEY, first_offset=f, last_offset=f + more, delivery_count=count, at=at, is_dated=True)
         for f, more, kind, count in batches
         if kind == 4
     ]
@@ -88,13 +88,13 @@ def test_the_history_has_every_archived_offset_of_the_records(seed: int) -> None
     """Of a log as brokers write it (delivery counts never fall, finished records stay finished, the start offset moves
     past finished records alone) the history lists exactly the offsets that some record shows as archived."""
     shown: set[int] = set()
-    changes: list[Change] = []
+    changes: list[StatusChange] = []
     history = History(0, {})
     for offset, (start, batches, is_whole) in enumerate(_broker_log(random.Random(seed))):
         shown |= {b.first_offset for b in batches if b.delivery_state == 4}
         record = (snapshot if is_whole else _update)(key_of("g"), start, batches)
         changes += history.record(record, offset=offset, timestamp_ms=offset)
-    ranges = [(each.first_offset, each.last_offset) for each in archivings(changes)]
+    ranges = [(each.first_offset, each.last_offset) for each in archived_ranges(changes)]
     assert {offset for first, last in ranges for offset in range(first, last + 1)} == shown
 
 

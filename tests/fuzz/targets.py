@@ -11,17 +11,17 @@ from typing import Any, Final
 import pyarrow as pa
 from kafka.record.util import calc_crc32c
 
-from acktrail.columnar.decoding.decode_records import decode_records, decode_slowly
+from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
 from acktrail.offline.read import log_segment as segment_module
 from acktrail.offline.read.codecs import unpacked
-from acktrail.offline.read.read_report import Damage, Reading
+from acktrail.offline.read.read_report import ReadReport, SegmentDamage
 from acktrail.offline.read.record_dump import dump_line, read_dump
 from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
 from acktrail.wire import group_record
-from acktrail.wire.dialects.detect_layout import probe
+from acktrail.wire.dialects.detect_layout import detect_layout
 from acktrail.wire.raw_record import RawRecord, decode_raw
 from acktrail.wire.record_batch import HEADER_BYTES, Compression
 from acktrail_simulation.messages.group_record_encoder import encode as encode_group_record
@@ -52,7 +52,7 @@ def records(data: bytes) -> None:
     selector, key, value = _pair(data)
     dialect = list(DIALECTS.values())[selector % len(DIALECTS)]
     with suppress(ConfigurationError):
-        probe([(key, value)])
+        detect_layout([(key, value)])
     try:
         record = dialect.decode(key, value)
     except MalformedRecord as error:
@@ -90,7 +90,7 @@ def columns(data: bytes) -> None:
         rows.append({"partition": 0, "offset": len(rows), "timestamp": -1, "key": key, "value": value})
         data = data[4 + size :]
     raw = pa.Table.from_pylist(rows, schema=RAW_RECORDS)
-    assert decode_records(raw).equals(decode_slowly(raw))
+    assert decode_records(raw).equals(decode_strictly(raw))
 
 
 def mended(data: bytes) -> bytes:
@@ -129,8 +129,8 @@ def _check_pieces(raw: bytes) -> None:
 
 
 def _check_records(raw: bytes) -> None:
-    damage: list[Damage] = []
-    reader = segment_module._Segment(Path("0.log"), io.BytesIO(raw), 0, Reading(on_damage=damage.append))
+    damage: list[SegmentDamage] = []
+    reader = segment_module._Segment(Path("0.log"), io.BytesIO(raw), 0, ReadReport(on_damage=damage.append))
     try:
         found = list(reader.records())
     except InputError:

@@ -14,9 +14,9 @@ from integration.end_to_end_run import RUN_ID, Observed, dump_of
 from acktrail.broker.client.error_codes import NONE
 from acktrail.columnar.change_rows import changes_of
 from acktrail.embedded.workload.workload_report import Action, Fate, SharePartitionRun
-from acktrail.model.offset_history.offset_status import Condition, Standing, tiling
-from acktrail.model.offset_history.status_changes import Change
-from acktrail.model.offset_history.status_intervals import Interval, intervals
+from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, status_ranges
+from acktrail.model.offset_history.status_changes import StatusChange
+from acktrail.model.offset_history.status_intervals import StatusInterval, status_intervals
 from acktrail.reconcile.state_values import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_reader import HistoryReader
@@ -121,7 +121,7 @@ def test_the_history_ends_with_the_states(observed: Observed, reconciled: list[d
     of them happened with the record that shows them: a broker's log was read from its beginning."""
     del reconciled  # it built the history
     rows = Tables(observed.tables).read("delivery_history")
-    of_key: dict[Any, list[Change]] = {}
+    of_key: dict[Any, list[StatusChange]] = {}
     for change in sorted(changes_of(rows), key=lambda change: (change.at.offset, change.first_offset)):
         of_key.setdefault(change.key, []).append(change)
     states = {
@@ -129,9 +129,9 @@ def test_the_history_ends_with_the_states(observed: Observed, reconciled: list[d
     }
     assert states.keys() <= of_key.keys()
     for key, changes in of_key.items():
-        lasting = [found for found in intervals(changes) if found.until is None]
-        expected = tiling(states.get(key, Standing.ABSENT))
-        assert _as_tiles(lasting) == [(t.first_offset, t.last_offset, t.condition) for t in expected]
+        lasting = [found for found in status_intervals(changes) if found.until is None]
+        expected = status_ranges(states.get(key, OffsetStatusKind.ABSENT))
+        assert _as_tiles(lasting) == [(t.first_offset, t.last_offset, t.status) for t in expected]
     assert {run.key for run in observed.workload.share_partitions if run.deleted} <= of_key.keys() - states.keys()
     assert set(rows["is_dated"].to_pylist()) == {True}
 
@@ -146,7 +146,7 @@ def test_every_records_fate_is_what_the_consumers_did(observed: Observed, reconc
     for run in observed.workload.share_partitions:
         for offset, deeds in _deeds(run, limits[run.group_id]).items():
             found = told[run.key, offset]
-            assert [(i.condition.delivery_state, i.condition.delivery_count) for i in found] == deeds, (run.key, offset)
+            assert [(i.status.delivery_state, i.status.delivery_count) for i in found] == deeds, (run.key, offset)
             answered += 1
     assert answered > 1_000
 
@@ -213,15 +213,15 @@ def test_archived_records_and_rates_are_what_the_consumers_did(
     assert counted == {}
 
 
-def _told(observed: Observed) -> dict[Any, list[Interval]]:
+def _told(observed: Observed) -> dict[Any, list[StatusInterval]]:
     """The recorded intervals of every offset that has some."""
-    of_key: dict[Any, list[Change]] = {}
+    of_key: dict[Any, list[StatusChange]] = {}
     for change in changes_of(Tables(observed.tables).read("delivery_history")):
         of_key.setdefault(change.key, []).append(change)
-    found: dict[Any, list[Interval]] = {}
+    found: dict[Any, list[StatusInterval]] = {}
     for key, changes in of_key.items():
-        for interval in intervals(sorted(changes, key=lambda change: (change.at.offset, change.first_offset))):
-            if interval.condition.standing is Standing.RECORDED:
+        for interval in status_intervals(sorted(changes, key=lambda change: (change.at.offset, change.first_offset))):
+            if interval.status.kind is OffsetStatusKind.RECORDED:
                 for offset in range(interval.first_offset, interval.last_offset + 1):
                     found.setdefault((key, offset), []).append(interval)
     return found
@@ -238,14 +238,14 @@ def _deeds(run: SharePartitionRun, limit: int) -> dict[int, list[tuple[int, int]
     return deeds
 
 
-def _as_tiles(lasting: list[Interval]) -> list[tuple[int, int, Condition]]:
+def _as_tiles(lasting: list[StatusInterval]) -> list[tuple[int, int, OffsetStatus]]:
     """Ascending, neighbours in the same condition as one."""
-    tiles: list[tuple[int, int, Condition]] = []
+    tiles: list[tuple[int, int, OffsetStatus]] = []
     for found in sorted(lasting, key=lambda found: found.first_offset):
-        if tiles and tiles[-1][2] == found.condition:
-            tiles[-1] = (tiles[-1][0], found.last_offset, found.condition)
+        if tiles and tiles[-1][2] == found.status:
+            tiles[-1] = (tiles[-1][0], found.last_offset, found.status)
         else:
-            tiles.append((found.first_offset, found.last_offset, found.condition))
+            tiles.append((found.first_offset, found.last_offset, found.status))
     return tiles
 
 

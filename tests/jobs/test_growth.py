@@ -13,12 +13,12 @@ from samples.random_records import batches, records
 
 from acktrail.columnar.change_rows import change_table, changes_of
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.held_rows import HELD_COLUMNS, held_of, held_table
+from acktrail.columnar.held_rows import HELD_COLUMNS, known_state_table, known_states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.history.history_step import Grown, Stretch, grow
 from acktrail.history.packed_changes import packed, unpacked
-from acktrail.model.offset_history.offset_status import Held
-from acktrail.model.offset_history.status_changes import Change, History
+from acktrail.model.offset_history.offset_status import KnownState
+from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.dialects.kafka_4_2 import encode
@@ -53,7 +53,7 @@ def rows_of(log: Log) -> pa.Table:
     return decode_records(pa.Table.from_pylist(raw, schema=RAW_RECORDS))
 
 
-def expected(log: Log, missing: range = range(0)) -> tuple[list[Change], dict[SharePartition, Held]]:
+def expected(log: Log, missing: range = range(0)) -> tuple[list[StatusChange], dict[SharePartition, KnownState]]:
     """By the model alone."""
     history, changes = History(PLACE, {}), []
     for offset, record in enumerate(log):
@@ -83,7 +83,7 @@ def grown(rows: pa.Table, begin: int, end: int, held: pa.Table, told: int = 0) -
 
 
 def merged(old: pa.Table, new: pa.Table) -> pa.Table:
-    return held_table(PLACE, {**dict(held_of(old)), **dict(held_of(new))})
+    return known_state_table(PLACE, {**dict(known_states_of(old)), **dict(known_states_of(new))})
 
 
 @given(logs, st.lists(st.integers(0, 16), max_size=3))
@@ -98,7 +98,7 @@ def test_any_stretches_give_the_models_changes(log: Log, cuts: list[int]) -> Non
         parts.append(part.changes)
         held, begin = merged(held, part.held), part.end
     assert found == changes
-    assert dict(held_of(held)) == states
+    assert dict(known_states_of(held)) == states
     assert change_table(found).equals(pa.concat_tables([change_table(()), *parts]).combine_chunks())
 
 
@@ -110,7 +110,7 @@ def test_records_gone_over_again_make_no_change(log: Log, held_to: int, told: in
     early = grown(rows, 0, min(held_to, told, len(log)), HELD_COLUMNS.empty_table())
     late = grown(rows, early.end, len(log), early.held, told=told)
     assert list(changes_of(late.changes)) == [change for change in changes if change.at.offset >= told]
-    assert dict(held_of(merged(early.held, late.held))) == states
+    assert dict(known_states_of(merged(early.held, late.held))) == states
 
 
 @given(logs, st.integers(1, 16), st.integers(1, 4), st.booleans())
@@ -124,7 +124,7 @@ def test_missing_offsets_are_a_gap(log: Log, first: int, length: int, cut_there:
     early = grown(rows, 0, first if cut_there else 0, HELD_COLUMNS.empty_table())
     late = grown(rows, early.end, len(log), early.held)
     assert [*changes_of(early.changes), *changes_of(late.changes)] == changes
-    assert dict(held_of(merged(early.held, late.held))) == states
+    assert dict(known_states_of(merged(early.held, late.held))) == states
 
 
 def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
@@ -165,7 +165,7 @@ def test_dense_offsets_need_no_ranges() -> None:
     assert found.records == 5
 
 
-def _hostile() -> Iterator[Change]:
+def _hostile() -> Iterator[StatusChange]:
     key = key_of("g\x00' \x1b[2J\u202e💥")
     yield from History(0, {}).record(
         ShareUpdate(

@@ -14,14 +14,14 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession
 
 from acktrail.columnar.change_rows import changes_of
-from acktrail.columnar.held_rows import held_of
+from acktrail.columnar.held_rows import known_states_of
 from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.history.history_step import Stretch
 from acktrail.history.packed_changes import unpacked
-from acktrail.model.offset_history.offset_status import Held
-from acktrail.model.offset_history.status_changes import Cause, Change, History
+from acktrail.model.offset_history.offset_status import KnownState
+from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
@@ -64,10 +64,12 @@ def _next(world: World, key: SharePartition, dice: random.Random) -> StateRecord
     return update(key, state.effective_start_offset or 0, 0, own)
 
 
-def expected(written: Written, lost: dict[int, range] | None = None) -> tuple[list[Change], dict[int, dict[Any, Held]]]:
+def expected(
+    written: Written, lost: dict[int, range] | None = None
+) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
     """What the model makes of it: all changes, and what is held by state partition."""
     histories: dict[int, History] = {}
-    changes: list[Change] = []
+    changes: list[StatusChange] = []
     for (number, offset), record in sorted(written.items()):
         history, missing = histories.setdefault(number, History(number, {})), (lost or {}).get(number, range(0))
         at: dict[str, int] = {"offset": offset, "timestamp_ms": WRITTEN_MS + offset}
@@ -80,15 +82,15 @@ def expected(written: Written, lost: dict[int, range] | None = None) -> tuple[li
     return sorted(changes, key=place), {number: dict(history.held) for number, history in histories.items()}
 
 
-def place(change: Change) -> tuple[Any, ...]:
+def place(change: StatusChange) -> tuple[Any, ...]:
     return (change.at.state_partition, change.at.offset, change.key, change.first_offset)
 
 
-def found(world: World) -> tuple[list[Change], dict[int, dict[Any, Held]]]:
+def found(world: World) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
     """What the tables say: the same two things."""
     rows = saved_rows(world.tables, pc.scalar(True))
     numbers = rows["state_partition"].unique().to_pylist()
-    held = {number: dict(held_of(rows.filter(pc.field("state_partition") == number))) for number in numbers}
+    held = {number: dict(known_states_of(rows.filter(pc.field("state_partition") == number))) for number in numbers}
     return sorted(changes_of(world.tables.read("delivery_history")), key=place), held
 
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
-from acktrail.model.offset_history.archived_ranges import Archiving, archivings
-from acktrail.model.offset_history.status_changes import Change, History
+from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
+from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import ShareSnapshot, StateRecord
 
 KEY = share_partition()
 
 
-def changes_of(log: list[StateRecord], lost: Container[int] = ()) -> list[Change]:
-    history, found = History(0, {}), list[Change]()
+def changes_of(log: list[StateRecord], lost: Container[int] = ()) -> list[StatusChange]:
+    history, found = History(0, {}), list[StatusChange]()
     for at, record in enumerate(log):
         if at in lost:
             found += history.gap(at) if at - 1 not in lost else ()
@@ -31,7 +31,7 @@ def changes_of(log: list[StateRecord], lost: Container[int] = ()) -> list[Change
 def test_every_offset_that_a_record_shows_archived_is_told(log: list[StateRecord], first: int, length: int) -> None:
     """As many distinct offsets as the exported records show at or above their start offset; undated ones only where
     they were not archived when they were last known."""
-    found = list(archivings(changes_of(log, range(first, first + length))))
+    found = list(archived_ranges(changes_of(log, range(first, first + length))))
     told = {(each.key, offset) for each in found for offset in range(each.first_offset, each.last_offset + 1)}
     shown = {
         (record.key, offset)
@@ -46,7 +46,7 @@ def test_every_offset_that_a_record_shows_archived_is_told(log: list[StateRecord
     assert again == undated(changes_of(log, range(first, first + length)))
 
 
-def undated(changes: list[Change]) -> set[tuple[int, object, int]]:
+def undated(changes: list[StatusChange]) -> set[tuple[int, object, int]]:
     """Record, share partition and offset of every undated archiving, offset by offset."""
     was_archived: dict[tuple[object, int], bool] = {}
     found: set[tuple[int, object, int]] = set()
@@ -60,7 +60,7 @@ def undated(changes: list[Change]) -> set[tuple[int, object, int]]:
     return found
 
 
-def _offsets(archiving: Archiving) -> range:
+def _offsets(archiving: ArchivedRange) -> range:
     return range(archiving.first_offset, archiving.last_offset + 1)
 
 
@@ -75,7 +75,7 @@ def test_shown_again_after_a_gap() -> None:
     assert isinstance(life.log[3], ShareSnapshot)
     found = [
         (a.first_offset, a.last_offset, a.delivery_count, a.is_dated)
-        for a in archivings(changes_of(life.log, range(2, 3)))
+        for a in archived_ranges(changes_of(life.log, range(2, 3)))
     ]
     assert found == [(3, 4, 5, True), (5, 9, 2, False)]
 
@@ -87,7 +87,7 @@ def test_archived_anew_after_a_reset() -> None:
     life.write(KEY, 0, batch(3, 3, 4, 5))
     life.initialize(KEY, state_epoch=2, start_offset=0)
     life.write(KEY, 0, batch(3, 3, 4, 2))
-    assert [(a.at.offset, a.delivery_count, a.records) for a in archivings(changes_of(life.log))] == [
+    assert [(a.at.offset, a.delivery_count, a.records) for a in archived_ranges(changes_of(life.log))] == [
         (1, 5, 1),
         (3, 2, 1),
     ]
@@ -110,5 +110,5 @@ def test_archived_anew_where_nobody_saw_it(is_deleted: bool, lost_as_well: bool)
     life.write(KEY, 0, batch(3, 3, 4, 2))
     unseen = {len(life.log) - 1} | ({2} if lost_as_well else set())
     life.cool()
-    found = [(a.at.offset, a.delivery_count, a.is_dated) for a in archivings(changes_of(life.log, unseen))]
+    found = [(a.at.offset, a.delivery_count, a.is_dated) for a in archived_ranges(changes_of(life.log, unseen))]
     assert found == [(1, 5, True), (len(life.log) - 1, 2, False)]

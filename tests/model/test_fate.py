@@ -8,29 +8,29 @@ from coordinator_lives import lives
 from hypothesis import given
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
-from acktrail.model.offset_history.offset_status import Standing
-from acktrail.model.offset_history.record_history import Fate, NotKnown, fate
-from acktrail.model.offset_history.status_changes import Change, History
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.record_history import RecordHistory, UnknownReason, record_history
+from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import StateRecord
 
 KEY = share_partition()
 
 
-def fate_in(log: list[StateRecord], offset: int, *, missing: range = range(0), first: int = 0) -> Fate:
+def fate_in(log: list[StateRecord], offset: int, *, missing: range = range(0), first: int = 0) -> RecordHistory:
     """The fate of `offset` in the share partition of a log; `first`: the offset of its first exported record."""
-    history, changes = History(0, {}), list[Change]()
+    history, changes = History(0, {}), list[StatusChange]()
     for at, record in enumerate(log):
         if at < first or at in missing:
             changes += history.gap(at) if missing and at == missing[0] else ()
         elif record.key == KEY:
             changes += history.record(record, offset=at, timestamp_ms=at)
-    found = fate(offset, changes)
+    found = record_history(offset, changes)
     assert found is not None
     return found
 
 
-def blanks(found: Fate) -> list[NotKnown]:
-    assert found.blanks[0].reason is NotKnown.DELIVERIES
+def blanks(found: RecordHistory) -> list[UnknownReason]:
+    assert found.blanks[0].reason is UnknownReason.DELIVERIES
     return [blank.reason for blank in found.blanks[1:]]
 
 
@@ -49,20 +49,20 @@ def test_conditions_follow_each_other(log: list[StateRecord]) -> None:
     read from its beginning, but the deliveries themselves."""
     changes = [c for at, r in enumerate(log) for c in _history(log)[at]]
     for offset in range(0, 20, 3):
-        found = fate(offset, [change for change in changes if change.key == log[0].key])
+        found = record_history(offset, [change for change in changes if change.key == log[0].key])
         assert found is not None
         assert found.now.until is None
         for one, next_one in pairwise(found.intervals):
-            assert (one.until, one.condition != next_one.condition) == (next_one.since, True)
+            assert (one.until, one.status != next_one.status) == (next_one.since, True)
         assert {blank.reason for blank in found.blanks} <= {
-            NotKnown.DELIVERIES,
-            NotKnown.SKIPPED_ENDINGS,
-            NotKnown.PASSED_UNRECORDED,
-            NotKnown.NEVER_IN_SCOPE,
+            UnknownReason.DELIVERIES,
+            UnknownReason.SKIPPED_ENDINGS,
+            UnknownReason.PASSED_UNRECORDED,
+            UnknownReason.NEVER_IN_SCOPE,
         }
 
 
-def _history(log: list[StateRecord]) -> list[list[Change]]:
+def _history(log: list[StateRecord]) -> list[list[StatusChange]]:
     history = History(0, {})
     return [list(history.record(record, offset=at, timestamp_ms=at)) for at, record in enumerate(log)]
 
@@ -70,7 +70,7 @@ def _history(log: list[StateRecord]) -> list[list[Change]]:
 def test_released_and_archived() -> None:
     """Every ending of a delivery is there with its count; nothing but the deliveries themselves is not known."""
     found = fate_in(worked((0, 0, 1), (0, 0, 2), (0, 4, 3)).log, 7)
-    told = [(i.condition.delivery_state, i.condition.delivery_count) for i in found.intervals[2:]]
+    told = [(i.status.delivery_state, i.status.delivery_count) for i in found.intervals[2:]]
     assert told == [(0, 1), (0, 2), (4, 3)]
     assert found.last_recorded is found.now
     assert blanks(found) == []
@@ -79,7 +79,7 @@ def test_released_and_archived() -> None:
 def test_a_count_that_jumps() -> None:
     """The ending of a delivery that left no record, as when a broker is killed, is said to be missing."""
     found = fate_in(worked((0, 0, 1), (0, 2, 3)).log, 7)
-    assert blanks(found) == [NotKnown.SKIPPED_ENDINGS]
+    assert blanks(found) == [UnknownReason.SKIPPED_ENDINGS]
     assert found.blanks[1].until == found.now.since
 
 
@@ -87,17 +87,17 @@ def test_passed_with_and_without_a_state() -> None:
     """The start offset moves past an acknowledged record, and past one of which nothing was ever recorded."""
     log = worked((0, 2, 1), (20, 2, 1)).log
     done = fate_in(log, 7)
-    assert done.now.condition.standing is Standing.BELOW_START
+    assert done.now.status.kind is OffsetStatusKind.BELOW_START
     assert done.last_recorded is not None
     assert blanks(done) == []
-    assert blanks(fate_in(log, 12)) == [NotKnown.PASSED_UNRECORDED]
+    assert blanks(fate_in(log, 12)) == [UnknownReason.PASSED_UNRECORDED]
 
 
 def test_below_the_start_offset_from_the_beginning() -> None:
     """A group that starts above a record says nothing of it."""
     life = Coordinator()
     life.initialize(KEY, start_offset=10)
-    assert blanks(fate_in(life.log, 7)) == [NotKnown.NEVER_IN_SCOPE]
+    assert blanks(fate_in(life.log, 7)) == [UnknownReason.NEVER_IN_SCOPE]
     assert blanks(fate_in(life.log, 10)) == []
 
 
@@ -107,7 +107,7 @@ def test_an_export_that_began_late() -> None:
     life.cool()
     life.write(KEY, 0, batch(7, 7, 2, 2))
     found = fate_in(life.log, 7, first=2)
-    assert blanks(found) == [NotKnown.EARLIER, NotKnown.UNDATED]
+    assert blanks(found) == [UnknownReason.EARLIER, UnknownReason.UNDATED]
     assert [interval.is_dated for interval in found.intervals] == [False, False, True]
 
 
@@ -116,7 +116,7 @@ def test_a_gap() -> None:
     life = worked((0, 0, 1), (0, 0, 2), (0, 4, 3))
     life.cool()
     found = fate_in(life.log, 7, missing=range(2, 4))
-    assert blanks(found) == [NotKnown.GAP, NotKnown.UNDATED]
+    assert blanks(found) == [UnknownReason.GAP, UnknownReason.UNDATED]
     gap = found.blanks[1]
     assert gap.since is not None
     assert gap.until is not None
@@ -125,4 +125,4 @@ def test_a_gap() -> None:
 
 def test_nothing_is_known_without_changes() -> None:
     """No change, no fate."""
-    assert fate(0, []) is None
+    assert record_history(0, []) is None

@@ -12,9 +12,17 @@ from samples.random_records import batches, records
 from state_topics.coordinator_log import Coordinator, batch
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.offset_history.offset_status import ABSENT, LAST_OFFSET, UNKNOWN, Condition, Held, Standing, tiling
-from acktrail.model.offset_history.status_changes import Cause, Change, History
-from acktrail.model.offset_history.status_intervals import Ending, Interval, intervals
+from acktrail.model.offset_history.offset_status import (
+    ABSENT,
+    LAST_OFFSET,
+    UNKNOWN,
+    KnownState,
+    OffsetStatus,
+    OffsetStatusKind,
+    status_ranges,
+)
+from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
+from acktrail.model.offset_history.status_intervals import StatusEnd, StatusInterval, status_intervals
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
@@ -50,35 +58,39 @@ any_records = st.one_of(small_updates, small_updates, small_snapshots, tombstone
 logs = st.lists(any_records, max_size=9)
 
 
-def changes_of(log: Iterable[StateRecord], history: History | None = None, first: int = 0) -> Iterator[list[Change]]:
+def changes_of(
+    log: Iterable[StateRecord], history: History | None = None, first: int = 0
+) -> Iterator[list[StatusChange]]:
     """The changes of each record."""
     history = history or History(0, {})
     for offset, record in enumerate(log, start=first):
         yield list(history.record(record, offset=offset, timestamp_ms=1_000 + offset))
 
 
-def pointwise(state: SharePartitionState | None, offset: int) -> Condition:
+def pointwise(state: SharePartitionState | None, offset: int) -> OffsetStatus:
     """The condition of one offset in a state, from its batches one by one: the naive version."""
     if state is None:
         return ABSENT
     if state.start_offset is not None and offset < state.start_offset:
-        return Condition(standing=Standing.BELOW_START)
+        return OffsetStatus(kind=OffsetStatusKind.BELOW_START)
     said = [(b.delivery_count, b.delivery_state) for b in state.batches if b.first_offset <= offset <= b.last_offset]
     if said:
         count, number = max(said)
-        return Condition(standing=Standing.RECORDED, delivery_state=number, delivery_count=count)
+        return OffsetStatus(kind=OffsetStatusKind.RECORDED, delivery_state=number, delivery_count=count)
     if state.state_epoch is None:
         return UNKNOWN
-    return Condition(standing=Standing.UNINITIALIZED if state.start_offset is None else Standing.UNRECORDED)
+    return OffsetStatus(
+        kind=OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
+    )
 
 
 class Laid:
     """Changes laid over each other at some offsets: what the history says as of the last one."""
 
     def __init__(self) -> None:
-        self.at: dict[SharePartition, dict[int, Condition]] = {}
+        self.at: dict[SharePartition, dict[int, OffsetStatus]] = {}
 
-    def lay(self, changes: Iterable[Change]) -> None:
+    def lay(self, changes: Iterable[StatusChange]) -> None:
         for change in changes:
             own = self.at.setdefault(change.key, dict.fromkeys(PLACES, change.before))
             for place in PLACES:
@@ -125,7 +137,7 @@ def test_every_change_goes_on_from_the_last_one(log: list[StateRecord]) -> None:
 @given(logs, st.integers(0, 9))
 def test_where_the_log_is_cut_changes_nothing(log: list[StateRecord], cut: int) -> None:
     """Going on from the states that a first part left gives the changes of one pass over all."""
-    held: dict[SharePartition, Held] = {}
+    held: dict[SharePartition, KnownState] = {}
     early = list(changes_of(log[:cut], History(0, held)))
     late = list(changes_of(log[cut:], History(0, dict(held)), first=min(cut, len(log))))
 
@@ -135,21 +147,21 @@ def test_where_the_log_is_cut_changes_nothing(log: list[StateRecord], cut: int) 
 @given(logs)
 def test_intervals_tile_offsets_and_time(log: list[StateRecord]) -> None:
     """At every record every offset lies in exactly one interval of its share partition, with the fold's condition."""
-    of_key: dict[SharePartition, list[Change]] = {}
+    of_key: dict[SharePartition, list[StatusChange]] = {}
     states: list[Mapping[SharePartition, SharePartitionState]] = []
     for end, changes in enumerate(changes_of(log), start=1):
         states.append(replay(log[:end]))
         for change in changes:
             of_key.setdefault(change.key, []).append(change)
     for key, changes in of_key.items():
-        made = intervals(changes)
+        made = status_intervals(changes)
         for at in range(changes[0].at.offset, len(log)):
             for place in PLACES:
                 (found,) = (i for i in made if i.first_offset <= place <= i.last_offset and _holds(i, at))
-                assert found.condition == pointwise(states[at].get(key), place)
+                assert found.status == pointwise(states[at].get(key), place)
 
 
-def _holds(interval: Interval, at: int) -> bool:
+def _holds(interval: StatusInterval, at: int) -> bool:
     begun = interval.since is None or interval.since.offset <= at
     return begun and (interval.until is None or at < interval.until.offset)
 
@@ -186,9 +198,9 @@ def test_what_a_broker_writes_is_dated(log: list[StateRecord]) -> None:
     assert all(change.is_dated for changes in changes_of(log) for change in changes)
 
 
-def told(*log: StateRecord) -> list[tuple[Ending | None, Cause | None, int, int]]:
+def told(*log: StateRecord) -> list[tuple[StatusEnd | None, Cause | None, int, int]]:
     """Ending, cause of the ending and offsets of every interval that ended."""
-    made = intervals(change for changes in changes_of(log) for change in changes)
+    made = status_intervals(change for changes in changes_of(log) for change in changes)
     return [(i.ended_by, i.until.cause, i.first_offset, i.last_offset) for i in made if i.until is not None]
 
 
@@ -204,11 +216,18 @@ def test_how_a_life_goes() -> None:
     life.delete(key)
 
     of_offset = {
-        5: [Ending.STARTED, Ending.STARTED, Ending.DELETED],
-        12: [Ending.STARTED, Ending.STARTED, Ending.CHANGED, Ending.PASSED, Ending.DELETED],
-        16: [Ending.STARTED, Ending.STARTED, Ending.CHANGED, Ending.PASSED, Ending.RESET, Ending.DELETED],
-        25: [Ending.STARTED, Ending.STARTED, Ending.CHANGED, Ending.RESET, Ending.DELETED],
-        40: [Ending.STARTED, Ending.STARTED, Ending.DELETED],
+        5: [StatusEnd.STARTED, StatusEnd.STARTED, StatusEnd.DELETED],
+        12: [StatusEnd.STARTED, StatusEnd.STARTED, StatusEnd.CHANGED, StatusEnd.PASSED, StatusEnd.DELETED],
+        16: [
+            StatusEnd.STARTED,
+            StatusEnd.STARTED,
+            StatusEnd.CHANGED,
+            StatusEnd.PASSED,
+            StatusEnd.RESET,
+            StatusEnd.DELETED,
+        ],
+        25: [StatusEnd.STARTED, StatusEnd.STARTED, StatusEnd.CHANGED, StatusEnd.RESET, StatusEnd.DELETED],
+        40: [StatusEnd.STARTED, StatusEnd.STARTED, StatusEnd.DELETED],
     }
     for offset, endings in of_offset.items():
         assert [how for how, _, first, last in told(*life.log) if first <= offset <= last] == endings
@@ -232,7 +251,7 @@ def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
     )
     life.cool()
 
-    assert (Ending.DROPPED, Cause.SNAPSHOT, 3, 5) in told(*life.log)
+    assert (StatusEnd.DROPPED, Cause.SNAPSHOT, 3, 5) in told(*life.log)
 
 
 @given(few_batches, starts)
@@ -247,11 +266,11 @@ def test_a_tiling_is_whole(found: tuple[object, ...], start: int | None) -> None
         delivery_complete_count=None,
         batches=found,  # type: ignore[arg-type]
     )
-    tiles = tiling(state)
+    tiles = status_ranges(state)
     assert (tiles[0].first_offset, tiles[-1].last_offset) == (0, LAST_OFFSET)
     for one, next_one in pairwise(tiles):
         assert one.last_offset + 1 == next_one.first_offset
-        assert one.condition != next_one.condition
+        assert one.status != next_one.status
     covered = sum(b.last_offset - b.first_offset + 1 for b in combine_state_batches(state.batches, (), start))
-    recorded = (t for t in tiles if t.condition.standing is Standing.RECORDED)
+    recorded = (t for t in tiles if t.status.kind is OffsetStatusKind.RECORDED)
     assert sum(t.last_offset - t.first_offset + 1 for t in recorded) == covered

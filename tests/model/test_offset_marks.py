@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from samples.random_records import INT16, batches, disjoint_batches, records
 
 from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.offset_status import LAST_OFFSET, Condition, Standing, differences, tiling
-from acktrail.model.offset_history.status_marks import OffsetMarks, condition_of, mark, mark_of
+from acktrail.model.offset_history.offset_status import (
+    LAST_OFFSET,
+    OffsetStatus,
+    OffsetStatusKind,
+    differences,
+    status_ranges,
+)
+from acktrail.model.offset_history.status_marks import OffsetMarks, mark, mark_of_status, status_of_mark
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -40,14 +46,17 @@ own_snapshots = st.builds(
 )
 logs = st.lists(st.one_of(own_updates, own_updates, own_updates, own_snapshots, records(st.just(KEY))), max_size=12)
 conditions = st.one_of(
-    st.sampled_from([Condition(standing=standing) for standing in Standing if standing is not Standing.RECORDED]),
+    st.sampled_from([OffsetStatus(kind=kind) for kind in OffsetStatusKind if kind is not OffsetStatusKind.RECORDED]),
     st.builds(
-        Condition, standing=st.just(Standing.RECORDED), delivery_state=st.integers(-128, 127), delivery_count=INT16
+        OffsetStatus,
+        kind=st.just(OffsetStatusKind.RECORDED),
+        delivery_state=st.integers(-128, 127),
+        delivery_count=INT16,
     ),
 )
 
 
-def by_marks(marked: OffsetMarks, update: ShareUpdate) -> list[tuple[int, int, Condition, Condition]] | None:
+def by_marks(marked: OffsetMarks, update: ShareUpdate) -> list[tuple[int, int, OffsetStatus, OffsetStatus]] | None:
     """The changes, or None where the update was refused."""
     flat: list[int] = []
     own = update.batches
@@ -64,7 +73,7 @@ def by_marks(marked: OffsetMarks, update: ShareUpdate) -> list[tuple[int, int, C
         assert not flat
         return None
     rows = zip(*(iter(flat),) * 4, strict=True)
-    return [(first, last, condition_of(old), condition_of(new)) for first, last, old, new in rows]
+    return [(first, last, status_of_mark(old), status_of_mark(new)) for first, last, old, new in rows]
 
 
 @given(logs)
@@ -86,7 +95,7 @@ def test_updates_in_place_are_the_law(log: list[StateRecord]) -> None:
         assert marked is not None
         assert state is not None
         assert before is not None
-        assert found == list(differences(tiling(before), tiling(state)))
+        assert found == list(differences(status_ranges(before), status_ranges(state)))
         assert marked.state == state
 
 
@@ -114,22 +123,24 @@ def test_the_last_offset_is_one_like_others() -> None:
     update = ShareUpdate(
         key=KEY, snapshot_epoch=0, leader_epoch=None, start_offset=None, delivery_complete_count=2, batches=one
     )
-    assert by_marks(marked, update) == list(differences(tiling(state), tiling(_after(state, update))))
+    assert by_marks(marked, update) == list(differences(status_ranges(state), status_ranges(_after(state, update))))
     assert marked.state == _after(state, update)
 
 
 @given(conditions, conditions)
-def test_marks_name_conditions_in_their_order(one: Condition, other: Condition) -> None:
+def test_marks_name_conditions_in_their_order(one: OffsetStatus, other: OffsetStatus) -> None:
     """There and back; of two recorded ones the greater delivery count wins, then the greater state; any other is
     less."""
-    assert condition_of(mark_of(one)) == one
+    assert status_of_mark(mark_of_status(one)) == one
     if one.delivery_count is None or other.delivery_count is None:
-        assert (one.delivery_count is None) <= (mark_of(one) < mark_of(other)) or other.delivery_count is None
+        assert (one.delivery_count is None) <= (
+            mark_of_status(one) < mark_of_status(other)
+        ) or other.delivery_count is None
         return
     assert one.delivery_state is not None
     assert other.delivery_state is not None
     order = (one.delivery_count, one.delivery_state) < (other.delivery_count, other.delivery_state)
-    assert (mark_of(one) < mark_of(other)) == order
+    assert (mark_of_status(one) < mark_of_status(other)) == order
 
 
 def _snapshot(own: tuple[StateBatch, ...]) -> ShareSnapshot:

@@ -11,7 +11,7 @@ from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.lag import count_in_state, durable_lag, effective_backlog
-from acktrail.model.observation import Evidence, Sample, TopicStatus
+from acktrail.model.observation import DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.reconciliation import Verdict, reconcile
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -34,11 +34,11 @@ def state(
     )
 
 
-def described(durable: SharePartitionState | None, end: int = 1_000, start: int = 0) -> Sample:
+def described(durable: SharePartitionState | None, end: int = 1_000, start: int = 0) -> DescribedPartition:
     """What a broker that holds `durable` answers."""
     if durable is None:
-        return Sample(is_listed=False, log_start_offset=start, log_end_offset=end)
-    return Sample(
+        return DescribedPartition(is_listed=False, log_start_offset=start, log_end_offset=end)
+    return DescribedPartition(
         is_listed=True,
         start_offset=durable.start_offset,
         lag=durable_lag(durable, end),
@@ -49,14 +49,14 @@ def described(durable: SharePartitionState | None, end: int = 1_000, start: int 
 
 def verdict(
     durable: SharePartitionState | None,
-    before: Sample,
-    after: Sample,
+    before: DescribedPartition,
+    after: DescribedPartition,
     *,
     topic: TopicStatus | None = TopicStatus.PRESENT,
     incomplete: str | None = None,
     was_initialized: bool = False,
 ) -> Verdict:
-    evidence = Evidence(
+    evidence = ReconciliationInput(
         durable=durable,
         before=before,
         after=after,
@@ -132,8 +132,8 @@ def test_an_incomplete_export_is_never_judged(
 ) -> None:
     """Whatever else is known: where records may be missing, the verdict is unknown, says why and gives no lag; only a
     missing right comes first, with no lag either."""
-    sample = Sample(is_listed=listed, start_offset=start, log_start_offset=0, log_end_offset=100)
-    evidence = Evidence(
+    sample = DescribedPartition(is_listed=listed, start_offset=start, log_start_offset=0, log_end_offset=100)
+    evidence = ReconciliationInput(
         durable=state(7) if durable else None,
         before=sample,
         after=sample,
@@ -149,9 +149,9 @@ def test_an_incomplete_export_is_never_judged(
 
 
 LISTED = described(state(10))
-UNLISTED = Sample(is_listed=False, log_start_offset=0, log_end_offset=1_000)
-GONE = Sample(is_listed=False, is_group_present=False)
-HIDDEN = Sample(is_listed=False, is_group_present=None, is_authorized=False)
+UNLISTED = DescribedPartition(is_listed=False, log_start_offset=0, log_end_offset=1_000)
+GONE = DescribedPartition(is_listed=False, is_group_present=False)
+HIDDEN = DescribedPartition(is_listed=False, is_group_present=None, is_authorized=False)
 UNINITIALIZED = state(None, None)
 
 
@@ -173,7 +173,7 @@ UNINITIALIZED = state(None, None)
         (state(10), UNLISTED, UNLISTED, TopicStatus.RECREATED, Verdict.ORPHAN_STATE),
         (state(10), UNLISTED, UNLISTED, TopicStatus.PRESENT, Verdict.ORPHAN_STATE),
         (state(10), GONE, UNLISTED, TopicStatus.PRESENT, Verdict.UNKNOWN),
-        (state(10), Sample(is_listed=False), Sample(is_listed=False), None, Verdict.UNKNOWN),
+        (state(10), DescribedPartition(is_listed=False), DescribedPartition(is_listed=False), None, Verdict.UNKNOWN),
         (state(10), LISTED, replace(LISTED, error="29: not authorized"), TopicStatus.PRESENT, Verdict.UNKNOWN),
         (state(10), replace(UNLISTED, is_group_present=None), LISTED, TopicStatus.PRESENT, Verdict.UNKNOWN),
         (state(10), HIDDEN, HIDDEN, TopicStatus.PRESENT, Verdict.NOT_AUTHORIZED),
@@ -184,7 +184,11 @@ UNINITIALIZED = state(None, None)
     ],
 )
 def test_each_case_has_its_verdict(
-    durable: SharePartitionState | None, before: Sample, after: Sample, topic: TopicStatus | None, expected: Verdict
+    durable: SharePartitionState | None,
+    before: DescribedPartition,
+    after: DescribedPartition,
+    topic: TopicStatus | None,
+    expected: Verdict,
 ) -> None:
     """The cases of the law that are not about order."""
     assert verdict(durable, before, after, topic=topic) is expected
@@ -216,7 +220,7 @@ def test_a_reset_in_between_is_not_called_ahead() -> None:
 @given(st.integers(0, 99), st.integers(0, 99))
 def test_what_moved_is_said_to_have_moved(one: int, other: int) -> None:
     """`moved` tells exactly whether the two descriptions differ."""
-    evidence = Evidence(durable=state(one), before=described(state(one)), after=described(state(other)))
+    evidence = ReconciliationInput(durable=state(one), before=described(state(one)), after=described(state(other)))
     assert reconcile(evidence).moved is (one != other)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import InputError
-from acktrail.offline.replay_until import AtOffset, AtOffsets, AtTime, Cut, parse_moment, up_to
+from acktrail.offline.replay_until import AtOffset, AtOffsets, AtTime, LogCut, parse_log_point, up_to
 from acktrail.wire.raw_record import RawRecord
 
 
@@ -43,7 +43,7 @@ def test_offsets_take_a_prefix_of_each_named_partition(records: list[RawRecord],
     there = sorted({record.state_partition for record in records})
     named = data.draw(st.sets(st.sampled_from(there), min_size=1))
     offsets = {partition: data.draw(st.integers(0, 30)) for partition in named}
-    cut = Cut()
+    cut = LogCut()
 
     taken = list(up_to(records, AtOffsets(offsets=offsets), cut))
 
@@ -55,7 +55,7 @@ def test_offsets_take_a_prefix_of_each_named_partition(records: list[RawRecord],
 @given(logs(), st.integers(-1, 21))
 def test_a_time_takes_what_lay_before_the_first_later_record(records: list[RawRecord], time: int) -> None:
     """Each state partition is cut before its first record with a later timestamp, whatever comes behind it."""
-    cut = Cut()
+    cut = LogCut()
 
     taken = list(up_to(records, AtTime(timestamp_ms=time), cut))
 
@@ -73,9 +73,9 @@ def test_one_offset_is_for_one_state_partition() -> None:
         RawRecord(state_partition=p, offset=o, timestamp_ms=0, key=None, value=None) for p in (3, 4) for o in (7, 8)
     ]
 
-    assert [r.offset for r in up_to(records[:2], AtOffset(offset=7), Cut())] == [7]
+    assert [r.offset for r in up_to(records[:2], AtOffset(offset=7), LogCut())] == [7]
     with pytest.raises(InputError, match="state partitions 3 and 4") as caught:
-        list(up_to(records, AtOffset(offset=7), Cut()))
+        list(up_to(records, AtOffset(offset=7), LogCut()))
     assert "3:7,4:" in caught.value.hint
 
 
@@ -84,9 +84,9 @@ def test_what_the_files_cannot_tell_is_refused() -> None:
     record = RawRecord(state_partition=3, offset=7, timestamp_ms=-1, key=None, value=None)
 
     with pytest.raises(InputError, match="state partition 5"):
-        list(up_to([record], AtOffsets(offsets={3: 7, 5: 0}), Cut()))
+        list(up_to([record], AtOffsets(offsets={3: 7, 5: 0}), LogCut()))
     with pytest.raises(InputError, match="offset 7 has no timestamp"):
-        list(up_to([record], AtTime(timestamp_ms=5), Cut()))
+        list(up_to([record], AtTime(timestamp_ms=5), LogCut()))
 
 
 @given(st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), min_size=1, max_size=5))
@@ -94,8 +94,8 @@ def test_offsets_as_text(offsets: dict[int, int]) -> None:
     """Pairs are read as they are written, spaces or not."""
     pairs = [f"{partition}:{offset}" for partition, offset in offsets.items()]
 
-    assert parse_moment(",".join(pairs)) == AtOffsets(offsets=offsets)
-    assert parse_moment(" , ".join(pairs)) == AtOffsets(offsets=offsets)
+    assert parse_log_point(",".join(pairs)) == AtOffsets(offsets=offsets)
+    assert parse_log_point(" , ".join(pairs)) == AtOffsets(offsets=offsets)
 
 
 @given(st.integers(40_000_000_000_000, 7_000_000_000_000_000), st.integers(-14 * 60, 14 * 60))
@@ -104,7 +104,7 @@ def test_times_as_text(microseconds: int, shift: int) -> None:
     zone = dt.timezone(dt.timedelta(minutes=shift))
     time = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=microseconds)
 
-    assert parse_moment(time.astimezone(zone).isoformat()) == AtTime(timestamp_ms=microseconds // 1_000)
+    assert parse_log_point(time.astimezone(zone).isoformat()) == AtTime(timestamp_ms=microseconds // 1_000)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_times_as_text(microseconds: int, shift: int) -> None:
 )
 def test_numbers_and_times(text: str, moment: object) -> None:
     """The border between a lone offset and a lone time, and RFC 3339."""
-    assert parse_moment(text) == moment
+    assert parse_log_point(text) == moment
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_numbers_and_times(text: str, moment: object) -> None:
 def test_no_moment(text: str, part: str) -> None:
     """What is no moment is refused with a reason."""
     with pytest.raises(InputError, match=part):
-        parse_moment(text)
+        parse_log_point(text)

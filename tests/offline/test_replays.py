@@ -18,7 +18,7 @@ from samples.golden_vectors import example, wire
 
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate
-from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, Tombstone
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.strict.policy import Policy
@@ -37,7 +37,7 @@ FORM = (
 in_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def dump(file: Path, dialect: str, log: Sequence[Placed[Any]]) -> Path:
+def dump(file: Path, dialect: str, log: Sequence[RecordAt[Any]]) -> Path:
     """A dump of `log` in `dialect`; a record's timestamp is ten times its offset."""
     with file.open("w", encoding="utf-8") as lines:
         for placed in log:
@@ -53,8 +53,8 @@ def dump(file: Path, dialect: str, log: Sequence[Placed[Any]]) -> Path:
     return file
 
 
-def as_log(records: Sequence[Any]) -> list[Placed[Any]]:
-    return [Placed(partition=0, offset=offset, record=record) for offset, record in enumerate(records)]
+def as_log(records: Sequence[Any]) -> list[RecordAt[Any]]:
+    return [RecordAt(partition=0, offset=offset, record=record) for offset, record in enumerate(records)]
 
 
 def table_records(name: str) -> list[tuple[dict[str, Any], list[Any]]]:
@@ -81,7 +81,7 @@ def table_records(name: str) -> list[tuple[dict[str, Any], list[Any]]]:
 
 def _control(printed: dict[str, Any]) -> Any:
     fields = {**printed, **printed.get("corrected", {})}
-    return Placed(partition=0, offset=printed["offset"], record=read_control_record(fields))
+    return RecordAt(partition=0, offset=printed["offset"], record=read_control_record(fields))
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_printed_tables_at_the_command_line(
 ) -> None:
     """R000-38, R000-52, R001-08, R002-13: a dump of a printed table, replayed row by row, gives each row's SPSO and
     batches in the form of the offline contract; --at a row's last record gives that row."""
-    log: list[Placed[Any]] = []
+    log: list[RecordAt[Any]] = []
     rows = table_records(name)
     for row, written in rows:
-        log += [r if isinstance(r, Placed) else Placed(partition=0, offset=len(log), record=r) for r in written]
+        log += [r if isinstance(r, RecordAt) else RecordAt(partition=0, offset=len(log), record=r) for r in written]
         (state,) = run(capsys, "replay", "--dialect", dialect, dump(tmp_path / "log.jsonl", dialect, log)).rows
 
         after = row["durable_after"]
@@ -138,7 +138,7 @@ def test_decode_says_every_record(
 
 
 @given(st.one_of(state_logs(), state_logs().map(lambda log: log[1:])))
-def test_policies_on_shipped_records(log: Sequence[Placed[Any]]) -> None:
+def test_policies_on_shipped_records(log: Sequence[RecordAt[Any]]) -> None:
     """Policy broker is the plain fold; strict is the fold of what the documents let count, and the differences are its
     findings. Both find the same when asked."""
     broker = replay_records(DIALECTS["4.2"], log, Policy.BROKER)

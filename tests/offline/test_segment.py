@@ -22,7 +22,7 @@ from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownN
 from acktrail.offline.read import segment_batches as batches_module
 from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.log_segment import read_segment
-from acktrail.offline.read.read_report import Damage, DamageStatus, Reading
+from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import Compression
@@ -43,9 +43,9 @@ def segment(folder: Path, *parts: bytes, name: str = "00000000000000000000.log")
     return file
 
 
-def read(file: Path) -> tuple[list[RawRecord], list[Damage]]:
-    damage: list[Damage] = []
-    return list(read_segment(file, Reading(on_damage=damage.append))), damage
+def read(file: Path) -> tuple[list[RawRecord], list[SegmentDamage]]:
+    damage: list[SegmentDamage] = []
+    return list(read_segment(file, ReadReport(on_damage=damage.append))), damage
 
 
 def run_of(first: int, count: int) -> list[RawRecord]:
@@ -95,7 +95,7 @@ def test_torn_anywhere(tmp_path: Path) -> None:
         torn = size - complete[-1]
         if torn and whole[complete[-1] : size].strip(b"\x00"):
             (found,) = damage
-            assert (found.status, found.position) == (DamageStatus.TORN_TAIL, complete[-1]), size
+            assert (found.status, found.position) == (SegmentDamageStatus.TORN_TAIL, complete[-1]), size
             assert found.size_bytes == torn
             assert found.first_offset in (None, THREE[len(complete) - 1][0].offset)
         else:
@@ -121,7 +121,7 @@ def test_any_byte_damaged(number: int, tmp_path: Path) -> None:
             assert records == others, (index, change)
             (found,) = damage
             assert (found.position, found.size_bytes) == (begin, len(DENSE_PARTS[number])), (index, change)
-            assert found.status in (DamageStatus.CORRUPT_BATCH, DamageStatus.TORN_TAIL)
+            assert found.status in (SegmentDamageStatus.CORRUPT_BATCH, SegmentDamageStatus.TORN_TAIL)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -265,8 +265,8 @@ def test_transactions(tmp_path: Path) -> None:
         control_batch(7, 0, producer_id=2),
         batch(run_of(8, 1)),
     ]
-    damage: list[Damage] = []
-    reading = Reading(on_damage=damage.append)
+    damage: list[SegmentDamage] = []
+    reading = ReadReport(on_damage=damage.append)
 
     records = list(read_segment(segment(tmp_path, *parts), reading))
 
@@ -304,14 +304,14 @@ def test_the_state_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (tmp_path / folder).mkdir()
         file = tmp_path / folder / "0.log"
         file.write_bytes(PARTS[0])
-        reading = Reading()
+        reading = ReadReport()
         assert {r.state_partition for r in read_segment(file, reading)} == {-1 if named is None else named}
         assert reading.nameless == ([str(file)] if named is None else [])
     plain = tmp_path / "0.log"
     plain.write_bytes(PARTS[0])
-    assert {r.state_partition for r in read_segment(plain, Reading(state_partition=7))} == {7}
+    assert {r.state_partition for r in read_segment(plain, ReadReport(state_partition=7))} == {7}
     with pytest.raises(InputError, match="state partition 3, not 7"):
-        list(read_segment(tmp_path / FOLDER / "0.log", Reading(state_partition=7)))
+        list(read_segment(tmp_path / FOLDER / "0.log", ReadReport(state_partition=7)))
     said = run(capsys, "decode", plain)
     assert {row["state_partition"] for row in said.rows} == {-1}
     assert "--state-partition" in said.stderr

@@ -13,9 +13,9 @@ from samples.random_records import keys, records
 from state_topics.segment_bytes import batch
 
 from acktrail.cli.commands import replay as command
-from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.read.record_dump import dump_line
-from acktrail.offline.replay_sorted import sweep_files
+from acktrail.offline.replay_sorted import replay_sorted
 from acktrail.wire.dialects.released import KAFKA_4_2
 from acktrail.wire.raw_record import RawRecord
 
@@ -55,7 +55,7 @@ def test_the_same_as_record_by_record(
         patch.setattr(command, "_LARGE_BYTES", 0)
         swept = run(capsys, "replay", file, "--dialect", "4.2")
 
-    assert sweep_files([file], Reading()) is not None
+    assert replay_sorted([file], ReadReport()) is not None
     assert swept == folded
 
 
@@ -70,7 +70,7 @@ def test_any_other_order_is_left_to_the_fold(
     cut = data.draw(st.integers(0, len(lines)))
     files = [dump(tmp_path / "a.jsonl", lines[:cut]), dump(tmp_path / "b.jsonl", lines[cut:])]
 
-    swept = sweep_files(files, Reading())
+    swept = replay_sorted(files, ReadReport())
 
     if swept is not None:
         assert list(swept.states) == run(capsys, "replay", *files, "--dialect", "4.2").rows
@@ -81,8 +81,8 @@ def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> 
     key, value = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
     found = [RawRecord(state_partition=p, offset=5, timestamp_ms=0, key=key, value=value) for p in (0, 1)]
 
-    assert sweep_files([dump(tmp_path / "a.jsonl", found[:1])], Reading()) is not None
-    assert sweep_files([dump(tmp_path / "a.jsonl", found)], Reading()) is None
+    assert replay_sorted([dump(tmp_path / "a.jsonl", found[:1])], ReadReport()) is not None
+    assert replay_sorted([dump(tmp_path / "a.jsonl", found)], ReadReport()) is None
 
 
 def test_two_logs_are_not_mixed(

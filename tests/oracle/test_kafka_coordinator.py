@@ -13,7 +13,7 @@ import pytest
 from coordinator_scripts import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.batch_arrays import present
+from acktrail.wire.dialects.batch_arrays import none_if_absent
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
@@ -55,8 +55,8 @@ def random_key(source: random.Random) -> SharePartition:
 def random_request(source: random.Random, found: ShareCoordinator) -> PersisterRequest:
     """Mostly what is taken, some of it not: epochs around the highest seen, or not given."""
     key, kind = random_key(source), source.random()
-    leader = present(found.memory.leader_epochs.get(key, 0) + source.choice((-2, -1, 0, 0, 0, 0, 0, 1, 3)))
-    state = present(found.memory.state_epochs.get(key, 0) + source.choice((-2, -1, 0, 0, 0, 0, 0, 1)))
+    leader = none_if_absent(found.memory.leader_epochs.get(key, 0) + source.choice((-2, -1, 0, 0, 0, 0, 0, 1, 3)))
+    state = none_if_absent(found.memory.state_epochs.get(key, 0) + source.choice((-2, -1, 0, 0, 0, 0, 0, 1)))
     start = source.choice((None, source.randrange(100), source.randrange(100)))
     if kind < 0.12 or key not in found.memory.states:
         return StateInitialize(key=key, state_epoch=state, start_offset=start)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from drivers.command_line import run
 
-from acktrail.columnar.replaying.raw_log import Sweep
+from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.columnar.replaying.state_columns import states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, RELEASES
@@ -23,10 +23,10 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.read.record_dump import dump_line, read_dump
 from acktrail.offline.record_json import state_json
-from acktrail.offline.replay_sorted import sweep_files
+from acktrail.offline.replay_sorted import replay_sorted
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import RawRecord
 
@@ -133,7 +133,7 @@ def fold(log: Log) -> Iterable[SharePartitionState]:
 def sweep(log: Log) -> Iterable[SharePartitionState]:
     raws = [raw for raw, _ in log]
     columns = [[getattr(raw, name) for raw in raws] for name in RawRecord.__slots__]
-    whole = Sweep()
+    whole = RawLogReplay()
     arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_RECORDS.types, strict=True)]
     whole.add(pa.Table.from_arrays(arrays, schema=RAW_RECORDS))
     return states_of(whole.finish())
@@ -170,7 +170,7 @@ def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.C
     for number, dump in enumerate(dumps):
         file = tmp_path / f"{number}.jsonl"
         file.write_text("".join(line + "\n" for line in dump), encoding="utf-8")
-        swept = sweep_files([file], Reading())
+        swept = replay_sorted([file], ReadReport())
         assert swept is not None
         assert_equal(by_key(run(capsys, "replay", file).rows), by_key(theirs[number]))
         assert_equal(by_key([*swept.states]), by_key(theirs[number]))

@@ -14,7 +14,7 @@ from coordinator_scripts import TOPIC_IDS
 
 from acktrail.model.share_partition import GroupId, TopicId
 from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.leader.acknowledge import Refused
+from acktrail_simulation.leader.acknowledge import InvalidRecordState
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
 from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode
 from acktrail_simulation.leader.partition_log import RecordBatch
@@ -111,7 +111,7 @@ class Life:
         found: list[FetchedPartition] = []
         try:
             session = self.sessions.for_fetch(key, request, connection)
-        except Refused as refused:
+        except InvalidRecordState as refused:
             told |= {"error": refused.error.name}
         else:
             places = {} if session is None else session.partitions
@@ -148,7 +148,7 @@ class Life:
         error = ErrorCode.NONE
         try:
             self.sessions.for_acknowledge(key, request.session_epoch)
-        except Refused as refused:
+        except InvalidRecordState as refused:
             error = refused.error
         fields = camel(request_fields(request))
         line = {"op": "acknowledge", "version": request.version, "request": fields}
@@ -158,7 +158,7 @@ class Life:
         key, error = self._key(), ErrorCode.NONE
         try:
             self.sessions.close(key)
-        except Refused as refused:
+        except InvalidRecordState as refused:
             error = refused.error
         self._note({"op": "close", "group": GROUP, "member": key.member_id}, {"error": error.name})
 

@@ -16,7 +16,7 @@ from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
 from acktrail_simulation.leader.acquisition import AcquiredRecords
-from acktrail_simulation.leader.cluster_view import ClusterView, PartitionPlace
+from acktrail_simulation.leader.cluster_view import ClusterView, PartitionLeadership
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.leader.share_broker import ShareBroker
 from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
@@ -74,7 +74,7 @@ class Cluster:
             self.initialize(place, state_epoch=1)
         self.view = ClusterView(
             names={TOPIC_IDS[0]: "first", TOPIC_IDS[1]: "second"},
-            places={place: PartitionPlace(leader_id=1, leader_epoch=1) for place in places},
+            places={place: PartitionLeadership(leader_id=1, leader_epoch=1) for place in places},
             endpoints={node: NodeEndpoint(node_id=node, host=f"host-{node}", port=9092) for node in (1, 2)},
         )
         most_sessions = settings.pop("most_sessions", 20)

@@ -10,7 +10,7 @@ from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgeType
 from acktrail_simulation.leader.acquisition import FetchTerms
 from acktrail_simulation.leader.group_settings import OffsetReset
-from acktrail_simulation.leader.share_partition_cache import LeaderCache
+from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
 from acktrail_simulation.messages.persister_messages import StateInitialize
 
@@ -126,7 +126,7 @@ def test_where_a_group_begins(reset: OffsetReset, expected: int) -> None:
 def test_a_state_that_no_leader_loads(batches: list[tuple[int, int, int, int]]) -> None:
     """Kafka's leader fails to load batches below the start, with their ends exchanged, or in an unknown state."""
     with pytest.raises(ValueError, match=r"."):
-        LeaderCache.loaded(5, spread(batches))
+        SharePartitionCache.loaded(5, spread(batches))
 
 
 def test_a_leader_that_cannot_load_fails() -> None:

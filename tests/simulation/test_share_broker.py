@@ -25,7 +25,7 @@ from simulation.share_members import (
 )
 
 from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.leader.cluster_view import PartitionPlace
+from acktrail_simulation.leader.cluster_view import PartitionLeadership
 from acktrail_simulation.messages.share_json import answer_fields, request_fields
 from acktrail_simulation.messages.share_messages import (
     CurrentLeader,
@@ -88,7 +88,7 @@ def test_a_wrong_broker_names_the_leader() -> None:
     a leader that is not known or not alive is named by nobody. It is so in both calls."""
     cluster, member = opened(FIRST, SECOND, THIRD)
     for place, leader in ((FIRST, 2), (SECOND, 2), (THIRD, 9)):
-        cluster.view.places[place] = PartitionPlace(leader_id=leader, leader_epoch=5)
+        cluster.view.places[place] = PartitionLeadership(leader_id=leader, leader_epoch=5)
         cluster.broker.leaders.let_go(at=place)
     answer = member.fetch()
     assert {p.at: (p.error.name, p.current_leader) for p in answer.partitions} == {

@@ -22,7 +22,7 @@ from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
-from acktrail_simulation.leader.cluster_view import ClusterView, PartitionPlace
+from acktrail_simulation.leader.cluster_view import ClusterView, PartitionLeadership
 from acktrail_simulation.leader.share_broker import ShareBroker
 from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
 from acktrail_simulation.messages.persister_messages import StateInitialize
@@ -60,7 +60,7 @@ class Twins:
             assert coordinator.answer(request).error is ErrorCode.NONE
         self.view = ClusterView(
             names={topic_id: "topic"},
-            places={at: PartitionPlace(leader_id=1, leader_epoch=0) for at in self.here},
+            places={at: PartitionLeadership(leader_id=1, leader_epoch=0) for at in self.here},
             endpoints={},
         )
         self.simulated = ShareBroker(self.view, node_id=1, persister=coordinator.answer, clock=clock)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation.coordinator_calls import KEY, ageless, records, started
 
-from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.strict_replay import replay_strictly
-from acktrail_simulation.coordinator.coordinator_state import CoordinatorMemory
+from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
@@ -32,7 +32,7 @@ def test_a_restart_knows_what_memory_knew(steps: list[Step], limit: int, rules: 
     for step in steps:
         take(found, step)
         assert replay(records(found)) == found.memory.states
-        assert CoordinatorMemory.loaded(found.log.placed(), updates_per_snapshot=limit) == found.memory
+        assert ShareCoordinatorState.loaded(found.log.placed(), updates_per_snapshot=limit) == found.memory
 
 
 @given(scripts(most=40), limits)
@@ -129,7 +129,7 @@ def test_its_log_breaks_no_rule(steps: list[Step], limit: int, rules: Coordinato
     found = coordinator(limit=limit, rules=rules)
     for step in steps:
         take(found, step)
-    placed = [Placed(partition=0, offset=e.offset, record=e.record) for e in found.log.entries]
+    placed = [RecordAt(partition=0, offset=e.offset, record=e.record) for e in found.log.entries]
     strict = replay_strictly(placed)
 
     assert {finding.rule.value for finding in strict.findings} <= {"uninitialised_has_no_batches"}

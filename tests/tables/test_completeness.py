@@ -8,8 +8,8 @@ import pytest
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
-from acktrail.model.offset_history.completeness import Completeness, Missing
-from acktrail.model.offset_history.record_history import NotKnown
+from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
+from acktrail.model.offset_history.record_history import UnknownReason
 from acktrail.model.records import Tombstone
 from acktrail.tables.past.history_reader import HistoryReader
 
@@ -25,14 +25,14 @@ def world(tmp_path: Path) -> World:
     return found
 
 
-def lacking(world: World, run_id: str = "last", *, lost: int | None = None) -> Completeness:
+def lacking(world: World, run_id: str = "last", *, lost: int | None = None) -> HistoryCompleteness:
     """Completeness of group `g` after an export of what is new, of which the records before `lost` were pruned."""
     world.export(run_id, lost=None if lost is None else {0: lost})
     build(world.tables)
     return HistoryReader(world.tables).completeness("g")
 
 
-def told(found: Completeness) -> list[tuple[NotKnown, int | None, int | None, int | None]]:
+def told(found: HistoryCompleteness) -> list[tuple[UnknownReason, int | None, int | None, int | None]]:
     """Reason, first and last record that is missing, and the record that tells again."""
     return [
         (each.reason, each.first_record, each.last_record, None if each.until is None else each.until.offset)
@@ -51,7 +51,7 @@ def test_an_export_that_began_late(world: World) -> None:
     world.exported[0] = 1
     world.write(snapshot(KEY, 0, (batch(5, 5, 4, 5),)), update(KEY, 9, 0, ()))
     found = lacking(world)
-    assert told(found) == [(NotKnown.EARLIER, None, None, 2)]
+    assert told(found) == [(UnknownReason.EARLIER, None, None, 2)]
     assert found.known_from is not None
     assert found.known_from.timestamp_ms == WRITTEN_MS + 2
 
@@ -60,10 +60,10 @@ def test_a_gap_until_a_snapshot_tells_again(world: World) -> None:
     """The offsets that were pruned, and the snapshot that ends it; updates between do not."""
     world.export("r1")
     world.write(update(KEY, 0, 0, ()), update(KEY, 0, 0, ()), update(KEY, 0, 0, (batch(7, 7, 2, 1),)))
-    assert told(lacking(world, "r2", lost=4)) == [(NotKnown.GAP, 2, 3, None)]
+    assert told(lacking(world, "r2", lost=4)) == [(UnknownReason.GAP, 2, 3, None)]
     world.write(snapshot(KEY, 8))
     found = lacking(world)
-    assert told(found) == [(NotKnown.GAP, 2, 3, 5)]
+    assert told(found) == [(UnknownReason.GAP, 2, 3, 5)]
     assert found.missing[0].after_ms == WRITTEN_MS + 1
 
 
@@ -73,7 +73,7 @@ def test_two_gaps_before_a_snapshot(world: World) -> None:
     world.write(*[update(KEY, 0, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)])
     lacking(world, "r2", lost=4)
     world.write(*[update(KEY, 0, 0, (batch(n, n, 2, 1),)) for n in range(14, 17)], snapshot(KEY, 8))
-    assert told(lacking(world, lost=7)) == [(NotKnown.GAP, 2, 3, 9), (NotKnown.GAP, 6, 6, 9)]
+    assert told(lacking(world, lost=7)) == [(UnknownReason.GAP, 2, 3, 9), (UnknownReason.GAP, 6, 6, 9)]
 
 
 def test_a_gap_with_nothing_behind_it(world: World) -> None:
@@ -81,7 +81,7 @@ def test_a_gap_with_nothing_behind_it(world: World) -> None:
     world.export("r1")
     world.write(update(KEY, 0, 0, ()))
     found = lacking(world, lost=3)
-    assert told(found) == [(NotKnown.GAP, 2, 2, None)]
+    assert told(found) == [(UnknownReason.GAP, 2, 2, None)]
     assert found.of(KEY).missing == found.missing
     assert found.of(key_of("other")).is_complete
 
@@ -92,16 +92,16 @@ def test_unreadable_records(world: World) -> None:
     world.write_bytes(0, b"\x00", b"\x00")
     world.write(snapshot(KEY, 8), snapshot(key_of("later"), 0, snapshot_epoch=0))
     found = lacking(world)
-    assert told(found) == [(NotKnown.UNREADABLE, 2, 2, 4), (NotKnown.UNREADABLE, 3, 3, 3)]
+    assert told(found) == [(UnknownReason.UNREADABLE, 2, 2, 4), (UnknownReason.UNREADABLE, 3, 3, 3)]
     other = HistoryReader(world.tables).completeness("later")
-    assert told(other) == [(NotKnown.UNREADABLE, 3, 3, 3)]
+    assert told(other) == [(UnknownReason.UNREADABLE, 3, 3, 3)]
 
 
 def test_a_share_partition_that_nobody_could_read(world: World) -> None:
     """No row of the history tells of it; all of it is lacking."""
     world.damage(key_of("g", 1, 1))
     found = lacking(world)
-    assert told(found.of(key_of("g", 1, 1))) == [(NotKnown.EARLIER, None, None, None)]
+    assert told(found.of(key_of("g", 1, 1))) == [(UnknownReason.EARLIER, None, None, None)]
     assert found.of(KEY).is_complete
 
 
@@ -123,7 +123,7 @@ def test_a_time_that_a_gap_does_not_touch(world: World) -> None:
     assert not found.within(until_ms=WRITTEN_MS + 2).is_complete
     assert not found.within(since_ms=WRITTEN_MS + 4).is_complete
     assert found.within(since_ms=WRITTEN_MS + 5).is_complete
-    assert Missing(key=KEY, state_partition=0, reason=NotKnown.GAP).touches(since_ms=WRITTEN_MS)
+    assert MissingRecords(key=KEY, state_partition=0, reason=UnknownReason.GAP).touches(since_ms=WRITTEN_MS)
 
 
 def test_last_states_of_a_range(world: World) -> None:
@@ -138,7 +138,7 @@ def test_last_states_of_a_range(world: World) -> None:
         (
             each.first_offset,
             each.last_offset,
-            None if each.known is None else (each.known.condition.standing.value, each.known.condition.delivery_state),
+            None if each.known is None else (each.known.status.kind.value, each.known.status.delivery_state),
             each.lacking is not None,
         )
         for each in reader.last_states(KEY, 0, 13)

@@ -10,7 +10,7 @@ import typer
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:
-    from acktrail.offline.read.read_report import Damage, Reading
+    from acktrail.offline.read.read_report import ReadReport, SegmentDamage
     from acktrail.wire.dialects.released import Dialect
 
 __all__ = ["DialectName", "Files", "StatePartition", "chosen_dialect", "say_damage", "say_left_out"]
@@ -38,18 +38,18 @@ StatePartition = Annotated[
 ]
 
 
-def chosen_dialect(name: str, files: list[Path], reading: Reading) -> Dialect[Any]:
+def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect[Any]:
     """The dialect called `name`, or the one that the files agree on; `reading` is set for what carries its records."""
     from acktrail.offline.read.choose_dialect import choose_dialect
     from acktrail.offline.read.copied_files import sample_of
-    from acktrail.wire.dialects.released import Carrier
+    from acktrail.wire.dialects.released import RecordLocation
 
     dialect = choose_dialect(name, lambda: sample_of(files, reading))
-    reading.control = dialect.carrier is Carrier.CONTROL_BATCH
+    reading.control = dialect.carrier is RecordLocation.CONTROL_BATCH
     return dialect
 
 
-def say_damage(damage: Damage) -> None:
+def say_damage(damage: SegmentDamage) -> None:
     """One line on stderr."""
     known = damage.first_offset is not None
     offsets = f"offsets {damage.first_offset} to {damage.last_offset}" if known else "offsets not known"
@@ -60,7 +60,7 @@ def say_damage(damage: Damage) -> None:
     )
 
 
-def say_left_out(reading: Reading) -> None:
+def say_left_out(reading: ReadReport) -> None:
     """What no consumer gets, and what nobody named, on stderr."""
     if reading.control_records or reading.aborted_records:
         typer.echo(

@@ -13,10 +13,10 @@ import pyarrow as pa
 # lets it keep the arrays of one batch for the next. Without it, fetching pages anew takes longer than decoding.
 np.empty((32 << 20) - 65_536, np.uint8)
 
-__all__ = ["BinaryColumn", "Integers", "Mask", "binary_column", "runs", "strides"]
+__all__ = ["BinaryColumn", "BoolArray", "Int64Array", "binary_column", "runs", "strides"]
 
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +28,19 @@ class BinaryColumn:
     """
 
     data: npt.NDArray[np.uint8]
-    starts: Integers
-    lengths: Integers
-    bounds: Integers | None = None
+    starts: Int64Array
+    lengths: Int64Array
+    bounds: Int64Array | None = None
 
-    def take(self, rows: Integers) -> Self:
+    def take(self, rows: Int64Array) -> Self:
         """`rows`, in that order."""
         return type(self)(data=self.data, starts=self.starts[rows], lengths=self.lengths[rows])
 
     @property
-    def ends(self) -> Integers:
+    def ends(self) -> Int64Array:
         return self.starts + self.lengths
 
-    def gather(self, positions: Integers, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
+    def gather(self, positions: Int64Array, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
         """The structures of type `layout` at `positions` of `data`.
 
         A position where no whole structure fits gives some other bytes, never an error: the caller knows from the
@@ -89,14 +89,14 @@ def binary_column(array: pa.BinaryArray) -> BinaryColumn:
     return BinaryColumn(data=octets, starts=bounds[:-1], lengths=lengths, bounds=bounds)
 
 
-def runs(lengths: Integers) -> tuple[Integers, Integers]:
+def runs(lengths: Int64Array) -> tuple[Int64Array, Int64Array]:
     """For rows of `lengths` items laid end to end: every item's row, and its place within that row."""
     rows = np.repeat(np.arange(len(lengths)), lengths)
     before = np.cumsum(lengths) - lengths
     return rows, np.arange(len(rows)) - before[rows]
 
 
-def strides(first: Integers, lengths: Integers, width: int) -> Integers:
+def strides(first: Int64Array, lengths: Int64Array, width: int) -> Int64Array:
     """Where the items of rows begin: ``first[i]`` and every `width` from there, ``lengths[i]`` of them, end to end.
 
     One running sum over steps, of which nearly all are `width`.

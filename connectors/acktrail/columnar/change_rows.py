@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from acktrail.columnar.model_values import share_partition_of
 from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY
-from acktrail.model.offset_history.offset_status import Condition, Standing
-from acktrail.model.offset_history.status_changes import Cause, Change, Evidence
+from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
+from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
 
 __all__ = ["CHANGE_COLUMNS", "change_table", "changes_of"]
 
@@ -20,7 +20,7 @@ CHANGE_COLUMNS: Final = pa.schema([field for field in DELIVERY_HISTORY if field.
 _ROWS_AT_ONCE: Final = 8_192
 
 
-def change_table(changes: Iterable[Change]) -> pa.Table:
+def change_table(changes: Iterable[StatusChange]) -> pa.Table:
     """Rows of ``CHANGE_COLUMNS``, one a change, in the order they come."""
     rows = [_row(change) for change in changes]
     columns = zip(*rows, strict=True) if rows else ((),) * len(CHANGE_COLUMNS)
@@ -28,13 +28,13 @@ def change_table(changes: Iterable[Change]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=CHANGE_COLUMNS)
 
 
-def changes_of(rows: pa.Table) -> Iterator[Change]:
+def changes_of(rows: pa.Table) -> Iterator[StatusChange]:
     """The changes that rows of ``DELIVERY_HISTORY`` tell, in their order."""
     for batch in rows.select(CHANGE_COLUMNS.names).to_batches(max_chunksize=_ROWS_AT_ONCE):
         yield from map(_change, batch.to_pylist())
 
 
-def _row(change: Change) -> tuple[Any, ...]:
+def _row(change: StatusChange) -> tuple[Any, ...]:
     key, before, after, at = change.key, change.before, change.after, change.at
     return (
         key.group_id,
@@ -42,10 +42,10 @@ def _row(change: Change) -> tuple[Any, ...]:
         key.partition,
         change.first_offset,
         change.last_offset,
-        before.standing.value,
+        before.kind.value,
         before.delivery_state,
         before.delivery_count,
-        after.standing.value,
+        after.kind.value,
         after.delivery_state,
         after.delivery_count,
         at.cause.value,
@@ -56,22 +56,22 @@ def _row(change: Change) -> tuple[Any, ...]:
     )
 
 
-def _change(row: Mapping[str, Any]) -> Change:
-    return Change(
+def _change(row: Mapping[str, Any]) -> StatusChange:
+    return StatusChange(
         key=share_partition_of(row),
         first_offset=row["first_offset"],
         last_offset=row["last_offset"],
-        before=Condition(
-            standing=Standing(row["before_standing"]),
+        before=OffsetStatus(
+            kind=OffsetStatusKind(row["before_standing"]),
             delivery_state=row["before_state"],
             delivery_count=row["before_count"],
         ),
-        after=Condition(
-            standing=Standing(row["standing"]),
+        after=OffsetStatus(
+            kind=OffsetStatusKind(row["standing"]),
             delivery_state=row["delivery_state"],
             delivery_count=row["delivery_count"],
         ),
-        at=Evidence(
+        at=RecordPosition(
             state_partition=row["state_partition"],
             offset=row["record_offset"],
             timestamp_ms=row["record_timestamp_ms"],

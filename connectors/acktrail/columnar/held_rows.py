@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from acktrail.columnar.model_values import STATE_NUMBERS, replayed_state_of, share_partition_of
 from acktrail.columnar.schemas.incremental_tables import HELD_STATES
-from acktrail.model.offset_history.offset_status import Held, Standing
+from acktrail.model.offset_history.offset_status import KnownState, OffsetStatusKind
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["HELD_COLUMNS", "held_of", "held_table"]
+__all__ = ["HELD_COLUMNS", "known_state_table", "known_states_of"]
 
 HELD_COLUMNS: Final = pa.schema(
     [field for field in HELD_STATES if field.name not in ("cluster_id", "next_offset", "records_files")]
@@ -23,13 +23,13 @@ HELD_COLUMNS: Final = pa.schema(
 _STATE: Final = "state"
 
 
-def held_table(state_partition: int, held: Mapping[SharePartition, Held]) -> pa.Table:
+def known_state_table(state_partition: int, held: Mapping[SharePartition, KnownState]) -> pa.Table:
     """Rows of ``HELD_COLUMNS``, one a share partition."""
     rows = [{"state_partition": state_partition, **_key(key), **_row(value)} for key, value in held.items()]
     return pa.Table.from_pylist(rows, schema=HELD_COLUMNS)
 
 
-def held_of(rows: pa.Table) -> Iterator[tuple[SharePartition, Held]]:
+def known_states_of(rows: pa.Table) -> Iterator[tuple[SharePartition, KnownState]]:
     """What rows of ``HELD_STATES`` tell; the state partition is left out."""
     for row in rows.to_pylist():
         held = replayed_state_of(row) if row["held"] == _STATE else _without_state(row["held"])
@@ -40,7 +40,7 @@ def _key(key: SharePartition) -> dict[str, Any]:
     return {"group_id": key.group_id, "topic_id": key.topic_id, "partition": key.partition}
 
 
-def _row(held: Held) -> dict[str, Any]:
+def _row(held: KnownState) -> dict[str, Any]:
     if not isinstance(held, SharePartitionState):
         return {"held": held.value}
     plain = {name: getattr(held, name) for name in STATE_NUMBERS}
@@ -56,5 +56,5 @@ def _row(held: Held) -> dict[str, Any]:
     return {"held": _STATE, **plain, "batches": batches}
 
 
-def _without_state(text: str) -> Held:
-    return Standing.ABSENT if text == Standing.ABSENT.value else Standing.UNKNOWN
+def _without_state(text: str) -> KnownState:
+    return OffsetStatusKind.ABSENT if text == OffsetStatusKind.ABSENT.value else OffsetStatusKind.UNKNOWN

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause
 
-__all__ = ["COUNTS", "RATES", "RATE_INPUTS", "rate_pieces", "summed"]
+__all__ = ["COUNTS", "RATES", "RATE_INPUTS", "partial_rates", "sum_rates"]
 
 COUNTS: Final = (
     "acknowledged",
@@ -75,8 +75,8 @@ _STATES: Final = {
 }
 
 
-def rate_pieces(rows: pa.Table, every_ms: int) -> pa.Table:
-    """What `rows` (``RATE_INPUTS``) count, by share partition and interval of `every_ms`: a piece for ``summed``."""
+def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
+    """What `rows` (``RATE_INPUTS``) count, by share partition and interval of `every_ms`: a piece for ``sum_rates``."""
     counted = rows.filter(_is_counted())
     weights = pc.add(pc.subtract(counted["last_offset"].cast(_INT64), counted["first_offset"].cast(_INT64)), 1)
     factors = _factors(counted)
@@ -86,7 +86,7 @@ def rate_pieces(rows: pa.Table, every_ms: int) -> pa.Table:
     return _added(pa.table([*keys, begins, *counts], [*_KEY, *COUNTS]))
 
 
-def summed(pieces: Iterable[pa.Table]) -> pa.Table:
+def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
     """Rows of ``RATES`` from pieces, ascending by their key."""
     total: pa.Table | None = None
     for piece in pieces:
@@ -105,14 +105,14 @@ def _begins(times: pa.ChunkedArray, every_ms: int) -> pa.ChunkedArray:
 
 def _is_counted() -> pc.Expression:
     standing, before = pc.field("standing"), pc.field("before_standing")
-    is_passed = (standing == Standing.BELOW_START.value) & (before == Standing.UNRECORDED.value)
-    return (standing == Standing.RECORDED.value) | (is_passed & (pc.field("cause") != Cause.RESET.value))
+    is_passed = (standing == OffsetStatusKind.BELOW_START.value) & (before == OffsetStatusKind.UNRECORDED.value)
+    return (standing == OffsetStatusKind.RECORDED.value) | (is_passed & (pc.field("cause") != Cause.RESET.value))
 
 
 def _factors(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
     """By how much each offset of a row counts, by what is counted."""
     dated = rows["is_dated"]
-    recorded = pc.equal(rows["standing"], Standing.RECORDED.value)
+    recorded = pc.equal(rows["standing"], OffsetStatusKind.RECORDED.value)
     state, was = rows["delivery_state"], pc.fill_null(rows["before_state"], -1)
     count = pc.cast(pc.fill_null(rows["delivery_count"], 0), pa.int32())
     counted = pc.cast(pc.fill_null(rows["before_count"], 0), pa.int32())

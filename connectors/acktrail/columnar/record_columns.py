@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import Integers, Mask
-from acktrail.columnar.replaying.clipped_batches import LiveBatches, above
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.replaying.clipped_batches import ClippedBatches, batches_from
 from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["SAID_NUMBERS", "BatchColumns", "Column", "RecordColumns", "said_columns"]
+__all__ = ["CONTENT_NUMBERS", "BatchColumns", "NumberColumn", "RecordColumns", "content_columns"]
 
-SAID_NUMBERS: Final = MappingProxyType(
+CONTENT_NUMBERS: Final = MappingProxyType(
     {
         "snapshot_epoch": np.int32,
         "state_epoch": np.int32,
@@ -32,28 +32,28 @@ SAID_NUMBERS: Final = MappingProxyType(
 """The numbers that values say: column names and types."""
 
 
-def _bits(mask: Mask) -> pa.Buffer:
+def _bits(mask: BoolArray) -> pa.Buffer:
     """`mask` as Arrow's validity bits."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class NumberColumn:
     """Numbers, of which those not `known` mean nothing; `known` None: all are."""
 
     values: npt.NDArray[Any]
-    known: Mask | None = None
+    known: BoolArray | None = None
 
-    def take(self, rows: Integers) -> Self:
+    def take(self, rows: Int64Array) -> Self:
         return type(self)(values=self.values[rows], known=None if self.known is None else self.known[rows])
 
-    def put(self, rows: Integers, numbers: Self) -> None:
+    def put(self, rows: Int64Array, numbers: Self) -> None:
         """Set `rows` to `numbers`, in place. Not for columns of which all are known."""
         assert self.known is not None
         self.known[rows], self.values[rows] = numbers.mask, numbers.values
 
     @property
-    def mask(self) -> Mask:
+    def mask(self) -> BoolArray:
         """`known`, spelled out."""
         return np.ones(len(self.values), np.bool_) if self.known is None else self.known
 
@@ -81,13 +81,13 @@ class Column:
 class BatchColumns:
     """State batches of many rows, laid end to end: the next ``counts[i]`` are row i's."""
 
-    counts: Integers
-    first_offset: Integers
-    last_offset: Integers
+    counts: Int64Array
+    first_offset: Int64Array
+    last_offset: Int64Array
     delivery_state: npt.NDArray[np.int8]
     delivery_count: npt.NDArray[np.int16]
 
-    def take(self, rows: Integers) -> BatchColumns:
+    def take(self, rows: Int64Array) -> BatchColumns:
         """The batches of `rows`, in that order."""
         counts = self.counts[rows]
         before = np.cumsum(self.counts) - self.counts
@@ -101,11 +101,11 @@ class BatchColumns:
             delivery_count=self.delivery_count[places],
         )
 
-    def cut(self, owners: Integers, cuts: Integers) -> LiveBatches:
+    def cut(self, owners: Int64Array, cuts: Int64Array) -> ClippedBatches:
         """What is left of them at or above `cuts`, one for each row; `owners` are the rows'."""
-        chosen, rows = above(self.last_offset, self.counts, cuts)
+        chosen, rows = batches_from(self.last_offset, self.counts, cuts)
         fields = {field.name: getattr(self, field.name)[chosen] for field in BATCHES.value_type}
-        return LiveBatches.of(fields, owners[rows], cuts[rows])
+        return ClippedBatches.of(fields, owners[rows], cuts[rows])
 
     def structures(self, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
         """The batches as structures of `layout`; fields that batches do not have are zero."""
@@ -114,12 +114,12 @@ class BatchColumns:
             found[field.name] = getattr(self, field.name)
         return found
 
-    def to_arrow(self, known: Mask | None = None) -> pa.ListArray:
+    def to_arrow(self, known: BoolArray | None = None) -> pa.ListArray:
         """``BATCHES`` over the same memory; rows that are not `known`, which have no batches, are null."""
         bounds = np.zeros(len(self.counts) + 1, np.int32)
         np.cumsum(self.counts, out=bounds[1:])
         fields = list(BATCHES.value_type)
-        children = [Column(values=getattr(self, field.name)).to_arrow(field.type) for field in fields]
+        children = [NumberColumn(values=getattr(self, field.name)).to_arrow(field.type) for field in fields]
         structures = pa.StructArray.from_arrays(children, fields=fields)
         validity = None if known is None or known.all() else _bits(known)
         return pa.ListArray.from_buffers(
@@ -156,13 +156,13 @@ class BatchColumns:
 class RecordColumns:
     """Records, or states, one a row: the numbers of ``STATE_RECORDS`` by column name, and the batches."""
 
-    numbers: Mapping[str, Column]
+    numbers: Mapping[str, NumberColumn]
     batches: BatchColumns
 
     def __len__(self) -> int:
         return len(self.batches.counts)
 
-    def take(self, rows: Integers) -> RecordColumns:
+    def take(self, rows: Int64Array) -> RecordColumns:
         """`rows`, in that order."""
         numbers = {name: column.take(rows) for name, column in self.numbers.items()}
         return RecordColumns(numbers=numbers, batches=self.batches.take(rows))
@@ -170,11 +170,11 @@ class RecordColumns:
     @classmethod
     def concat(cls, pieces: Sequence[RecordColumns]) -> RecordColumns:
         """The pieces end to end; all have the same columns."""
-        numbers = {name: Column.concat([piece.numbers[name] for piece in pieces]) for name in pieces[0].numbers}
+        numbers = {name: NumberColumn.concat([piece.numbers[name] for piece in pieces]) for name in pieces[0].numbers}
         return cls(numbers=numbers, batches=BatchColumns.concat([piece.batches for piece in pieces]))
 
 
-def said_columns(rows: pa.RecordBatch | pa.Table) -> RecordColumns:
-    """``SAID_NUMBERS`` and batches of decoded rows."""
-    numbers = {name: Column.of_arrow(rows.column(name)) for name in SAID_NUMBERS}
+def content_columns(rows: pa.RecordBatch | pa.Table) -> RecordColumns:
+    """``CONTENT_NUMBERS`` and batches of decoded rows."""
+    numbers = {name: NumberColumn.of_arrow(rows.column(name)) for name in CONTENT_NUMBERS}
     return RecordColumns(numbers=numbers, batches=BatchColumns.of_arrow(rows.column("batches")))

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.offset_status import Standing
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.share_partition import KEY_COLUMNS
 
-__all__ = ["SETTLED_INPUTS", "Settled", "by_share_partition", "settled", "tells_of_settled"]
+__all__ = ["SETTLED_INPUTS", "SettledCounts", "by_share_partition", "settled_counts", "settled_filter"]
 
 SETTLED_INPUTS: Final = (
     *KEY_COLUMNS,
@@ -33,11 +33,11 @@ SETTLED_INPUTS: Final = (
     "record_offset",
     "record_timestamp_ms",
 )
-"""The columns of ``DELIVERY_HISTORY`` that `settled` needs."""
+"""The columns of ``DELIVERY_HISTORY`` that `settled_counts` needs."""
 
-_UNKNOWN: Final = Standing.UNKNOWN.value
-_ABSENT: Final = Standing.ABSENT.value
-_BELOW_START: Final = Standing.BELOW_START.value
+_UNKNOWN: Final = OffsetStatusKind.UNKNOWN.value
+_ABSENT: Final = OffsetStatusKind.ABSENT.value
+_BELOW_START: Final = OffsetStatusKind.BELOW_START.value
 _ACKNOWLEDGED: Final = int(DeliveryState.ACKNOWLEDGED)
 _ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 _SETTLED: Final = frozenset({_ACKNOWLEDGED, _ARCHIVED})
@@ -45,7 +45,7 @@ _NEVER: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledCounts:
     """Numbers of records (offsets) in a range.
 
     Attributes:
@@ -61,9 +61,9 @@ class Settled:
     since_ms: int | None
 
 
-def tells_of_settled() -> pc.Expression:
-    """The rows of ``DELIVERY_HISTORY`` that `settled` needs: to acknowledged or archived, to and from a time of which
-    nothing is known, and the first of a share partition."""
+def settled_filter() -> pc.Expression:
+    """The rows of ``DELIVERY_HISTORY`` that `settled_counts` needs: changes to acknowledged or archived, to and from an
+    unknown status, and the first of a share partition."""
     is_settled = pc.field("delivery_state").isin([_ACKNOWLEDGED, _ARCHIVED])
     return is_settled | (pc.field("standing") == _UNKNOWN) | pc.field("before_standing").isin([_UNKNOWN, _ABSENT])
 
@@ -83,11 +83,11 @@ def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], p
         yield (group_id, topic_id, partition), own
 
 
-def settled(rows: pa.Table, first: int, last: int, doubts: Sequence[int] = ()) -> Settled:
+def settled_counts(rows: pa.Table, first: int, last: int, doubts: Sequence[int] = ()) -> SettledCounts:
     """What the group last did with the records from `first` to `last` (inclusive).
 
     Args:
-        rows: of one share partition, in log order, with `SETTLED_INPUTS`; at least those that `tells_of_settled`
+        rows: of one share partition, in log order, with `SETTLED_INPUTS`; at least those that `settled_filter`
             chooses and that share an offset with the range. Where they lie on several state partitions, nobody knows
             their order, and nothing is known.
         doubts: offsets of state records that may be about the share partition and cannot be read.
@@ -95,7 +95,7 @@ def settled(rows: pa.Table, first: int, last: int, doubts: Sequence[int] = ()) -
     Cost: some numpy operations, and two assignments to slices for each row.
     """
     if pc.count_distinct(rows["state_partition"]).as_py() != 1:
-        return Settled(acknowledged=0, archived=0, unknown=last - first + 1, since_ms=None)
+        return SettledCounts(acknowledged=0, archived=0, unknown=last - first + 1, since_ms=None)
     begins = np.maximum(rows["first_offset"].to_numpy(), first)
     ends = np.minimum(rows["last_offset"].to_numpy(), last) + 1
     meets = begins < ends
@@ -105,7 +105,7 @@ def settled(rows: pa.Table, first: int, last: int, doubts: Sequence[int] = ()) -
     cells.lay(rows, np.searchsorted(edges, begins).tolist(), np.searchsorted(edges, ends).tolist())
     lengths, times = np.diff(edges), rows["record_timestamp_ms"].drop_null()
     is_known = cells.is_heard_of & (cells.settled_at >= np.maximum(cells.lost_at, max(doubts, default=_NEVER)))
-    return Settled(
+    return SettledCounts(
         acknowledged=int(lengths[cells.kinds == _ACKNOWLEDGED].sum()),
         archived=int(lengths[cells.kinds == _ARCHIVED].sum()),
         unknown=int(lengths[~is_known].sum()),

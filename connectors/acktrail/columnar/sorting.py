@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from acktrail.columnar.binary_column import Integers
+from acktrail.columnar.binary_column import Int64Array
 
-__all__ = ["ascending", "by_owner_and_offset"]
+__all__ = ["ascending", "by_partition_and_offset"]
 
 _BITS: Final = 63
 
 
-def ascending(numbers: Integers) -> Integers:
+def ascending(numbers: Int64Array) -> Int64Array:
     """The stable order of `numbers`."""
     if not len(numbers):
         return np.empty(0, np.int64)
@@ -22,11 +22,11 @@ def ascending(numbers: Integers) -> Integers:
         return np.argsort(numbers, kind="stable")
     packed = (numbers - lowest) << row_bits | np.arange(len(numbers))
     packed.sort()
-    order: Integers = packed & ((1 << row_bits) - 1)
+    order: Int64Array = packed & ((1 << row_bits) - 1)
     return order
 
 
-def by_owner_and_offset(owners: Integers, offsets: Integers) -> Integers:
+def by_partition_and_offset(owners: Int64Array, offsets: Int64Array) -> Int64Array:
     """Rows by owner, an owner's by offset. Rows that come in the order of their offsets are sorted only once."""
     order = ascending(owners)
     grouped, ordered = owners[order], offsets[order]

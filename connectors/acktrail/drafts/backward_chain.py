@@ -17,9 +17,9 @@ from acktrail.drafts.control_log import (
     state_of_control_checkpoint,
 )
 from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail.model.strict.violations import Finding, Rule
+from acktrail.model.strict.violations import Rule, Violation
 
 __all__ = ["BackChain", "ChainReplay", "Recovery", "head_index", "replay_back_chains", "walk_back"]
 
@@ -50,10 +50,10 @@ class ChainReplay:
     recovery: Recovery
     chain: BackChain
     state: ControlState | None
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
 
-def head_index(records: Iterable[Placed[ControlRecord]]) -> dict[GroupId, int]:
+def head_index(records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]:
     """The share snapshot file's contents: each group's newest control record, for records in offset order."""
     return {placed.record.group_id: placed.offset for placed in records}
 
@@ -79,7 +79,7 @@ def walk_back(log: Mapping[int, ControlRecord], group_id: GroupId, head: int) ->
 
 
 def replay_back_chains(
-    records: Iterable[Placed[ControlRecord]],
+    records: Iterable[RecordAt[ControlRecord]],
     heads: Mapping[GroupId, int],
     *,
     merging: Merging = Merging.OVERLAY,
@@ -95,7 +95,7 @@ def replay_back_chains(
         if chain.broken is None:
             state: ControlState | None = _applied(log, chain, merging)
             recovery = Recovery.CHAIN
-            findings: tuple[Finding, ...] = ()
+            findings: tuple[Violation, ...] = ()
         else:
             state = scan.states.get(group_id)
             recovery = Recovery.UNRECOVERABLE if state is None else Recovery.SCAN
@@ -130,7 +130,7 @@ def _applied(log: Mapping[int, ControlRecord], chain: BackChain, merging: Mergin
     return state
 
 
-def _finding(group_id: GroupId, partition: int, head: int, broken: str) -> Finding:
-    return Finding(
+def _finding(group_id: GroupId, partition: int, head: int, broken: str) -> Violation:
+    return Violation(
         rule=Rule.CHAIN_UNBROKEN, subject=group_id, partition=partition, offset=head, detail=f"broken: {broken}"
     )

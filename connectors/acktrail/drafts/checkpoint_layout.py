@@ -16,11 +16,11 @@ from acktrail.model.share_partition import GroupId, SharePartition, topic_id_byt
 from acktrail.wire.dialects.batch_arrays import (
     UINT8,
     UINT16,
-    absent,
+    absent_if_none,
     end_of_message,
     group_id_bytes,
+    none_if_absent,
     packed,
-    present,
     read_batch_array,
     read_version,
     write_batch_array,
@@ -90,13 +90,13 @@ def _read_value(share_partition: SharePartition, delta_index: int | None, value:
     end_of_message(value, position, "value")
     if delta_index is None:
         return Checkpoint(
-            key=share_partition, checkpoint_epoch=epoch, start_offset=present(start_offset), batches=batches
+            key=share_partition, checkpoint_epoch=epoch, start_offset=none_if_absent(start_offset), batches=batches
         )
     return Delta(
         key=share_partition,
         delta_index=delta_index,
         checkpoint_epoch=epoch,
-        start_offset=present(start_offset),
+        start_offset=none_if_absent(start_offset),
         batches=batches,
     )
 
@@ -118,7 +118,7 @@ def _value_bytes(record: Checkpoint | Delta) -> bytes:
         (
             INT16.pack(_VALUE_VERSION),
             packed(UINT16, record.checkpoint_epoch, "checkpoint epoch"),
-            packed(INT64, absent(record.start_offset), "start offset"),
+            packed(INT64, absent_if_none(record.start_offset), "start offset"),
             write_batch_array(record.batches),
         )
     )

@@ -15,8 +15,8 @@ from acktrail.drafts.delta_index import IndexStep, delta_index_step, next_delta_
 from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.strict.offset_window import Window, effective_window
-from acktrail.model.strict.violations import Finding
+from acktrail.model.strict.offset_window import OffsetWindow, effective_window
+from acktrail.model.strict.violations import Violation
 
 __all__ = ["CheckpointReplay", "CheckpointState", "CheckpointTrack", "advance_track", "checkpoint_of", "is_applied"]
 
@@ -31,7 +31,7 @@ class CheckpointState:
     batches: tuple[StateBatch, ...]
 
     @property
-    def window(self) -> Window:
+    def window(self) -> OffsetWindow:
         """Where delivery goes on from; its end is a lower bound, for these records hold no end offset."""
         return effective_window(self.start_offset, self.batches)
 
@@ -71,7 +71,7 @@ class CheckpointReplay:
 
     tracks: Mapping[SharePartition, CheckpointTrack]
     applied: tuple[tuple[int, int], ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
     @property
     def states(self) -> dict[SharePartition, CheckpointState]:

@@ -8,10 +8,10 @@ from acktrail.drafts.batch_merging import Merging
 from acktrail.drafts.checkpoint_log import CheckpointReplay, CheckpointTrack, advance_track, is_applied
 from acktrail.drafts.delta_index import delta_index_step
 from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.strict.offset_window import Window, batch_violations, violations
-from acktrail.model.strict.violations import Finding, Rule
+from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, window_violations
+from acktrail.model.strict.violations import Rule, Violation
 
 __all__ = ["compact", "replay_checkpoint_log"]
 
@@ -19,7 +19,7 @@ _FRESH = CheckpointTrack()
 
 
 def replay_checkpoint_log(
-    records: Iterable[Placed[CheckpointRecord]],
+    records: Iterable[RecordAt[CheckpointRecord]],
     *,
     merging: Merging = Merging.OVERLAY,
     compacted: bool = False,
@@ -32,7 +32,7 @@ def replay_checkpoint_log(
     tracks: dict[SharePartition, CheckpointTrack] = {}
     homes: dict[SharePartition, tuple[int, int]] = {}
     applied: list[tuple[int, int]] = []
-    findings: list[Finding] = []
+    findings: list[Violation] = []
     for placed in records:
         key, address = placed.record.key, (placed.partition, placed.offset)
         track = tracks.get(key, _FRESH)
@@ -50,13 +50,13 @@ def replay_checkpoint_log(
 
 
 def compact(
-    records: Iterable[Placed[CheckpointRecord]], *, tombstones: bool = True
-) -> tuple[Placed[CheckpointRecord], ...]:
+    records: Iterable[RecordAt[CheckpointRecord]], *, tombstones: bool = True
+) -> tuple[RecordAt[CheckpointRecord], ...]:
     """What a log cleaner leaves: the newest record of every record key, in the order of the log.
 
     The delta index is part of a delta's key. `tombstones`: whether they are still there (Kafka removes them later).
     """
-    newest: dict[tuple[int, SharePartition, int | None], Placed[CheckpointRecord]] = {}
+    newest: dict[tuple[int, SharePartition, int | None], RecordAt[CheckpointRecord]] = {}
     for placed in records:
         key = (placed.partition, placed.record.key, getattr(placed.record, "delta_index", None))
         newest.pop(key, None)
@@ -81,7 +81,9 @@ def _broken_by_checkpoint(track: CheckpointTrack, record: Checkpoint, *, compact
         yield Rule.CHECKPOINT_EPOCH_STEP
     if record.start_offset is None:
         yield Rule.CHECKPOINT_HAS_START
-    yield from violations(Window(start_offset=record.start_offset, end_offset=None, batches=record.batches))
+    yield from window_violations(
+        OffsetWindow(start_offset=record.start_offset, end_offset=None, batches=record.batches)
+    )
 
 
 def _broken_by_delta(track: CheckpointTrack, record: Delta, *, compacted: bool) -> Iterator[Rule]:
@@ -96,7 +98,7 @@ def _broken_by_delta(track: CheckpointTrack, record: Delta, *, compacted: bool) 
     yield from batch_violations(record.batches)
 
 
-def _is_void(tracks: dict[SharePartition, CheckpointTrack], found: Finding) -> bool:
+def _is_void(tracks: dict[SharePartition, CheckpointTrack], found: Violation) -> bool:
     """A delta without checkpoint, of a key that has one now: the cleaner took the checkpoint it belonged to."""
     if found.rule is not Rule.DELTA_HAS_CHECKPOINT or not isinstance(found.subject, SharePartition):
         return False
@@ -106,10 +108,10 @@ def _is_void(tracks: dict[SharePartition, CheckpointTrack], found: Finding) -> b
 
 def _unfinished_removals(
     tracks: dict[SharePartition, CheckpointTrack], newest: dict[SharePartition, tuple[int, int]]
-) -> Iterator[Finding]:
+) -> Iterator[Violation]:
     for key, track in tracks.items():
         if track.pending_delta_tombstones:
-            yield Finding(
+            yield Violation(
                 rule=Rule.DELETION_COMPLETE,
                 subject=key,
                 partition=newest[key][0],
@@ -118,7 +120,7 @@ def _unfinished_removals(
             )
 
 
-def _finding(placed: Placed[CheckpointRecord], rule: Rule) -> Finding:
+def _finding(placed: RecordAt[CheckpointRecord], rule: Rule) -> Violation:
     record = placed.record
     detail = {
         Checkpoint: "checkpoint",
@@ -130,4 +132,4 @@ def _finding(placed: Placed[CheckpointRecord], rule: Rule) -> Finding:
         detail += f" {record.delta_index}"
     if isinstance(record, Checkpoint | Delta):
         detail += f" of epoch {record.checkpoint_epoch}"
-    return Finding(rule=rule, subject=record.key, partition=placed.partition, offset=placed.offset, detail=detail)
+    return Violation(rule=rule, subject=record.key, partition=placed.partition, offset=placed.offset, detail=detail)

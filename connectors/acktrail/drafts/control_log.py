@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from acktrail.drafts.batch_merging import Merging, merge_state_batches
 from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
 from acktrail.model.delivery import StateBatch
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail.model.strict.offset_window import Window, batch_violations, effective_window, violations
-from acktrail.model.strict.violations import Finding, Rule
+from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, effective_window, window_violations
+from acktrail.model.strict.violations import Rule, Violation
 
 __all__ = [
     "ControlReplay",
@@ -41,7 +41,7 @@ class ControlState:
     batches: tuple[StateBatch, ...]
 
     @property
-    def window(self) -> Window:
+    def window(self) -> OffsetWindow:
         """Where delivery goes on from."""
         return effective_window(self.start_offset, self.batches, end_offset=self.end_offset)
 
@@ -51,11 +51,11 @@ class ControlReplay:
     """The state of every group with a checkpoint, and what was found on the way."""
 
     states: Mapping[GroupId, ControlState]
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
 
 def replay_control_log(
-    records: Iterable[Placed[ControlRecord]], *, merging: Merging = Merging.OVERLAY, cleaned: bool = False
+    records: Iterable[RecordAt[ControlRecord]], *, merging: Merging = Merging.OVERLAY, cleaned: bool = False
 ) -> ControlReplay:
     """The state of every group after `records`, which come in offset order.
 
@@ -63,7 +63,7 @@ def replay_control_log(
     first checkpoint and skipped checkpoint epochs are no findings.
     """
     states: dict[GroupId, ControlState] = {}
-    findings: list[Finding] = []
+    findings: list[Violation] = []
     for placed in records:
         group_id = placed.record.group_id
         found = _broken_rules(states.get(group_id), placed.record, cleaned=cleaned)
@@ -113,7 +113,7 @@ def state_of_control_checkpoint(record: ControlCheckpoint, offset: int) -> Contr
     )
 
 
-def _advance(state: ControlState | None, placed: Placed[ControlRecord], merging: Merging) -> ControlState | None:
+def _advance(state: ControlState | None, placed: RecordAt[ControlRecord], merging: Merging) -> ControlState | None:
     record = placed.record
     if isinstance(record, ControlCheckpoint):
         return state_of_control_checkpoint(record, placed.offset)
@@ -124,8 +124,8 @@ def _advance(state: ControlState | None, placed: Placed[ControlRecord], merging:
 
 def _broken_rules(state: ControlState | None, record: ControlRecord, *, cleaned: bool) -> tuple[Rule, ...]:
     if isinstance(record, ControlCheckpoint):
-        window = Window(start_offset=record.start_offset, end_offset=record.end_offset, batches=record.batches)
-        return (*_epoch_step(state, record, cleaned=cleaned), *violations(window))
+        window = OffsetWindow(start_offset=record.start_offset, end_offset=record.end_offset, batches=record.batches)
+        return (*_epoch_step(state, record, cleaned=cleaned), *window_violations(window))
     own = batch_violations(record.batches)
     if state is None:
         return own if cleaned else (Rule.DELTA_HAS_CHECKPOINT, *own)
@@ -139,10 +139,10 @@ def _epoch_step(state: ControlState | None, record: ControlCheckpoint, *, cleane
     return () if right else (Rule.CHECKPOINT_EPOCH_STEP,)
 
 
-def _finding(placed: Placed[ControlRecord], rule: Rule) -> Finding:
+def _finding(placed: RecordAt[ControlRecord], rule: Rule) -> Violation:
     record = placed.record
     kind = "checkpoint" if isinstance(record, ControlCheckpoint) else "delta"
-    return Finding(
+    return Violation(
         rule=rule,
         subject=record.group_id,
         partition=placed.partition,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from acktrail.drafts import checkpoint_layout, control_layout, snapshot_layout
 from acktrail.drafts.draft_records import CheckpointRecord, ControlRecord, DraftRecord
 from acktrail.errors import UnknownName
-from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Carrier, Dialect
+from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect, RecordLocation
 
 __all__ = [
     "DIALECTS",
@@ -25,7 +25,7 @@ __all__ = [
 GENERATION_I: Final[Dialect[ControlRecord]] = Dialect(
     name="i",
     summary="draft: SHARE_CHECKPOINT and SHARE_DELTA control records with EndOffset",
-    carrier=Carrier.CONTROL_BATCH,
+    carrier=RecordLocation.CONTROL_BATCH,
     shipped=False,
     decode=control_layout.decode_i,
     encode=control_layout.encode_i,
@@ -33,7 +33,7 @@ GENERATION_I: Final[Dialect[ControlRecord]] = Dialect(
 GENERATION_II: Final[Dialect[ControlRecord]] = Dialect(
     name="ii",
     summary="draft: control records whose deltas are chained by BackOffset",
-    carrier=Carrier.CONTROL_BATCH,
+    carrier=RecordLocation.CONTROL_BATCH,
     shipped=False,
     decode=control_layout.decode_ii,
     encode=control_layout.encode_ii,
@@ -41,7 +41,7 @@ GENERATION_II: Final[Dialect[ControlRecord]] = Dialect(
 GENERATION_III: Final[Dialect[CheckpointRecord]] = Dialect(
     name="iii",
     summary="draft: ShareCheckpoint and ShareDelta with DeltaIndex on a compacted state topic",
-    carrier=Carrier.STATE_TOPIC,
+    carrier=RecordLocation.STATE_TOPIC,
     shipped=False,
     decode=checkpoint_layout.decode,
     encode=checkpoint_layout.encode,
@@ -49,7 +49,7 @@ GENERATION_III: Final[Dialect[CheckpointRecord]] = Dialect(
 GENERATION_IV: Final[Dialect[DraftRecord]] = Dialect(
     name="iv",
     summary="draft: ShareSnapshot and ShareUpdate with StateEpoch, by the document's table",
-    carrier=Carrier.STATE_TOPIC,
+    carrier=RecordLocation.STATE_TOPIC,
     shipped=False,
     decode=snapshot_layout.decode_table,
     encode=snapshot_layout.encode_table,
@@ -57,7 +57,7 @@ GENERATION_IV: Final[Dialect[DraftRecord]] = Dialect(
 GENERATION_IV_JSON: Final[Dialect[DraftRecord]] = Dialect(
     name="iv-json",
     summary="draft: ShareSnapshot and ShareUpdate by the document's JSON schemas",
-    carrier=Carrier.STATE_TOPIC,
+    carrier=RecordLocation.STATE_TOPIC,
     shipped=False,
     decode=snapshot_layout.decode_json_schema,
     encode=snapshot_layout.encode_json_schema,

@@ -21,7 +21,7 @@ from acktrail.drafts.draft_records import (
 )
 from acktrail.drafts.snapshot_log import DraftState
 from acktrail.model.share_partition import GroupId
-from acktrail.model.strict.offset_window import Window
+from acktrail.model.strict.offset_window import OffsetWindow
 from acktrail.wire.json_parts import batches_form, key_form, number
 from acktrail.wire.raw_record import RawRecord
 
@@ -71,7 +71,7 @@ def control_state_json(state: ControlState, partition: int) -> dict[str, object]
     }
 
 
-def _window(window: Window) -> dict[str, object]:
+def _window(window: OffsetWindow) -> dict[str, object]:
     return {
         "leader_epoch": -1,
         "start_offset": number(window.start_offset),

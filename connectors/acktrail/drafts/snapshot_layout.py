@@ -17,10 +17,10 @@ from acktrail.model.share_partition import SharePartition
 from acktrail.wire.dialects.batch_arrays import (
     UINT16,
     UINT32,
-    absent,
+    absent_if_none,
     end_of_message,
+    none_if_absent,
     packed,
-    present,
     read_compact_batch_array,
     read_version,
     write_compact_batch_array,
@@ -89,7 +89,7 @@ def _read_value(
         key=share_partition,
         state_epoch=epoch,
         snapshot_epoch=snapshot_epoch,
-        start_offset=present(start_offset),
+        start_offset=none_if_absent(start_offset),
         batches=batches,
     )
 
@@ -102,7 +102,7 @@ def _value_bytes(record: DraftSnapshot | DraftUpdate, *, state_epoch: bool) -> b
             INT16.pack(_VALUE_VERSION),
             b"" if record.state_epoch is None else packed(UINT32, record.state_epoch, "state epoch"),
             packed(UINT32 if state_epoch else UINT16, record.snapshot_epoch, "snapshot epoch"),
-            packed(INT64, absent(record.start_offset), "start offset"),
+            packed(INT64, absent_if_none(record.start_offset), "start offset"),
             write_compact_batch_array(record.batches),
             b"\x00",
         )

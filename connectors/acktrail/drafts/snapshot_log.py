@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from acktrail.drafts.batch_merging import Merging, merge_state_batches
 from acktrail.drafts.draft_records import DraftRecord, DraftSnapshot, DraftUpdate
 from acktrail.model.delivery import StateBatch
-from acktrail.model.records import Placed, Tombstone
+from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.epoch_rules import Epochs, broken_by_snapshot, broken_by_update
-from acktrail.model.strict.offset_window import Window, batch_violations, effective_window, violations
+from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, effective_window, window_violations
 from acktrail.model.strict.policy import Policy
-from acktrail.model.strict.violations import DIFFERING_RULES, Finding, Rule
+from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation
 
 __all__ = ["DraftReplay", "DraftState", "replay_draft_log", "snapshot_of"]
 
@@ -29,7 +29,7 @@ class DraftState:
     batches: tuple[StateBatch, ...]
 
     @property
-    def window(self) -> Window:
+    def window(self) -> OffsetWindow:
         """Where delivery goes on from; its end is a lower bound, for these records hold no end offset."""
         return effective_window(self.start_offset, self.batches)
 
@@ -39,11 +39,11 @@ class DraftReplay:
     """The state of every share partition, and what was found on the way."""
 
     states: Mapping[SharePartition, DraftState]
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
 
 def replay_draft_log(
-    records: Iterable[Placed[DraftRecord]],
+    records: Iterable[RecordAt[DraftRecord]],
     *,
     policy: Policy = Policy.STRICT,
     merging: Merging = Merging.COMBINER,
@@ -53,7 +53,7 @@ def replay_draft_log(
     Both policies find the same; they differ in whether a record that breaks one of `DIFFERING_RULES` is applied.
     """
     states: dict[SharePartition, DraftState] = {}
-    findings: list[Finding] = []
+    findings: list[Violation] = []
     for placed in records:
         record = placed.record
         state = states.get(record.key)
@@ -102,8 +102,8 @@ def _broken_rules(state: DraftState | None, record: DraftRecord) -> tuple[Rule, 
         case Tombstone():
             return ()
         case DraftSnapshot():
-            window = Window(start_offset=record.start_offset, end_offset=None, batches=record.batches)
-            return (*broken_by_snapshot(before, _epochs(record)), *violations(window))
+            window = OffsetWindow(start_offset=record.start_offset, end_offset=None, batches=record.batches)
+            return (*broken_by_snapshot(before, _epochs(record)), *window_violations(window))
         case DraftUpdate():
             return (*broken_by_update(before, _epochs(record)), *batch_violations(record.batches))
 
@@ -118,10 +118,10 @@ def _epochs(found: DraftState | DraftSnapshot | DraftUpdate) -> Epochs:
     )
 
 
-def _finding(placed: Placed[DraftRecord], rule: Rule) -> Finding:
+def _finding(placed: RecordAt[DraftRecord], rule: Rule) -> Violation:
     record = placed.record
     epoch = "" if isinstance(record, Tombstone) else f" of snapshot epoch {record.snapshot_epoch}"
-    return Finding(
+    return Violation(
         rule=rule,
         subject=record.key,
         partition=placed.partition,

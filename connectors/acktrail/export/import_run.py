@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, ForeignCluster, InputError
-from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.read_report import ReadReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from acktrail.connect.contract import Origin
     from acktrail.connect.worker import Progress, WorkerSummary
     from acktrail.offline.import_source import Destination
-    from acktrail.offline.load_files import Survey
+    from acktrail.offline.load_files import FileSummary
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.exported.delta_sink import DeltaSink
     from acktrail.wire.dialects.released import Dialect
@@ -64,7 +64,7 @@ class ImportSummary:
 def import_files(
     plan: ImportPlan,
     config: TablesConfig,
-    reading: Reading,
+    reading: ReadReport,
     *,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> ImportSummary:
@@ -86,7 +86,7 @@ class _Import:
     """One call of ``import_files``."""
 
     def __init__(
-        self, plan: ImportPlan, config: TablesConfig, reading: Reading, progress: Callable[[Progress], None]
+        self, plan: ImportPlan, config: TablesConfig, reading: ReadReport, progress: Callable[[Progress], None]
     ) -> None:
         from acktrail.tables.delta.store import Tables
 
@@ -95,20 +95,20 @@ class _Import:
         self._done: list[tuple[WorkerSummary, int]] = []
 
     def go(self) -> ImportSummary:
-        from acktrail.offline.load_files import in_groups, survey
+        from acktrail.offline.load_files import ascending_groups, summarize_file
         from acktrail.tables.exported.delta_sink import DeltaSink
 
         if not self._plan.cluster_id.strip():
             raise InputError("no cluster is named", hint="--cluster ID: the id that the cluster gives itself")
         _check_clusters(self._plan)
         topic_id = _topic_id(self._plan)
-        surveys = [survey(file, self._reading) for file in self._plan.files]
+        surveys = [summarize_file(file, self._reading) for file in self._plan.files]
         dialect = self._dialect()
         sink = DeltaSink(self._tables, cluster_id=self._plan.cluster_id, run_id=self._plan.run_id, dialect=dialect.name)
         sink.start()
         self._check_tables(topic_id, dialect)
         destination = self._destination(sink, surveys, topic_id, dialect)
-        for group in in_groups(surveys):
+        for group in ascending_groups(surveys):
             self._move(group, sink, destination, dialect)
         return self._summary(surveys, topic_id, dialect)
 
@@ -134,9 +134,9 @@ class _Import:
             check_dialect(self._tables, snapshot, dialect.name)
 
     def _destination(
-        self, sink: DeltaSink, surveys: Sequence[Survey], topic_id: str | None, dialect: Dialect[Any]
+        self, sink: DeltaSink, surveys: Sequence[FileSummary], topic_id: str | None, dialect: Dialect[Any]
     ) -> Destination:
-        from acktrail.columnar.decoding.decode_records import decode_records, decode_slowly
+        from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
         from acktrail.connect.contract import state_task_id
         from acktrail.offline.import_source import Destination
         from acktrail.wire.dialects.released import KAFKA_4_2
@@ -150,7 +150,7 @@ class _Import:
         return Destination(
             cluster_id=self._plan.cluster_id,
             topic_id=topic_id,
-            decode=decode_records if dialect is KAFKA_4_2 else lambda raw: decode_slowly(raw, dialect.decode),
+            decode=decode_records if dialect is KAFKA_4_2 else lambda raw: decode_strictly(raw, dialect.decode),
             stored=self._stored,
             reached=reached,
             allow_gaps=self._plan.allow_gaps,
@@ -163,18 +163,18 @@ class _Import:
         where = address & (offset >= first) & (offset <= last)
         return self._tables.read("state_records", columns=["offset", "key", "value"], where=where)
 
-    def _move(self, group: Sequence[Survey], sink: DeltaSink, to: Destination, dialect: Dialect[Any]) -> None:
+    def _move(self, group: Sequence[FileSummary], sink: DeltaSink, to: Destination, dialect: Dialect[Any]) -> None:
         from acktrail.connect.worker import Worker
         from acktrail.offline.import_source import FileSource
-        from acktrail.offline.load_files import load
+        from acktrail.offline.load_files import load_records
 
         quiet = replace(self._reading, on_damage=lambda _: None, nameless=[])
         files = [found.file for found in group]
-        source = FileSource(load(files, quiet), [_origin(file, dialect) for file in files], to)
+        source = FileSource(load_records(files, quiet), [_origin(file, dialect) for file in files], to)
         summary = Worker(source, sink, progress=self._progress).run()
         self._done.append((summary, source.known))
 
-    def _summary(self, surveys: Sequence[Survey], topic_id: str | None, dialect: Dialect[Any]) -> ImportSummary:
+    def _summary(self, surveys: Sequence[FileSummary], topic_id: str | None, dialect: Dialect[Any]) -> ImportSummary:
         done = [summary for summary, _ in self._done]
         rows: dict[str, int] = {}
         for name, count in (item for summary in done for item in summary.rows.items()):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.change_rows import CHANGE_COLUMNS
-from acktrail.columnar.held_rows import held_of, held_table
+from acktrail.columnar.held_rows import known_state_table, known_states_of
 from acktrail.columnar.model_values import RECORD_COLUMNS
 from acktrail.history.marked_changes import MarkedHistory
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -62,14 +62,14 @@ def grow(stretch: Stretch, records: pa.Table, held: pa.Table, ranges: Ranges) ->
     """
     own = records.sort_by("offset")
     gaps = _gaps(stretch, own["offset"].to_numpy(), ranges)
-    touched = dict(held_of(held if gaps else _touched(held, own)))
+    touched = dict(known_states_of(held if gaps else _touched(held, own)))
     history = MarkedHistory(stretch.state_partition, touched, stretch.told)
     batches = own.to_batches(max_chunksize=_ROWS_AT_ONCE)
     changes = [table for batch in batches for table in history.apply(batch, gaps)]
     history.settle()
     return Grown(
         changes=pa.concat_tables([CHANGE_COLUMNS.empty_table(), *changes]),
-        held=held_table(stretch.state_partition, touched),
+        held=known_state_table(stretch.state_partition, touched),
         records=own.num_rows,
         end=own["offset"][-1].as_py() + 1 if own.num_rows else stretch.begin,
     )

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.change_rows import CHANGE_COLUMNS, change_table
 from acktrail.columnar.model_values import record_of, share_partition_of
-from acktrail.model.offset_history.offset_status import Held, Standing
-from acktrail.model.offset_history.status_changes import DATING, Cause, Change, History
-from acktrail.model.offset_history.status_marks import LEAST_RECORDED, STANDINGS, OffsetMarks, mark_of
+from acktrail.model.offset_history.offset_status import KnownState, OffsetStatusKind
+from acktrail.model.offset_history.status_changes import DATING, Cause, History, StatusChange
+from acktrail.model.offset_history.status_marks import LEAST_RECORDED, UNRECORDED_KINDS, OffsetMarks, mark_of_status
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 
@@ -29,8 +29,8 @@ _SKIPPED: Final = "unknown_type"
 _CAUSES: Final = tuple(Cause)
 _UPDATE: Final = _CAUSES.index(Cause.UPDATE)
 _DATING: Final = [_CAUSES.index(cause) for cause in DATING]
-_UNKNOWN: Final = LEAST_RECORDED - 1 - STANDINGS.index(Standing.UNKNOWN)
-_NAMES: Final = pa.array([Standing.RECORDED.value, *(standing.value for standing in STANDINGS)])
+_UNKNOWN: Final = LEAST_RECORDED - 1 - UNRECORDED_KINDS.index(OffsetStatusKind.UNKNOWN)
+_NAMES: Final = pa.array([OffsetStatusKind.RECORDED.value, *(standing.value for standing in UNRECORDED_KINDS)])
 _CAUSE_NAMES: Final = pa.array([cause.value for cause in _CAUSES])
 
 
@@ -41,7 +41,7 @@ class MarkedHistory:
     left out.
     """
 
-    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, Held], told: int) -> None:
+    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, KnownState], told: int) -> None:
         self._state_partition = state_partition
         self._history = History(state_partition, held)
         self._told = told
@@ -112,11 +112,16 @@ class MarkedHistory:
         """Apply a row by the model's history; the cause of its changes."""
         cause = _UPDATE
         for change in self._changes(row):
-            flat += (change.first_offset, change.last_offset, mark_of(change.before), mark_of(change.after))
+            flat += (
+                change.first_offset,
+                change.last_offset,
+                mark_of_status(change.before),
+                mark_of_status(change.after),
+            )
             cause = _CAUSES.index(change.at.cause)
         return cause
 
-    def _changes(self, row: dict[str, Any]) -> Iterator[Change]:
+    def _changes(self, row: dict[str, Any]) -> Iterator[StatusChange]:
         if row["group_id"] is None or row["decode_status"] == _SKIPPED:
             return iter(())
         key = (row["group_id"], row["topic_id"], row["partition"])

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["Completeness", "Evidence", "Sample", "TopicStatus"]
+__all__ = ["Completeness", "DescribedPartition", "ReconciliationInput", "TopicStatus"]
 
 
 class Completeness(StrEnum):
@@ -34,7 +34,7 @@ class TopicStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class DescribedPartition:
     """What the cluster said of one share partition at one side of an observation.
 
     `is_listed`: its group described it. `start_offset` None: not initialized; `lag` None: not known. `error`: why the
@@ -53,7 +53,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class ReconciliationInput:
     """Everything known of one share partition in one observation.
 
     `durable` None: no state, or deleted. `incomplete`: why the durable side cannot be relied on; None when it can.
@@ -62,8 +62,8 @@ class Evidence:
     """
 
     durable: SharePartitionState | None
-    before: Sample
-    after: Sample
+    before: DescribedPartition
+    after: DescribedPartition
     topic_status: TopicStatus | None = TopicStatus.PRESENT
     incomplete: str | None = None
     was_initialized: bool = False

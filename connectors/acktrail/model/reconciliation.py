@@ -40,7 +40,7 @@ from enum import StrEnum
 from typing import Final
 
 from acktrail.model.lag import durable_lag, effective_backlog
-from acktrail.model.observation import Evidence, Sample, TopicStatus
+from acktrail.model.observation import DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.replay import SharePartitionState
 
 __all__ = ["Reconciliation", "Verdict", "reconcile"]
@@ -74,7 +74,7 @@ class Reconciliation:
     effective_backlog: int | None
 
 
-def reconcile(evidence: Evidence) -> Reconciliation:
+def reconcile(evidence: ReconciliationInput) -> Reconciliation:
     """The verdict of the first rule that applies, and the lags of the durable state at the newest log offsets known."""
     verdict, reason = _judge(evidence)
     durable = evidence.durable if evidence.incomplete is None else None
@@ -88,14 +88,14 @@ def reconcile(evidence: Evidence) -> Reconciliation:
     )
 
 
-_Rule = Callable[[Evidence], str | None]
+_Rule = Callable[[ReconciliationInput], str | None]
 """The reason when the rule applies, else None."""
 
 _Place = tuple[bool, int]
 """A start offset in order; not initialized comes first."""
 
 
-def _judge(evidence: Evidence) -> tuple[Verdict, str]:
+def _judge(evidence: ReconciliationInput) -> tuple[Verdict, str]:
     for verdict, rule in _RULES:
         reason = rule(evidence)
         if reason is not None:
@@ -103,15 +103,15 @@ def _judge(evidence: Evidence) -> tuple[Verdict, str]:
     return Verdict.MATCH, _agreement(evidence)
 
 
-def _described(sample: Sample) -> tuple[bool, int | None, int | None]:
+def _described(sample: DescribedPartition) -> tuple[bool, int | None, int | None]:
     return sample.is_listed, sample.start_offset, sample.lag
 
 
-def _incomplete(evidence: Evidence) -> str | None:
+def _incomplete(evidence: ReconciliationInput) -> str | None:
     return evidence.incomplete
 
 
-def _not_authorized(evidence: Evidence) -> str | None:
+def _not_authorized(evidence: ReconciliationInput) -> str | None:
     for phase, sample in (("before", evidence.before), ("after", evidence.after)):
         if not sample.is_authorized:
             words = f": {sample.error}" if sample.error else ""
@@ -123,7 +123,7 @@ def _not_authorized(evidence: Evidence) -> str | None:
     return None
 
 
-def _not_described(evidence: Evidence) -> str | None:
+def _not_described(evidence: ReconciliationInput) -> str | None:
     for phase, sample in (("before", evidence.before), ("after", evidence.after)):
         if sample.error is not None:
             return f"the description {phase} the export failed: {sample.error}"
@@ -132,19 +132,19 @@ def _not_described(evidence: Evidence) -> str | None:
     return None
 
 
-def _appeared_or_vanished(evidence: Evidence) -> str | None:
+def _appeared_or_vanished(evidence: ReconciliationInput) -> str | None:
     if evidence.before.is_listed == evidence.after.is_listed:
         return None
     return f"it {'appeared' if evidence.after.is_listed else 'vanished'} while the state topic was read"
 
 
-def _missing(evidence: Evidence) -> str | None:
+def _missing(evidence: ReconciliationInput) -> str | None:
     if evidence.durable is None and evidence.before.is_listed:
         return f"described with {_start(evidence.before.start_offset)}, but the state topic holds nothing of it"
     return None
 
 
-def _orphan(evidence: Evidence) -> str | None:
+def _orphan(evidence: ReconciliationInput) -> str | None:
     if evidence.durable is None or evidence.before.is_listed or evidence.was_initialized:
         return None
     if not evidence.before.is_group_present and not evidence.after.is_group_present:
@@ -156,7 +156,7 @@ def _orphan(evidence: Evidence) -> str | None:
     return None
 
 
-def _nobody_describes(evidence: Evidence) -> str | None:
+def _nobody_describes(evidence: ReconciliationInput) -> str | None:
     if evidence.durable is None or evidence.before.is_listed:
         return None
     if evidence.was_initialized:
@@ -166,14 +166,14 @@ def _nobody_describes(evidence: Evidence) -> str | None:
     return "its group was created or deleted while the state topic was read"
 
 
-def _reset_between(evidence: Evidence) -> str | None:
+def _reset_between(evidence: ReconciliationInput) -> str | None:
     contradiction = _live_ahead(evidence) or _durable_ahead(evidence)
     if contradiction is None or not evidence.was_initialized:
         return None
     return f"its start offset was set while the state topic was read: {contradiction}"
 
 
-def _live_ahead(evidence: Evidence) -> str | None:
+def _live_ahead(evidence: ReconciliationInput) -> str | None:
     if evidence.durable is None:
         return None
     low = min(_places(evidence))
@@ -185,7 +185,7 @@ def _live_ahead(evidence: Evidence) -> str | None:
     return None
 
 
-def _durable_ahead(evidence: Evidence) -> str | None:
+def _durable_ahead(evidence: ReconciliationInput) -> str | None:
     if evidence.durable is None:
         return None
     high = max(_places(evidence))
@@ -197,7 +197,7 @@ def _durable_ahead(evidence: Evidence) -> str | None:
     return None
 
 
-def _past_log_end(evidence: Evidence) -> str | None:
+def _past_log_end(evidence: ReconciliationInput) -> str | None:
     ends = [s.log_end_offset for s in (evidence.before, evidence.after) if s.log_end_offset is not None]
     reached = None if evidence.durable is None else evidence.durable.end_offset
     if not ends or reached is None or reached <= max(ends):
@@ -205,7 +205,7 @@ def _past_log_end(evidence: Evidence) -> str | None:
     return f"the state ends at offset {reached}, the log at {max(ends)}"
 
 
-def _before_log_start(evidence: Evidence) -> str | None:
+def _before_log_start(evidence: ReconciliationInput) -> str | None:
     log_start = evidence.log_start_offset
     start = None if evidence.durable is None else evidence.durable.start_offset
     if log_start is None or start is None or start >= log_start:
@@ -229,7 +229,7 @@ _RULES: Final[tuple[tuple[Verdict, _Rule], ...]] = (
 )
 
 
-def _agreement(evidence: Evidence) -> str:
+def _agreement(evidence: ReconciliationInput) -> str:
     if evidence.durable is None:
         return "neither durable nor described"
     if evidence.durable.start_offset is None and evidence.after.start_offset is None:
@@ -243,7 +243,7 @@ def _place(start_offset: int | None) -> _Place:
     return (False, 0) if start_offset is None else (True, start_offset)
 
 
-def _places(evidence: Evidence) -> tuple[_Place, _Place]:
+def _places(evidence: ReconciliationInput) -> tuple[_Place, _Place]:
     return _place(evidence.before.start_offset), _place(evidence.after.start_offset)
 
 
@@ -253,7 +253,7 @@ def _progress(state: SharePartitionState) -> int | None:
     return state.start_offset + state.delivery_complete_count
 
 
-def _progress_bounds(evidence: Evidence) -> tuple[int, int] | None:
+def _progress_bounds(evidence: ReconciliationInput) -> tuple[int, int] | None:
     """The least and the greatest progress the descriptions allow; None where start offsets differ or are unknown."""
     before, after = evidence.before, evidence.after
     if evidence.durable is None or len({*_places(evidence), _place(evidence.durable.start_offset)}) > 1:
@@ -268,6 +268,6 @@ def _start(start_offset: int | None) -> str:
     return "no start offset" if start_offset is None else f"start offset {start_offset}"
 
 
-def _range(evidence: Evidence) -> str:
+def _range(evidence: ReconciliationInput) -> str:
     low, high = sorted((evidence.before.start_offset, evidence.after.start_offset), key=_place)
     return _start(high) if low == high else f"{_start(low)} to {high}"

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["Placed", "ShareSnapshot", "ShareUpdate", "StateRecord", "Tombstone"]
+__all__ = ["RecordAt", "ShareSnapshot", "ShareUpdate", "StateRecord", "Tombstone"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ RecordT_co = TypeVar("RecordT_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed(Generic[RecordT_co]):
+class RecordAt(Generic[RecordT_co]):
     """A record and its address: partition of its topic, offset in that partition."""
 
     partition: int

@@ -12,12 +12,12 @@ from acktrail.errors import InputError
 from acktrail.offline.read.column_files import COLUMN_SUFFIXES, read_column_batches
 from acktrail.offline.read.copied_files import read_file
 from acktrail.offline.read.open_file import bare_suffix
-from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.read_report import ReadReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FILE", "Survey", "in_groups", "load", "survey"]
+__all__ = ["FILE", "FileSummary", "ascending_groups", "load_records", "summarize_file"]
 
 FILE: Final = "file"
 """The column of a loaded table that numbers the file a record is from."""
@@ -26,7 +26,7 @@ _ROWS_AT_ONCE: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class FileSummary:
     """What a first reading of a file found: the number of records, and the lowest and highest offset of each state
     partition in it.
     """
@@ -36,7 +36,7 @@ class Survey:
     extents: dict[int, tuple[int, int]]
 
 
-def survey(file: Path, reading: Reading) -> Survey:
+def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
     """Read `file` through once; a batch of rows in memory.
 
     Raises:
@@ -50,10 +50,10 @@ def survey(file: Path, reading: Reading) -> Survey:
                 raise InputError(f"{file}: records without state partition or offset", hint="give --state-partition")
             before = extents.get(partition, (lowest, highest))
             extents[partition] = (min(lowest, before[0]), max(highest, before[1]))
-    return Survey(file=file, records=records, extents=extents)
+    return FileSummary(file=file, records=records, extents=extents)
 
 
-def in_groups(surveys: Sequence[Survey]) -> list[list[Survey]]:
+def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
     """The files in an order in which every state partition's offsets ascend from file to file, each a group of its own;
     all in one group where there is no such order.
     """
@@ -67,7 +67,7 @@ def in_groups(surveys: Sequence[Survey]) -> list[list[Survey]]:
     return [[found] for found in ordered]
 
 
-def load(files: Sequence[Path], reading: Reading) -> pa.Table:
+def load_records(files: Sequence[Path], reading: ReadReport) -> pa.Table:
     """The records of `files` by state partition and offset, each address once: columns of ``RAW_RECORDS`` and `FILE`.
 
     Raises:
@@ -94,7 +94,7 @@ def load(files: Sequence[Path], reading: Reading) -> pa.Table:
     return _distinct(table)
 
 
-def raw_batches(file: Path, reading: Reading) -> Iterator[pa.RecordBatch]:
+def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
     """The rows of a file as batches of ``RAW_RECORDS``; raises as ``read_file``."""
     if bare_suffix(file) in COLUMN_SUFFIXES:
         yield from read_column_batches(file)

@@ -12,14 +12,14 @@ from acktrail.drafts.draft_json import draft_content
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.strict.violations import DIFFERING_RULES, Finding, Rule, severity_of
-from acktrail.offline.read.read_report import Damage
+from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation, severity_of
+from acktrail.offline.read.read_report import SegmentDamage
 from acktrail.wire.json_parts import batches_form, key_form, number
 from acktrail.wire.raw_record import AddressedRecord
 
-__all__ = ["PASSED_OVER", "damage_json", "finding_json", "record_json", "state_json"]
+__all__ = ["SKIPPED_BY_RULES", "damage_json", "finding_json", "record_json", "state_json"]
 
-PASSED_OVER: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
+SKIPPED_BY_RULES: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
 """Rules whose breach keeps a record out of the state, by policy ``strict`` or by the one law of a draft."""
 
 
@@ -38,7 +38,7 @@ def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
     return {**form, **(_content(addressed.record) if drafted is None else drafted)}
 
 
-def damage_json(damage: Damage) -> dict[str, object]:
+def damage_json(damage: SegmentDamage) -> dict[str, object]:
     """A piece of a log segment whose records are not known; `offset` and `last_offset` null where it does not say."""
     return {
         "state_partition": damage.state_partition,
@@ -66,14 +66,14 @@ def state_json(state: SharePartitionState) -> dict[str, object]:
     }
 
 
-def finding_json(finding: Finding) -> dict[str, object]:
+def finding_json(finding: Violation) -> dict[str, object]:
     """One rule that one record broke. `changes_state`: for that the record counts by policy ``broker`` alone."""
     subject = finding.subject
     of_group: dict[str, object] = {"group": subject, "topic_id": None, "partition": finding.partition}
     return {
         "rule": finding.rule.value,
         "severity": severity_of(finding.rule).value,
-        "changes_state": finding.rule in PASSED_OVER,
+        "changes_state": finding.rule in SKIPPED_BY_RULES,
         **(key_form(subject) if isinstance(subject, SharePartition) else of_group),
         "state_partition": finding.partition,
         "offset": finding.offset,

@@ -13,36 +13,36 @@ from acktrail.drafts.control_log import ControlState, replay_control_log
 from acktrail.drafts.draft_json import checkpoint_state_json, control_state_json, draft_state_json
 from acktrail.drafts.draft_records import ControlCheckpoint
 from acktrail.drafts.snapshot_log import replay_draft_log
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail.model.replay import replay
 from acktrail.model.strict.policy import Policy
 from acktrail.model.strict.strict_replay import replay_strictly
-from acktrail.model.strict.violations import Finding
-from acktrail.offline.record_json import PASSED_OVER, state_json
+from acktrail.model.strict.violations import Violation
+from acktrail.offline.record_json import SKIPPED_BY_RULES, state_json
 from acktrail.wire.dialects.released import Dialect
 
-__all__ = ["Replayed", "replay_records"]
+__all__ = ["DialectReplay", "replay_records"]
 
-_Records = Iterable[Placed[Any]]
+_Records = Iterable[RecordAt[Any]]
 _Form = dict[str, object]
-_Result = tuple[Iterable[_Form], Sequence[Finding]]
+_Result = tuple[Iterable[_Form], Sequence[Violation]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class DialectReplay:
     """One JSON form a share partition, ordered by its key, and what was found on the way in log order.
 
     `differences` are the findings about records that the law in force passed over; a broker would have applied them.
     """
 
     states: tuple[_Form, ...]
-    findings: tuple[Finding, ...]
-    differences: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
+    differences: tuple[Violation, ...]
 
 
 def replay_records(
-    dialect: Dialect[Any], records: Iterable[Placed[Any]], policy: Policy, *, audited: bool = True
-) -> Replayed:
+    dialect: Dialect[Any], records: Iterable[RecordAt[Any]], policy: Policy, *, audited: bool = True
+) -> DialectReplay:
     """The states after `records` of `dialect`, which come in log order within a partition.
 
     The shipped dialects and generation iv obey `policy`; generations i to iii have one law, that of their document.
@@ -51,8 +51,8 @@ def replay_records(
     law = _DRAFT_LAWS.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
     states, findings = law(records, policy)
     lenient = policy is Policy.BROKER and dialect.name not in _ONE_LAW
-    differences = () if lenient else tuple(found for found in findings if found.rule in PASSED_OVER)
-    return Replayed(states=_ordered(states), findings=tuple(findings), differences=differences)
+    differences = () if lenient else tuple(found for found in findings if found.rule in SKIPPED_BY_RULES)
+    return DialectReplay(states=_ordered(states), findings=tuple(findings), differences=differences)
 
 
 def _unaudited(records: _Records, _policy: Policy) -> _Result:
@@ -81,7 +81,7 @@ def _checkpoints(records: _Records, _policy: Policy) -> _Result:
     return map(checkpoint_state_json, replayed.states.values()), replayed.findings
 
 
-def _is_dense(records: Iterable[Placed[Any]]) -> bool:
+def _is_dense(records: Iterable[RecordAt[Any]]) -> bool:
     """No offset is missing from 0 on: no cleaner was there."""
     expected: dict[int, int] = {}
     for placed in records:
@@ -93,7 +93,7 @@ def _is_dense(records: Iterable[Placed[Any]]) -> bool:
 
 def _scanned(records: _Records, _policy: Policy) -> _Result:
     states: list[_Form] = []
-    findings: list[Finding] = []
+    findings: list[Violation] = []
     for (partition, group_id), own in _by(records, lambda p: (p.partition, p.record.group_id)).items():
         replayed = replay_control_log(own, cleaned=not _is_first_checkpoint(own[0]))
         if group_id in replayed.states:
@@ -102,13 +102,13 @@ def _scanned(records: _Records, _policy: Policy) -> _Result:
     return states, _in_log_order(findings)
 
 
-def _is_first_checkpoint(placed: Placed[Any]) -> bool:
+def _is_first_checkpoint(placed: RecordAt[Any]) -> bool:
     return isinstance(placed.record, ControlCheckpoint) and placed.record.checkpoint_epoch == 1
 
 
 def _chained(records: _Records, _policy: Policy) -> _Result:
     states: list[_Form] = []
-    findings: list[Finding] = []
+    findings: list[Violation] = []
     for partition, own in _by(records, lambda p: p.partition).items():
         for found in replay_back_chains(own, head_index(own)).values():
             state: ControlState | None = found.state
@@ -118,14 +118,14 @@ def _chained(records: _Records, _policy: Policy) -> _Result:
     return states, _in_log_order(findings)
 
 
-def _by(records: _Records, key: Callable[[Placed[Any]], Any]) -> dict[Any, list[Placed[Any]]]:
-    found: dict[Any, list[Placed[Any]]] = {}
+def _by(records: _Records, key: Callable[[RecordAt[Any]], Any]) -> dict[Any, list[RecordAt[Any]]]:
+    found: dict[Any, list[RecordAt[Any]]] = {}
     for placed in records:
         found.setdefault(key(placed), []).append(placed)
     return found
 
 
-def _in_log_order(findings: list[Finding]) -> tuple[Finding, ...]:
+def _in_log_order(findings: list[Violation]) -> tuple[Violation, ...]:
     return tuple(sorted(findings, key=lambda found: (found.partition, found.offset)))
 
 

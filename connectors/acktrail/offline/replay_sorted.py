@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acktrail.offline.load_files import raw_batches
-from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.record_json import state_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Swept", "can_sweep", "sweep_files"]
+__all__ = ["SortedReplay", "has_numpy", "replay_sorted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SortedReplay:
     """One JSON form (``state_json``) a share partition, ordered by its key; records applied, and not readable."""
 
     states: tuple[dict[str, object], ...]
@@ -27,12 +27,12 @@ class Swept:
     unreadable: int
 
 
-def can_sweep() -> bool:
+def has_numpy() -> bool:
     """Whether what a sweep needs is installed."""
     return find_spec("pyarrow") is not None and find_spec("numpy") is not None
 
 
-def sweep_files(files: Iterable[Path], reading: Reading) -> Swept | None:
+def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | None:
     """What ``replay`` gives after the records of `files`, in the layout of Kafka 4.1 and later.
 
     None when that is for the plain fold to say: the records of a state partition do not ascend from file to file, an
@@ -41,10 +41,10 @@ def sweep_files(files: Iterable[Path], reading: Reading) -> Swept | None:
     import pyarrow as pa
 
     from acktrail.columnar.decoding.decode_records import count_readable
-    from acktrail.columnar.replaying.raw_log import Sweep
+    from acktrail.columnar.replaying.raw_log import RawLogReplay
     from acktrail.columnar.replaying.state_columns import states_of
 
-    sweep, order = Sweep(), _Order()
+    sweep, order = RawLogReplay(), _Order()
     readable = records = 0
     for file in files:
         for batch in raw_batches(file, reading):
@@ -58,7 +58,7 @@ def sweep_files(files: Iterable[Path], reading: Reading) -> Swept | None:
     if len(states) != swept.num_rows:
         return None
     forms = tuple(state_json(states[key]) for key in sorted(states))
-    return Swept(states=forms, readable=readable, unreadable=records - readable)
+    return SortedReplay(states=forms, readable=readable, unreadable=records - readable)
 
 
 class _Order:

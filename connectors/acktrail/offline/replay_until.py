@@ -16,7 +16,7 @@ from acktrail.errors import InputError
 from acktrail.times import instant_ms
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["AtOffset", "AtOffsets", "AtTime", "Cut", "Moment", "parse_moment", "up_to"]
+__all__ = ["AtOffset", "AtOffsets", "AtTime", "LogCut", "LogPoint", "parse_log_point", "up_to"]
 
 _EARLIEST_TIME_MS: Final = 100_000_000_000
 """March 1973: a lone number from here on is a time, a lower one an offset."""
@@ -48,11 +48,11 @@ class AtTime:
     timestamp_ms: int
 
 
-Moment = AtOffset | AtOffsets | AtTime
+LogPoint = AtOffset | AtOffsets | AtTime
 
 
 @dataclass(slots=True, kw_only=True)
-class Cut:
+class LogCut:
     """What a moment took of the records, filled in while they pass: the last offset of each state partition, and how
     many came after the moment (`later`) or lie in state partitions that it does not name (`unnamed`).
     """
@@ -62,7 +62,7 @@ class Cut:
     unnamed: dict[int, int] = field(default_factory=dict)
 
 
-def parse_moment(text: str) -> Moment:
+def parse_log_point(text: str) -> LogPoint:
     """The moment that `text` says.
 
     ``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is epoch
@@ -80,7 +80,7 @@ def parse_moment(text: str) -> Moment:
     return AtTime(timestamp_ms=instant_ms("--at", text, kind="moment", hint=_HINT))
 
 
-def up_to(records: Iterable[RawRecord], moment: Moment, cut: Cut) -> Iterator[RawRecord]:
+def up_to(records: Iterable[RawRecord], moment: LogPoint, cut: LogCut) -> Iterator[RawRecord]:
     """Those of `records` (in log order per state partition) that belong to `moment`; `cut` is told.
 
     Raises:
@@ -96,7 +96,7 @@ def up_to(records: Iterable[RawRecord], moment: Moment, cut: Cut) -> Iterator[Ra
             yield from _by_time(records, moment.timestamp_ms, cut)
 
 
-def _single(records: Iterable[RawRecord], last: int, cut: Cut) -> Iterator[RawRecord]:
+def _single(records: Iterable[RawRecord], last: int, cut: LogCut) -> Iterator[RawRecord]:
     partition: int | None = None
     for record in records:
         partition = record.state_partition if partition is None else partition
@@ -109,7 +109,7 @@ def _single(records: Iterable[RawRecord], last: int, cut: Cut) -> Iterator[RawRe
             yield record
 
 
-def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: Cut) -> Iterator[RawRecord]:
+def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: LogCut) -> Iterator[RawRecord]:
     seen: set[int] = set()
     for record in records:
         last = offsets.get(record.state_partition)
@@ -124,7 +124,7 @@ def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: C
         raise InputError(f"--at names state partition {missing[0]}, of which the files have no record")
 
 
-def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: Cut) -> Iterator[RawRecord]:
+def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: LogCut) -> Iterator[RawRecord]:
     over: set[int] = set()
     for record in records:
         if record.timestamp_ms < 0:
@@ -139,7 +139,7 @@ def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: Cut) -> Iterator
             yield record
 
 
-def _take(record: RawRecord, cut: Cut, *, included: bool) -> bool:
+def _take(record: RawRecord, cut: LogCut, *, included: bool) -> bool:
     if included:
         cut.last_offsets[record.state_partition] = record.offset
     else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from acktrail.columnar.model_values import share_partition_of
 from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS
-from acktrail.model.observation import Completeness, Evidence, Sample, TopicStatus
+from acktrail.model.observation import Completeness, DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.reconciliation import reconcile
 from acktrail.model.share_partition import state_partition_of
 from acktrail.reconcile.coverage import Coverage
@@ -69,7 +69,7 @@ class Judge:
         """One row of ``JUDGED_ARROW``."""
         state_partition = self._state_partition(row)
         before, after = (_sample(row, phase) for phase in ("before", "after"))
-        evidence = Evidence(
+        evidence = ReconciliationInput(
             durable=state_of(row),
             before=before,
             after=after,
@@ -133,11 +133,11 @@ class Judge:
         return end is not None and row["initialized_at"] is not None and row["initialized_at"] >= end
 
 
-def _sample(row: _Row, phase: str) -> Sample:
+def _sample(row: _Row, phase: str) -> DescribedPartition:
     said: _Row | None = row[phase]
     group_error: str = row[f"group_error_{phase}"] or ""
     log: _Row = row[f"log_{phase}"] or {}
-    return Sample(
+    return DescribedPartition(
         is_listed=said is not None,
         start_offset=None if said is None else said["start_offset"],
         lag=None if said is None else said["lag"],

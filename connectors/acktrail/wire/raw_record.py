@@ -11,7 +11,7 @@ from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.model.records import StateRecord
 from acktrail.wire.dialects.kafka_4_2 import decode
 
-__all__ = ["AddressedRecord", "DecodeStatus", "RawRecord", "decode_by", "decode_raw"]
+__all__ = ["AddressedRecord", "DecodeStatus", "RawRecord", "decode_raw", "decode_with"]
 
 RecordT = TypeVar("RecordT")
 
@@ -52,10 +52,10 @@ class AddressedRecord(Generic[RecordT]):
 
 def decode_raw(raw: RawRecord) -> AddressedRecord[StateRecord]:
     """Decode one record as Kafka 4.1 and later write it; never raises for its content."""
-    return decode_by(decode, raw)
+    return decode_with(decode, raw)
 
 
-def decode_by(decoder: Callable[[bytes | None, bytes | None], RecordT], raw: RawRecord) -> AddressedRecord[RecordT]:
+def decode_with(decoder: Callable[[bytes | None, bytes | None], RecordT], raw: RawRecord) -> AddressedRecord[RecordT]:
     """Decode one record by a dialect's decoder; never raises for its content."""
     try:
         record = decoder(raw.key, raw.value)

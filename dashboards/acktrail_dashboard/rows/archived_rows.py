@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.offset_history.archived_ranges import Archiving
+from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail_dashboard.rows.run_tables import rows
 from acktrail_dashboard.summary_types import ArchivedRow, Key, key_of
@@ -25,7 +25,7 @@ __all__ = ["archived_rows", "groups_with_more"]
 _KEY: Final = ("group_id", "topic_id", "partition")
 
 
-def archived_rows(states: pa.Table, history: Iterable[Archiving]) -> tuple[ArchivedRow, ...]:
+def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[ArchivedRow, ...]:
     """Disjoint runs of archived offsets per share partition, ascending.
 
     An offset that was archived twice (a reset in between) is listed once, with its highest delivery count.
@@ -67,20 +67,20 @@ def _in_state(states: pa.Table) -> defaultdict[Key, tuple[StateBatch, ...]]:
 
 
 def _in_history(
-    history: Iterable[Archiving], heads: Mapping[Key, Mapping[str, Any]]
+    history: Iterable[ArchivedRange], heads: Mapping[Key, Mapping[str, Any]]
 ) -> defaultdict[Key, tuple[StateBatch, ...]]:
     own = ((key_of(each.key.group_id, each.key.topic_id, each.key.partition), each) for each in history)
     return _combined((key, _batch(each)) for key, each in own if key in heads and _is_in_run(each, heads[key]))
 
 
-def _is_in_run(archiving: Archiving, head: Mapping[str, Any]) -> bool:
+def _is_in_run(archiving: ArchivedRange, head: Mapping[str, Any]) -> bool:
     """Whether the record that shows it is one of those that the state was replayed from."""
     last = head["last_record_offset"]
     is_own = archiving.at.state_partition == head["state_partition"]
     return is_own and (last is None or archiving.at.offset <= last)
 
 
-def _batch(archiving: Archiving) -> StateBatch:
+def _batch(archiving: ArchivedRange) -> StateBatch:
     return StateBatch(
         first_offset=archiving.first_offset,
         last_offset=archiving.last_offset,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
-from acktrail.model.offset_history.archived_ranges import Archiving
+from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
@@ -47,7 +47,7 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
     )
 
 
-def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[Archiving, ...]:
+def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[ArchivedRange, ...]:
     """What the history has of groups that archived more than their state shows; none where it does not know them."""
     if not tables.exists(CHANGES):
         return ()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
-from acktrail.model.offset_history.archived_ranges import Archiving
+from acktrail.model.offset_history.archived_ranges import ArchivedRange
 
 __all__ = ["RunTables", "latest_run", "of_run", "rows", "run_end"]
 
@@ -30,7 +30,7 @@ class RunTables:
     export_ranges: pa.Table
     group_observations: pa.Table
     topics: pa.Table
-    archived: tuple[Archiving, ...] = ()
+    archived: tuple[ArchivedRange, ...] = ()
 
     @classmethod
     def empty(cls) -> RunTables:

@@ -8,8 +8,8 @@ from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.replay import SharePartitionState
-from acktrail.wire.dialects.batch_arrays import absent, present
-from acktrail_simulation.coordinator.coordinator_state import CoordinatorMemory
+from acktrail.wire.dialects.batch_arrays import absent_if_none, none_if_absent
+from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.messages.persister_messages import StateInitialize, StateRead
@@ -18,7 +18,7 @@ __all__ = ["cold_snapshots", "initializing_snapshot", "reading_record", "writing
 
 
 def initializing_snapshot(
-    memory: CoordinatorMemory, request: StateInitialize, rules: CoordinatorRules, now_ms: int
+    memory: ShareCoordinatorState, request: StateInitialize, rules: CoordinatorRules, now_ms: int
 ) -> ShareSnapshot | None:
     """The fresh snapshot of an initialize: the next snapshot epoch, leader epoch 0, no batches; None when it would
     repeat itself (Kafka's trunk).
@@ -36,7 +36,7 @@ def initializing_snapshot(
     return ShareSnapshot(
         key=request.key,
         snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
-        state_epoch=absent(request.state_epoch),
+        state_epoch=absent_if_none(request.state_epoch),
         leader_epoch=0,
         start_offset=request.start_offset,
         delivery_complete_count=None if request.start_offset is None else 0,
@@ -47,7 +47,7 @@ def initializing_snapshot(
 
 
 def writing_record(
-    memory: CoordinatorMemory, request: StateWrite, rules: CoordinatorRules, now_ms: int
+    memory: ShareCoordinatorState, request: StateWrite, rules: CoordinatorRules, now_ms: int
 ) -> ShareSnapshot | ShareUpdate:
     """The record of a write: a snapshot when one is due, else an update. It keeps the leader epoch and state epoch
     there are: only a read raises the one, only an initialize the other.
@@ -57,7 +57,7 @@ def writing_record(
 
 
 def reading_record(
-    memory: CoordinatorMemory, request: StateRead, rules: CoordinatorRules, now_ms: int
+    memory: ShareCoordinatorState, request: StateRead, rules: CoordinatorRules, now_ms: int
 ) -> ShareSnapshot | ShareUpdate | None:
     """The record of a read: none for the leader epoch that is known, else one with the new epoch and no batches."""
     known = memory.leader_epochs.get(request.key) == request.leader_epoch
@@ -102,7 +102,12 @@ def cold_snapshots(
 
 
 def _record(
-    memory: CoordinatorMemory, request: StateWrite, rules: CoordinatorRules, *, leader_epoch: int | None, now_ms: int
+    memory: ShareCoordinatorState,
+    request: StateWrite,
+    rules: CoordinatorRules,
+    *,
+    leader_epoch: int | None,
+    now_ms: int,
 ) -> ShareSnapshot | ShareUpdate:
     state = memory.states[request.key]
     is_snapshot = memory.is_due_for_snapshot(request.key)
@@ -131,15 +136,15 @@ def _progress(
     state: SharePartitionState, request: StateWrite, rules: CoordinatorRules, *, is_snapshot: bool
 ) -> tuple[int | None, int | None]:
     """Start offset and complete count of the record. Kafka compares its -1 like any offset, so absent is -1 here."""
-    asked, held = absent(request.start_offset), absent(state.start_offset)
-    count, held_count = absent(request.delivery_complete_count), absent(state.delivery_complete_count)
+    asked, held = absent_if_none(request.start_offset), absent_if_none(state.start_offset)
+    count, held_count = absent_if_none(request.delivery_complete_count), absent_if_none(state.delivery_complete_count)
     if not rules.guarded_progress:
-        return present(held if is_snapshot and request.start_offset is None else asked), present(count)
+        return none_if_absent(held if is_snapshot and request.start_offset is None else asked), none_if_absent(count)
     if asked < held:
         count = held_count
     elif asked == held:
         count = max(count, held_count)
-    return present(max(asked, held)), present(count)
+    return none_if_absent(max(asked, held)), none_if_absent(count)
 
 
 def _snapshot(
@@ -156,7 +161,7 @@ def _snapshot(
         key=state.key,
         snapshot_epoch=state.snapshot_epoch + 1,
         state_epoch=state.state_epoch or 0,  # where only updates were seen Kafka holds 0
-        leader_epoch=absent(leader_epoch),
+        leader_epoch=absent_if_none(leader_epoch),
         start_offset=start_offset,
         delivery_complete_count=delivery_complete_count,
         create_timestamp_ms=created_ms,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.batch_arrays import absent
+from acktrail.wire.dialects.batch_arrays import absent_if_none
 
-__all__ = ["CoordinatorMemory"]
+__all__ = ["ShareCoordinatorState"]
 
 
 @dataclass(slots=True, kw_only=True)
-class CoordinatorMemory:
+class ShareCoordinatorState:
     """Kafka's ``ShareCoordinatorShard`` with its ``ShareCoordinatorOffsetsManager``.
 
     `leader_epochs` and `state_epochs` are the highest ever seen since the log's start: they fence requests, never
@@ -32,7 +32,7 @@ class CoordinatorMemory:
     needed_from: int | None = None
 
     @classmethod
-    def loaded(cls, log: Iterable[Placed[StateRecord]], *, updates_per_snapshot: int) -> CoordinatorMemory:
+    def loaded(cls, log: Iterable[RecordAt[StateRecord]], *, updates_per_snapshot: int) -> ShareCoordinatorState:
         """The memory of a coordinator that starts with `log`."""
         memory = cls(updates_per_snapshot=updates_per_snapshot)
         for placed in log:
@@ -48,7 +48,7 @@ class CoordinatorMemory:
             case ShareSnapshot():
                 self._note_snapshot(record, offset)
             case ShareUpdate():
-                _raise_to(self.leader_epochs, record.key, absent(record.leader_epoch))
+                _raise_to(self.leader_epochs, record.key, absent_if_none(record.leader_epoch))
                 self.update_counts[record.key] = self.update_counts.get(record.key, 0) + 1
 
     def is_due_for_snapshot(self, key: SharePartition) -> bool:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from acktrail.model.share_partition import SharePartition, TopicId
-from acktrail_simulation.coordinator.coordinator_state import CoordinatorMemory
+from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import PersisterRequest, StateInitialize, StateRead
 
-__all__ = ["refusal"]
+__all__ = ["validation_error"]
 
 
-def refusal(
-    memory: CoordinatorMemory,
+def validation_error(
+    memory: ShareCoordinatorState,
     request: PersisterRequest,
     rules: CoordinatorRules,
     partition_counts: Mapping[TopicId, int] | None,
@@ -31,7 +31,7 @@ def refusal(
     return found
 
 
-def _malformed(memory: CoordinatorMemory, request: PersisterRequest, rules: CoordinatorRules) -> ErrorCode:
+def _malformed(memory: ShareCoordinatorState, request: PersisterRequest, rules: CoordinatorRules) -> ErrorCode:
     broken = request.key.partition < 0 or (not rules.unchecked_epochs and _lacks_epoch(request))
     needs_state = isinstance(request, StateRead | StateWrite)
     if broken or (needs_state and request.key not in memory.states):
@@ -55,7 +55,7 @@ def _epochs(request: PersisterRequest) -> tuple[int | None, ...]:
             return ()
 
 
-def _fenced(memory: CoordinatorMemory, request: PersisterRequest) -> ErrorCode:
+def _fenced(memory: ShareCoordinatorState, request: PersisterRequest) -> ErrorCode:
     """A lower epoch than the highest seen is fenced, an equal or higher one passes; leader epochs come first."""
     key = request.key
     if isinstance(request, StateRead | StateWrite) and _is_lower(request.leader_epoch, memory.leader_epochs.get(key)):

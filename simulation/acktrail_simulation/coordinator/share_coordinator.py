@@ -14,7 +14,7 @@ from typing import Final, assert_never
 
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, TopicId
-from acktrail.wire.dialects.batch_arrays import absent
+from acktrail.wire.dialects.batch_arrays import absent_if_none
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.coordinator_records import (
     cold_snapshots,
@@ -22,9 +22,9 @@ from acktrail_simulation.coordinator.coordinator_records import (
     reading_record,
     writing_record,
 )
-from acktrail_simulation.coordinator.coordinator_state import CoordinatorMemory
+from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
-from acktrail_simulation.coordinator.request_validation import refusal
+from acktrail_simulation.coordinator.request_validation import validation_error
 from acktrail_simulation.coordinator.state_log import StateLog
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
@@ -89,13 +89,13 @@ class ShareCoordinator:
         self.rules = rules
         self.cold_after_ms = cold_after_ms
         self.availability = Availability.ACTIVE
-        self.memory = CoordinatorMemory.loaded(self.log.placed(), updates_per_snapshot=updates_per_snapshot)
+        self.memory = ShareCoordinatorState.loaded(self.log.placed(), updates_per_snapshot=updates_per_snapshot)
 
     def answer(self, request: PersisterRequest) -> PersisterAnswer:
         """Serve one share partition of a call. A request that is refused writes nothing."""
         error = _UNAVAILABLE.get(self.availability, ErrorCode.NONE)
         if error is ErrorCode.NONE:
-            error = refusal(self.memory, request, self.rules, self.partition_counts)
+            error = validation_error(self.memory, request, self.rules, self.partition_counts)
         if error is not ErrorCode.NONE:
             return PersisterAnswer(key=request.key, error=error)
         answer = self._answer(request)
@@ -173,7 +173,7 @@ class ShareCoordinator:
         return SummaryAnswer(
             key=key,
             state_epoch=state.state_epoch or 0,
-            leader_epoch=absent(state.leader_epoch),
+            leader_epoch=absent_if_none(state.leader_epoch),
             start_offset=state.start_offset,
             delivery_complete_count=state.delivery_complete_count,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from acktrail.model.records import Placed, StateRecord
+from acktrail.model.records import RecordAt, StateRecord
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import RawRecord
 
@@ -53,10 +53,10 @@ class StateLog:
         kept = [entry for entry in self.entries if entry.offset < end_offset]
         return StateLog(state_partition=self.state_partition, start_offset=self.start_offset, entries=kept)
 
-    def placed(self) -> tuple[Placed[StateRecord], ...]:
+    def placed(self) -> tuple[RecordAt[StateRecord], ...]:
         """The records with their addresses."""
         return tuple(
-            Placed(partition=self.state_partition, offset=entry.offset, record=entry.record) for entry in self.entries
+            RecordAt(partition=self.state_partition, offset=entry.offset, record=entry.record) for entry in self.entries
         )
 
     def raw(self) -> Iterator[RawRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from acktrail.errors import InputError
-from acktrail.model.records import Placed, StateRecord
+from acktrail.model.records import RecordAt, StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_bytes
 from acktrail_simulation.clock import SimulatedClock
@@ -83,7 +83,7 @@ class StateTopic:
         """What the coordinators hold in memory."""
         return {key: state for coordinator in self.coordinators for key, state in coordinator.memory.states.items()}
 
-    def placed(self) -> Iterator[Placed[StateRecord]]:
+    def placed(self) -> Iterator[RecordAt[StateRecord]]:
         """Every record that is still there, state partition after state partition."""
         for coordinator in self.coordinators:
             yield from coordinator.log.placed()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from acktrail.drafts.checkpoint_rules import compact
 from acktrail.drafts.draft_records import CheckpointRecord, CheckpointTombstone, DeltaTombstone
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.drafts.record_log import RecordLog
 
@@ -37,7 +37,7 @@ class LogCompaction:
         left = [placed for placed in compact(closed) if not self._is_over(placed)]
         return self.log.keep([*left, *growing])
 
-    def _is_over(self, placed: Placed[CheckpointRecord]) -> bool:
+    def _is_over(self, placed: RecordAt[CheckpointRecord]) -> bool:
         if not isinstance(placed.record, CheckpointTombstone | DeltaTombstone):
             return False
         now_ms = self.clock.now_ms

@@ -20,7 +20,7 @@ from acktrail.drafts.control_log import (
 from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
 from acktrail_simulation.drafts.control_log_cleaner import earliest_checkpoint_offset
 from acktrail_simulation.drafts.record_log import RecordLog
@@ -41,7 +41,7 @@ class ShareSnapshotFile:
     heads: Mapping[GroupId, int] = field(default_factory=dict)
     end_offset: int = 0
 
-    def caught_up(self, records: Iterable[Placed[ControlRecord]]) -> dict[GroupId, int]:
+    def caught_up(self, records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]:
         """The heads after `records`, the log in offset order, of which only those from `end_offset` on are read."""
         since = {placed.record.group_id: placed.offset for placed in records if placed.offset >= self.end_offset}
         return {**self.heads, **since}
@@ -140,7 +140,7 @@ class ControlLeader:
         self._load(self.log.records[-1])
         return offset
 
-    def _load(self, placed: Placed[ControlRecord]) -> None:
+    def _load(self, placed: RecordAt[ControlRecord]) -> None:
         record, group_id = placed.record, placed.record.group_id
         self.heads[group_id] = placed.offset
         if isinstance(record, ControlCheckpoint):

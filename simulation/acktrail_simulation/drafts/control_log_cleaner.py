@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from acktrail.drafts.draft_records import ControlCheckpoint, ControlRecord
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail.model.strict.violations import Finding, Rule
+from acktrail.model.strict.violations import Rule, Violation
 
 __all__ = ["Cleaning", "checkpoint_offsets", "clean", "cleaning", "earliest_checkpoint_offset", "missing_records"]
 
@@ -28,7 +28,7 @@ class Cleaning:
     needed: tuple[int, ...]
 
 
-def checkpoint_offsets(records: Iterable[Placed[ControlRecord]]) -> dict[GroupId, int | None]:
+def checkpoint_offsets(records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int | None]:
     """The checkpoint offset of every group that has a record; None for a group without a checkpoint."""
     found: dict[GroupId, int | None] = {}
     for placed in records:
@@ -40,14 +40,14 @@ def checkpoint_offsets(records: Iterable[Placed[ControlRecord]]) -> dict[GroupId
     return found
 
 
-def earliest_checkpoint_offset(records: Iterable[Placed[ControlRecord]]) -> int | None:
+def earliest_checkpoint_offset(records: Iterable[RecordAt[ControlRecord]]) -> int | None:
     """The cut-off: below it every group has a newer checkpoint. None, nothing may go, while a group has none at all."""
     offsets = [*checkpoint_offsets(records).values()]
     known = [offset for offset in offsets if offset is not None]
     return min(known) if known and len(known) == len(offsets) else None
 
 
-def cleaning(records: Sequence[Placed[ControlRecord]]) -> dict[GroupId, Cleaning]:
+def cleaning(records: Sequence[RecordAt[ControlRecord]]) -> dict[GroupId, Cleaning]:
     """Every group's control records, by what a cleaner may do to them."""
     own, earliest = checkpoint_offsets(records), earliest_checkpoint_offset(records)
     return {
@@ -58,20 +58,20 @@ def cleaning(records: Sequence[Placed[ControlRecord]]) -> dict[GroupId, Cleaning
     }
 
 
-def clean(records: Sequence[Placed[ControlRecord]]) -> tuple[Placed[ControlRecord], ...]:
+def clean(records: Sequence[RecordAt[ControlRecord]]) -> tuple[RecordAt[ControlRecord], ...]:
     """What a cleaner leaves: the records at or above the cut-off of all groups."""
     earliest = earliest_checkpoint_offset(records)
     return tuple(placed for placed in records if earliest is None or placed.offset >= earliest)
 
 
 def missing_records(
-    before: Sequence[Placed[ControlRecord]], after: Iterable[Placed[ControlRecord]]
-) -> tuple[Finding, ...]:
+    before: Sequence[RecordAt[ControlRecord]], after: Iterable[RecordAt[ControlRecord]]
+) -> tuple[Violation, ...]:
     """What a cleaner removed although the group still needs it: records at or above the group's own checkpoint."""
     own = checkpoint_offsets(before)
     kept = {(placed.partition, placed.offset) for placed in after}
     return tuple(
-        Finding(
+        Violation(
             rule=Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT,
             subject=placed.record.group_id,
             partition=placed.partition,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 
 __all__ = ["RecordLog"]
 
@@ -18,12 +18,12 @@ class RecordLog(Generic[RecordT]):
     """Records by ascending offset; what lies between them was cleaned, or is records of users that nobody looks at."""
 
     partition: int = 0
-    records: tuple[Placed[RecordT], ...] = ()
+    records: tuple[RecordAt[RecordT], ...] = ()
     end_offset: int = 0
 
     def append(self, record: RecordT) -> int:
         """Add a record; its offset."""
-        placed = Placed(partition=self.partition, offset=self.end_offset, record=record)
+        placed = RecordAt(partition=self.partition, offset=self.end_offset, record=record)
         self.records = (*self.records, placed)
         self.end_offset += 1
         return placed.offset
@@ -32,7 +32,7 @@ class RecordLog(Generic[RecordT]):
         """So many records of users."""
         self.end_offset += count
 
-    def keep(self, records: Iterable[Placed[RecordT]]) -> int:
+    def keep(self, records: Iterable[RecordAt[RecordT]]) -> int:
         """A cleaner leaves nothing but `records`, where they were; how many went."""
         before = len(self.records)
         self.records = tuple(records)

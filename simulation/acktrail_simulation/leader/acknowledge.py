@@ -15,9 +15,9 @@ from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.leader.in_flight import InFlight, InFlightBatch, settled
-from acktrail_simulation.leader.share_partition_cache import LeaderCache
+from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 
-__all__ = ["Change", "Lock", "Refused", "acknowledge", "locks_ended", "release", "time_out"]
+__all__ = ["InvalidRecordState", "RecordLock", "StateChange", "acknowledge", "locks_ended", "release", "time_out"]
 
 _STATES: Final = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
@@ -27,7 +27,7 @@ _STATES: Final = {
 }
 
 
-class Refused(Exception):
+class InvalidRecordState(Exception):
     """An acknowledgement that the state of the records does not allow. `error` is what the member is told."""
 
     def __init__(self, error: ErrorCode) -> None:
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StateChange:
     """A part of a batch in its new state, and what it was before."""
 
     batch: InFlightBatch
@@ -61,7 +61,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Lock:
+class RecordLock:
     """A member's hold on a batch, or on one offset of a split one."""
 
     expires_ms: int
@@ -73,11 +73,11 @@ class Lock:
 class _Acknowledging:
     """One member's acknowledgements under way; `changes` so far."""
 
-    cache: LeaderCache
+    cache: SharePartitionCache
     settings: ShareGroupSettings
     member_id: str
     now_ms: int
-    changes: list[Change]
+    changes: list[StateChange]
 
     def take(self, said: AcknowledgementBatch) -> None:
         for batch in _batches_for(self.cache, said):
@@ -88,14 +88,14 @@ class _Acknowledging:
             first = max(said.first_offset, self.cache.start_offset)
             for begin, end, held in tuple(batch.parts(first, said.last_offset)):
                 if held.state is not DeliveryState.ACQUIRED or held.member_id != self.member_id:
-                    raise Refused(ErrorCode.INVALID_RECORD_STATE)
+                    raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
                 self._settle(batch, begin, end, held, said.type_at(begin))
 
     def _check_whole(self, batch: InFlightBatch, said: AcknowledgementBatch) -> None:
         """A batch that is alike so far: the member's, and split where it will differ from now on."""
         held = batch.held_at(batch.first_offset)
         if held.member_id != self.member_id or held.state is not DeliveryState.ACQUIRED:
-            raise Refused(ErrorCode.INVALID_RECORD_STATE)
+            raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
         covered = batch.lies_within(said.first_offset, said.last_offset)
         if not covered or len(said.types) > 1 or batch.is_cut_by(self.cache.start_offset):
             batch.split()
@@ -103,7 +103,7 @@ class _Acknowledging:
     def _settle(self, batch: InFlightBatch, first: int, last: int, held: InFlight, kind: AcknowledgeType) -> None:
         if kind is AcknowledgeType.RENEW:
             if not self.settings.renew_enabled:
-                raise Refused(ErrorCode.INVALID_RECORD_STATE)
+                raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
             batch.put(first, replace(held, lock_expires_ms=self.now_ms + self.settings.record_lock_duration_ms))
             return
         rejected = kind is AcknowledgeType.REJECT and self.settings.dead_letter_queue
@@ -112,12 +112,12 @@ class _Acknowledging:
 
 
 def acknowledge(
-    cache: LeaderCache,
+    cache: SharePartitionCache,
     settings: ShareGroupSettings,
     member_id: str,
     said: tuple[AcknowledgementBatch, ...],
     now_ms: int,
-) -> tuple[Change, ...]:
+) -> tuple[StateChange, ...]:
     """Settle what a member acknowledges; below the start offset nothing happens and nothing is wrong.
 
     Raises:
@@ -128,19 +128,19 @@ def acknowledge(
     try:
         for batch in said:
             if any(kind not in set(AcknowledgeType) for kind in batch.types):
-                raise Refused(ErrorCode.INVALID_REQUEST)
+                raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
             if batch.last_offset >= cache.start_offset:
                 under_way.take(batch)
-    except Refused:
+    except InvalidRecordState:
         for change in reversed(under_way.changes):
             change.take_back()
         raise
     return tuple(under_way.changes)
 
 
-def release(cache: LeaderCache, settings: ShareGroupSettings, member_id: str) -> tuple[Change, ...]:
+def release(cache: SharePartitionCache, settings: ShareGroupSettings, member_id: str) -> tuple[StateChange, ...]:
     """Give back all that a member holds: its session is over. What the log start has passed is archived."""
-    changes: list[Change] = []
+    changes: list[StateChange] = []
     for batch in cache.batches:
         if batch.by_offset is None and batch.is_cut_by(cache.start_offset) and _is_held_by(batch, member_id):
             batch.split()
@@ -148,13 +148,13 @@ def release(cache: LeaderCache, settings: ShareGroupSettings, member_id: str) ->
     return tuple(changes)
 
 
-def locks_ended(cache: LeaderCache, now_ms: int) -> tuple[Lock, ...]:
+def locks_ended(cache: SharePartitionCache, now_ms: int) -> tuple[RecordLock, ...]:
     """The locks that ran out by `now_ms`, oldest first; of equally old ones the lowest offset first (Kafka's timer
     promises no order).
     """
     return tuple(
         sorted(
-            Lock(expires_ms=held.lock_expires_ms, first_offset=first, last_offset=last)
+            RecordLock(expires_ms=held.lock_expires_ms, first_offset=first, last_offset=last)
             for batch in cache.batches
             for first, last, held in batch.parts()
             if held.lock_expires_ms is not None and held.lock_expires_ms <= now_ms
@@ -162,7 +162,7 @@ def locks_ended(cache: LeaderCache, now_ms: int) -> tuple[Lock, ...]:
     )
 
 
-def time_out(cache: LeaderCache, settings: ShareGroupSettings, lock: Lock) -> tuple[Change, ...]:
+def time_out(cache: SharePartitionCache, settings: ShareGroupSettings, lock: RecordLock) -> tuple[StateChange, ...]:
     """Give back what `lock` held, whoever held it."""
     floor = cache.floor(lock.first_offset)
     if floor is None:
@@ -173,14 +173,14 @@ def time_out(cache: LeaderCache, settings: ShareGroupSettings, lock: Lock) -> tu
 
 
 def _given_back(
-    cache: LeaderCache,
+    cache: SharePartitionCache,
     settings: ShareGroupSettings,
     batch: InFlightBatch,
     *,
     member_id: str | None = None,
     first: int | None = None,
     last: int | None = None,
-) -> Iterator[Change]:
+) -> Iterator[StateChange]:
     for begin, end, held in tuple(batch.parts(first, last)):
         if held.state is not DeliveryState.ACQUIRED or member_id not in (None, held.member_id):
             continue
@@ -189,9 +189,9 @@ def _given_back(
         yield _changed(batch, begin, end, held, settled(held, to, settings))
 
 
-def _changed(batch: InFlightBatch, first: int, last: int, before: InFlight, after: InFlight) -> Change:
+def _changed(batch: InFlightBatch, first: int, last: int, before: InFlight, after: InFlight) -> StateChange:
     batch.put(first, after)
-    return Change(batch=batch, first_offset=first, last_offset=last, before=before, after=after)
+    return StateChange(batch=batch, first_offset=first, last_offset=last, before=before, after=after)
 
 
 def _is_held_by(batch: InFlightBatch, member_id: str) -> bool:
@@ -199,7 +199,7 @@ def _is_held_by(batch: InFlightBatch, member_id: str) -> bool:
     return held.state is DeliveryState.ACQUIRED and held.member_id == member_id
 
 
-def _batches_for(cache: LeaderCache, said: AcknowledgementBatch) -> list[InFlightBatch]:
+def _batches_for(cache: SharePartitionCache, said: AcknowledgementBatch) -> list[InFlightBatch]:
     """The cached batches that `said` speaks of.
 
     Raises:
@@ -209,9 +209,9 @@ def _batches_for(cache: LeaderCache, said: AcknowledgementBatch) -> list[InFligh
     if floor is None and said.first_offset < cache.start_offset:
         floor = cache.floor(cache.start_offset)
     if floor is None:
-        raise Refused(ErrorCode.INVALID_RECORD_STATE)
+        raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
     found = cache.beginning_within(floor.first_offset, said.last_offset)
     end = found[-1].last_offset
     if end < said.last_offset:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
     return found

@@ -15,7 +15,7 @@ from acktrail.model.delivery import DeliveryState
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.leader.in_flight import InFlight, InFlightBatch, acquired
 from acktrail_simulation.leader.partition_log import RecordBatch
-from acktrail_simulation.leader.share_partition_cache import LeaderCache
+from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 
 __all__ = ["AcquireMode", "AcquiredRecords", "FetchTerms", "acquire"]
 
@@ -54,7 +54,7 @@ class FetchTerms:
 
 
 def acquire(
-    cache: LeaderCache,
+    cache: SharePartitionCache,
     settings: ShareGroupSettings,
     terms: FetchTerms,
     fetch_offset: int,
@@ -82,7 +82,7 @@ def acquire(
 
 
 def _limits(
-    cache: LeaderCache, settings: ShareGroupSettings, terms: FetchTerms, fetch_offset: int, last: int
+    cache: SharePartitionCache, settings: ShareGroupSettings, terms: FetchTerms, fetch_offset: int, last: int
 ) -> tuple[int, int]:
     """The last offset to acquire and the most records. A leader that is full still hands out below its end offset."""
     most = min(terms.most_records, settings.max_record_locks - cache.in_flight_records)
@@ -91,7 +91,7 @@ def _limits(
     return last, most
 
 
-def _archive_vanished(cache: LeaderCache, fetch_offset: int, base: int) -> None:
+def _archive_vanished(cache: SharePartitionCache, fetch_offset: int, base: int) -> None:
     """Available records that a fetch did not find any more were compacted away."""
     if fetch_offset >= base:
         return
@@ -102,7 +102,7 @@ def _archive_vanished(cache: LeaderCache, fetch_offset: int, base: int) -> None:
         cache.looks_for_available = True
 
 
-def _aligned(cache: LeaderCache, base: int) -> int:
+def _aligned(cache: SharePartitionCache, base: int) -> int:
     """Where acquisition begins: at the cached batch that holds `base`; never below the start when nothing is held
     there.
     """
@@ -116,7 +116,7 @@ def _aligned(cache: LeaderCache, base: int) -> int:
 class _Taking:
     """One acquisition under way: at most `most` records, none above `last`."""
 
-    cache: LeaderCache
+    cache: SharePartitionCache
     settings: ShareGroupSettings
     terms: FetchTerms
     fetched: Sequence[RecordBatch]

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from acktrail.model.share_partition import GroupId, TopicId
-from acktrail_simulation.leader.partition_log import UserLog
+from acktrail_simulation.leader.partition_log import PartitionLog
 from acktrail_simulation.messages.share_messages import CurrentLeader, NodeEndpoint, TopicIdPartition
 
-__all__ = ["ClusterView", "PartitionPlace"]
+__all__ = ["ClusterView", "PartitionLeadership"]
 
 
 @dataclass(slots=True, kw_only=True)
-class PartitionPlace:
+class PartitionLeadership:
     """One topic partition: its log, and who leads it since which epoch. `leader_id` None: nobody does."""
 
     leader_id: int | None
     leader_epoch: int
-    log: UserLog = field(default_factory=UserLog)
+    log: PartitionLog = field(default_factory=PartitionLog)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class ClusterView:
     """
 
     names: dict[TopicId, str]
-    places: dict[TopicIdPartition, PartitionPlace]
+    places: dict[TopicIdPartition, PartitionLeadership]
     endpoints: Mapping[int, NodeEndpoint]
     closed_groups: frozenset[GroupId] = frozenset()
     closed_topics: frozenset[str] = frozenset()

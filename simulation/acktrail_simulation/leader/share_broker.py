@@ -15,7 +15,7 @@ from typing import Final
 from acktrail.model.share_partition import GroupId
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.leader.acknowledge import Refused
+from acktrail_simulation.leader.acknowledge import InvalidRecordState
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
 from acktrail_simulation.leader.cluster_view import ClusterView
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
@@ -71,7 +71,7 @@ class ShareBroker:
             key = self._member(request)
             _check_amounts(request)
             session = self.sessions.for_fetch(key, request, connection_id)
-        except Refused as refused:
+        except InvalidRecordState as refused:
             return FetchAnswer(error=refused.error)
         settled = self._settle(key, request) if request.has_acknowledgements else {}
         fetched = () if session is None or _renews(request) else self._fetch(key.group_id, request, session)
@@ -88,7 +88,7 @@ class ShareBroker:
         try:
             key = self._member(request)
             self.sessions.for_acknowledge(key, request.session_epoch)
-        except Refused as refused:
+        except InvalidRecordState as refused:
             return AcknowledgeAnswer(error=refused.error)
         partitions = tuple(
             AcknowledgedPartition(at=at, error=error, current_leader=self._leader_if(error, at))
@@ -115,11 +115,11 @@ class ShareBroker:
     def _member(self, request: ShareFetch | ShareAcknowledge) -> SessionKey:
         group_id, member_id = request.group_id, request.member_id
         if group_id is None:
-            raise Refused(ErrorCode.INVALID_REQUEST)
+            raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
         if group_id in self.cluster.closed_groups:
-            raise Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            raise InvalidRecordState(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not 0 < len(member_id) <= _LONGEST_MEMBER_ID:
-            raise Refused(ErrorCode.INVALID_REQUEST)
+            raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
         return SessionKey(group_id=group_id, member_id=member_id)
 
     def _fetch(self, group_id: GroupId, request: ShareFetch, session: ShareSession) -> tuple[FetchedPartition, ...]:
@@ -200,7 +200,7 @@ def _renews(request: ShareFetch) -> bool:
 def _check_amounts(request: ShareFetch) -> None:
     """Who renews locks cannot wait for records: KIP-1222 wants every amount to be 0 then."""
     if _renews(request) and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
 
 
 def _combined(

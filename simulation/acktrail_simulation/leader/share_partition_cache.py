@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail_simulation.leader.in_flight import InFlight, InFlightBatch, archived
 
-__all__ = ["GapWindow", "LeaderCache"]
+__all__ = ["GapWindow", "SharePartitionCache"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class GapWindow:
 
 
 @dataclass(slots=True, kw_only=True)
-class LeaderCache:
+class SharePartitionCache:
     """`looks_for_available`: something below the end may be available again."""
 
     start_offset: int
@@ -38,7 +38,7 @@ class LeaderCache:
     gap: GapWindow | None = None
 
     @classmethod
-    def loaded(cls, start_offset: int, batches: Sequence[StateBatch]) -> LeaderCache:
+    def loaded(cls, start_offset: int, batches: Sequence[StateBatch]) -> SharePartitionCache:
         """What a new leader begins with.
 
         Raises:

@@ -15,13 +15,20 @@ from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.leader.acknowledge import Change, Refused, acknowledge, locks_ended, release, time_out
+from acktrail_simulation.leader.acknowledge import (
+    InvalidRecordState,
+    StateChange,
+    acknowledge,
+    locks_ended,
+    release,
+    time_out,
+)
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
 from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchTerms, acquire
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.leader.in_flight import archived
-from acktrail_simulation.leader.partition_log import RecordBatch, UserLog
-from acktrail_simulation.leader.share_partition_cache import LeaderCache
+from acktrail_simulation.leader.partition_log import PartitionLog, RecordBatch
+from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest, ReadAnswer, StateRead
 
 __all__ = ["LeaderStatus", "SharePartitionLeader"]
@@ -56,7 +63,7 @@ class SharePartitionLeader:
         key: SharePartition,
         *,
         leader_epoch: int,
-        log: UserLog,
+        log: PartitionLog,
         persister: Callable[[PersisterRequest], PersisterAnswer],
         clock: SimulatedClock,
         settings: ShareGroupSettings | None = None,
@@ -69,7 +76,7 @@ class SharePartitionLeader:
         self.settings = ShareGroupSettings() if settings is None else settings
         self.status = LeaderStatus.EMPTY
         self.state_epoch = 0
-        self.cache = LeaderCache(start_offset=0, end_offset=0)
+        self.cache = SharePartitionCache(start_offset=0, end_offset=0)
         self.dead_letters: list[StateBatch] = []
 
     def load(self) -> ErrorCode:
@@ -84,7 +91,7 @@ class SharePartitionLeader:
         self.state_epoch = answer.state_epoch
         start = self._first_start() if answer.start_offset is None else answer.start_offset
         try:
-            self.cache = LeaderCache.loaded(start, answer.batches)
+            self.cache = SharePartitionCache.loaded(start, answer.batches)
         except ValueError:
             self.status = LeaderStatus.FAILED
             return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -125,7 +132,7 @@ class SharePartitionLeader:
         """Settle what a member acknowledges, all of it or nothing, and write it."""
         try:
             changes = acknowledge(self.cache, self.settings, member_id, tuple(said), self.clock.now_ms)
-        except Refused as refused:
+        except InvalidRecordState as refused:
             return refused.error
         return self._commit(changes)
 
@@ -148,7 +155,7 @@ class SharePartitionLeader:
             self._bury(changes)
         return len(ended)
 
-    def _commit(self, changes: Sequence[Change]) -> ErrorCode:
+    def _commit(self, changes: Sequence[StateChange]) -> ErrorCode:
         """Write changes; where that fails they are taken back."""
         if not changes:
             return ErrorCode.NONE
@@ -162,7 +169,7 @@ class SharePartitionLeader:
         self._bury(changes)
         return ErrorCode.NONE
 
-    def _bury(self, changes: Iterable[Change]) -> None:
+    def _bury(self, changes: Iterable[StateChange]) -> None:
         """Phase two of the dead letter queue: what is archiving goes there and is archived, whatever the write says."""
         for change in changes:
             if change.after.state is not DeliveryState.ARCHIVING:
@@ -182,13 +189,13 @@ class SharePartitionLeader:
             )
             self.cache.advance()
 
-    def _archiving(self) -> Iterable[Change]:
+    def _archiving(self) -> Iterable[StateChange]:
         for batch in self.cache.batches:
             for first, last, held in batch.parts():
                 if held.state is DeliveryState.ARCHIVING:
-                    yield Change(batch=batch, first_offset=first, last_offset=last, before=held, after=held)
+                    yield StateChange(batch=batch, first_offset=first, last_offset=last, before=held, after=held)
 
-    def _note_available(self, changes: Iterable[Change]) -> None:
+    def _note_available(self, changes: Iterable[StateChange]) -> None:
         if any(change.after.state is DeliveryState.AVAILABLE for change in changes):
             self.cache.looks_for_available = True
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from acktrail.model.share_partition import GroupId
 from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.leader.acknowledge import Refused
+from acktrail_simulation.leader.acknowledge import InvalidRecordState
 from acktrail_simulation.messages.share_messages import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -96,12 +96,12 @@ class ShareSessions:
         fetched = tuple(partition for partition in request.partitions if partition.max_bytes != 0)
         if request.session_epoch == FINAL_EPOCH:
             if request.version == 0 and fetched:
-                raise Refused(ErrorCode.INVALID_REQUEST)
+                raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
             self._known(key)
             return None
         if request.session_epoch == INITIAL_EPOCH:
             if request.has_acknowledgements:
-                raise Refused(ErrorCode.INVALID_REQUEST)
+                raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
             return self._open(key, fetched, connection_id, version=request.version)
         session = self._next(key, request.session_epoch)
         for partition in fetched:
@@ -119,7 +119,7 @@ class ShareSessions:
             Refused: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
         """
         if session_epoch == INITIAL_EPOCH:
-            raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            raise InvalidRecordState(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         if session_epoch == FINAL_EPOCH:
             self._known(key)
             return
@@ -156,7 +156,7 @@ class ShareSessions:
             self._remove(self.sessions[key])
         if len(self.sessions) >= self.most_sessions:
             refusal = ErrorCode.SHARE_SESSION_LIMIT_REACHED if version else ErrorCode.SHARE_SESSION_NOT_FOUND
-            raise Refused(refusal)
+            raise InvalidRecordState(refusal)
         session = ShareSession(key=key, connection_id=connection_id, epoch=next_session_epoch(INITIAL_EPOCH))
         session.partitions = {found.at: self._added(found, must_answer=False) for found in partitions}
         self.sessions[key] = session
@@ -176,12 +176,12 @@ class ShareSessions:
     def _known(self, key: SessionKey) -> ShareSession:
         session = self.sessions.get(key)
         if session is None:
-            raise Refused(ErrorCode.SHARE_SESSION_NOT_FOUND)
+            raise InvalidRecordState(ErrorCode.SHARE_SESSION_NOT_FOUND)
         return session
 
     def _next(self, key: SessionKey, session_epoch: int) -> ShareSession:
         session = self._known(key)
         if session.epoch != session_epoch:
-            raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            raise InvalidRecordState(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         session.epoch = next_session_epoch(session.epoch)
         return session

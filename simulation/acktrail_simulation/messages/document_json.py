@@ -22,7 +22,7 @@ from acktrail.drafts.draft_records import (
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.batch_arrays import present
+from acktrail.wire.dialects.batch_arrays import none_if_absent
 from acktrail_simulation.coordinator.state_write import StateWrite
 
 __all__ = [
@@ -191,7 +191,7 @@ def _start_offset(fields: Fields) -> int | None:
 
 
 def _optional(fields: Fields, name: str) -> int | None:
-    return present(_integer(fields, name)) if name in fields else None
+    return none_if_absent(_integer(fields, name)) if name in fields else None
 
 
 def _integer(fields: Fields, name: str) -> int:

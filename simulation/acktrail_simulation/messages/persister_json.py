@@ -14,7 +14,7 @@ from typing import Any, Final
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.batch_arrays import absent, present
+from acktrail.wire.dialects.batch_arrays import absent_if_none, none_if_absent
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.messages.document_json import batch_fields, read_batches
 from acktrail_simulation.messages.persister_messages import (
@@ -105,7 +105,7 @@ def _partition(item: PersisterRequest | PersisterAnswer) -> dict[str, Any]:
 
 
 def _spelt(value: tuple[StateBatch, ...] | int | None) -> list[dict[str, int]] | int:
-    return [batch_fields(batch) for batch in value] if isinstance(value, tuple) else absent(value)
+    return [batch_fields(batch) for batch in value] if isinstance(value, tuple) else absent_if_none(value)
 
 
 def _read(
@@ -123,7 +123,7 @@ def _read(
 
 
 def _number(fields: Mapping[str, Any], name: str) -> int | None:
-    value = fields.get(name, absent(None))
+    value = fields.get(name, absent_if_none(None))
     if not isinstance(value, int) or isinstance(value, bool):
         raise InputError(f"{name} is no integer")
-    return present(value)
+    return none_if_absent(value)

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from acktrail.model.share_partition import TopicId
-from acktrail.wire.dialects.batch_arrays import absent
+from acktrail.wire.dialects.batch_arrays import absent_if_none
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
 from acktrail_simulation.messages.share_messages import (
     AcknowledgeAnswer,
@@ -129,7 +129,7 @@ def _leader(leader: CurrentLeader | None) -> dict[str, int]:
     """Kafka's default, where no leader is told, is 0 and 0."""
     if leader is None:
         return {"LeaderId": 0, "LeaderEpoch": 0}
-    return {"LeaderId": absent(leader.leader_id), "LeaderEpoch": leader.leader_epoch}
+    return {"LeaderId": absent_if_none(leader.leader_id), "LeaderEpoch": leader.leader_epoch}
 
 
 def _endpoint(endpoint: NodeEndpoint) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from acktrail.drafts.draft_records import (
 )
 from acktrail.drafts.snapshot_log import replay_draft_log
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, StateRecord
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.strict.offset_window import Window, effective_window, violations
+from acktrail.model.strict.offset_window import OffsetWindow, effective_window, window_violations
 from acktrail.model.strict.policy import Policy
 from acktrail.model.strict.strict_replay import replay_strictly
 from acktrail_simulation.coordinator.state_write import StateWrite
@@ -38,17 +38,17 @@ DEFAULT_LIMIT = 5
 MERGINGS = pytest.mark.parametrize("merging", list(Merging))
 
 
-def control(row: dict[str, Any], *, corrected: bool) -> list[Placed[Any]]:
+def control(row: dict[str, Any], *, corrected: bool) -> list[RecordAt[Any]]:
     found = []
     for printed in row["written"]:
         fields = {**printed, **(printed.get("corrected", {}) if corrected else {})}
-        found.append(Placed(partition=0, offset=printed["offset"], record=read_control_record(fields)))
+        found.append(RecordAt(partition=0, offset=printed["offset"], record=read_control_record(fields)))
     return found
 
 
-def window_of(row: dict[str, Any]) -> Window:
+def window_of(row: dict[str, Any]) -> OffsetWindow:
     after = row["durable_after"]
-    return Window(
+    return OffsetWindow(
         start_offset=after["spso_effective"],
         end_offset=after["speo_effective"],
         batches=tuple(
@@ -76,7 +76,7 @@ def live_state(row: dict[str, Any], offset: int) -> tuple[int, int | None]:
     return 0, 0
 
 
-def check_live(row: dict[str, Any], window: Window) -> None:
+def check_live(row: dict[str, Any], window: OffsetWindow) -> None:
     """The durable window is the row's own SPSO and batches, locks taken off; its end is at most the row's SPEO."""
     assert window.start_offset == row["spso"]
     assert window.end_offset is not None
@@ -96,7 +96,7 @@ def check_live(row: dict[str, Any], window: Window) -> None:
 def test_control_tables(name: str, merging: Merging) -> None:
     """R000-01, R000-02, R000-49, R000-52, R000-54, R000-55, R001-05, R001-06, R001-08, R001-11, R001-13, R001-14: after
     each row the scan gives the row's SPSO and batches and the SPEO of its control records, with no finding."""
-    log: list[Placed[Any]] = []
+    log: list[RecordAt[Any]] = []
     for row in example(name)["rows"]:
         log += control(row, corrected=True)
         replayed = replay_control_log(log, merging=merging)
@@ -112,7 +112,7 @@ def test_control_tables(name: str, merging: Merging) -> None:
 def test_the_chained_table_backwards(merging: Merging) -> None:
     """R001-03, R001-04, R001-07, R001-08, R001-10: from the head index alone, link by link, each row gives the same."""
     table = example("EX-ii-control-back-offset")
-    log: list[Placed[Any]] = []
+    log: list[RecordAt[Any]] = []
     for row in table["rows"]:
         log += control(row, corrected=True)
         found = replay_back_chains(log, head_index(log), merging=merging)[G1]
@@ -126,7 +126,7 @@ def test_the_chained_table_backwards(merging: Merging) -> None:
 @pytest.mark.parametrize("name", ["EX-i-control-no-back", "EX-ii-control-back-offset"])
 def test_the_tables_as_printed(name: str) -> None:
     """R001-09, ER-1: with the misprinted first checkpoint the replay is off by its ten offsets, until row 3."""
-    log: list[Placed[Any]] = []
+    log: list[RecordAt[Any]] = []
     for row in example(name)["rows"]:
         log += control(row, corrected=False)
         window = replay_control_log(log).states[G1].window
@@ -142,7 +142,7 @@ def test_the_alternative_last_record(name: str) -> None:
     table = example(name)
     log = [found for row in table["rows"] for found in control(row, corrected=True)]
     other = table["alternative_last_record"]
-    instead = Placed(partition=0, offset=other["offset"], record=read_control_record(other))
+    instead = RecordAt(partition=0, offset=other["offset"], record=read_control_record(other))
 
     replayed = replay_control_log([*log[:-1], instead])
 
@@ -153,7 +153,7 @@ def test_the_alternative_last_record(name: str) -> None:
 def test_notes_on_the_end_offset() -> None:
     """R000-43, R000-54, R001-11, R001-13: the SPEO that the documents' notes give for the control records."""
     table = example("EX-i-control-no-back")
-    log: list[Placed[Any]] = []
+    log: list[RecordAt[Any]] = []
     ends = {}
     for row in table["rows"]:
         log += control(row, corrected=True)
@@ -170,7 +170,7 @@ def test_checkpoint_pictures() -> None:
         record = read_control_record(picture["record"])
         assert isinstance(record, ControlCheckpoint)
         row = rows[picture["of_step"] - 1]
-        replayed = replay_control_log([Placed(partition=0, offset=1, record=record)])
+        replayed = replay_control_log([RecordAt(partition=0, offset=1, record=record)])
 
         assert replayed.findings == ()
         window = replayed.states[G1].window
@@ -202,11 +202,11 @@ def as_checkpoint_record(write: StateWrite, number: int, epoch: int) -> Checkpoi
 def test_generation_iii_table(merging: Merging) -> None:
     """R000-01, R000-03, R000-28, R000-35, R000-38 to R000-43: one checkpoint, then a delta a request, gives each row's
     SPSO, batches and the lower bound of its SPEO; fetches write nothing; the batches leave no gap."""
-    log: list[Placed[Any]] = []
+    log: list[RecordAt[Any]] = []
     for row, requests in writes("EX-iii-write-rpc"):
         assert row["operation"] != "FETCH" or requests == []
         for write in requests:
-            log.append(Placed(partition=0, offset=len(log), record=as_checkpoint_record(write, len(log), 0)))
+            log.append(RecordAt(partition=0, offset=len(log), record=as_checkpoint_record(write, len(log), 0)))
         replayed = replay_checkpoint_log(log, merging=merging)
 
         assert replayed.findings == ()
@@ -219,8 +219,8 @@ def test_generation_iii_table(merging: Merging) -> None:
 def test_the_recorded_start_may_lag() -> None:
     """R000-42: row 11 moves the SPSO to 111 by a terminal batch while the recorded start stays 110."""
     requests = [write for _, found in writes("EX-iii-write-rpc")[:11] for write in found]
-    log: list[Placed[Any]] = [
-        Placed(partition=0, offset=number, record=as_checkpoint_record(write, number, 0))
+    log: list[RecordAt[Any]] = [
+        RecordAt(partition=0, offset=number, record=as_checkpoint_record(write, number, 0))
         for number, write in enumerate(requests)
     ]
     state = replay_checkpoint_log(log).states[KEY]
@@ -261,10 +261,10 @@ def as_shipped(write: StateWrite, *, first: bool) -> StateRecord:
 def test_generation_iv_table(policy: Policy, merging: Merging) -> None:
     """R002-12, R002-13, R002-14: a snapshot and an update a request, by either policy, gives each row; what no request
     mentions stays a gap, which reads as available with count 0."""
-    log: list[Placed[Any]] = []
+    log: list[RecordAt[Any]] = []
     for row, requests in writes("EX-iv-write-rpc"):
         for write in requests:
-            log.append(Placed(partition=0, offset=len(log), record=as_draft(write, first=not log)))
+            log.append(RecordAt(partition=0, offset=len(log), record=as_draft(write, first=not log)))
         replayed = replay_draft_log(log, policy=policy, merging=merging)
 
         assert replayed.findings == ()
@@ -276,10 +276,10 @@ def test_generation_iv_table(policy: Policy, merging: Merging) -> None:
 @pytest.mark.parametrize("table", ["EX-iii-write-rpc", "EX-iv-write-rpc"])
 def test_shipped_replay_of_the_tables(table: str) -> None:
     """R002-13: the same requests as shipped records give the same rows by policy broker and by policy strict."""
-    log: list[Placed[StateRecord]] = []
+    log: list[RecordAt[StateRecord]] = []
     for row, requests in writes(table):
         for write in requests:
-            log.append(Placed(partition=0, offset=len(log), record=as_shipped(write, first=not log)))
+            log.append(RecordAt(partition=0, offset=len(log), record=as_shipped(write, first=not log)))
         strict = replay_strictly(log)
 
         assert strict.findings == ()
@@ -305,7 +305,7 @@ def test_every_durable_window_of_the_tables_is_sound() -> None:
     """R000-65, R001-25, R002-65, R002-74: no window of any table breaks a rule, nor the limit of delivery attempts."""
     for table in SEED["examples"]:
         for row in table["rows"]:
-            assert violations(window_of(row)) == (), (table["id"], row["step"])
+            assert window_violations(window_of(row)) == (), (table["id"], row["step"])
             assert all(0 <= b.delivery_count <= DEFAULT_LIMIT for b in window_of(row).batches)
 
 

@@ -21,13 +21,13 @@ from acktrail.drafts.draft_records import Checkpoint, ControlCheckpoint, Control
 from acktrail.drafts.snapshot_log import replay_draft_log, snapshot_of
 from acktrail.model.batches import combine_state_batches, prune_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.offset_window import effective_start_offset, effective_window
 from acktrail.model.strict.policy import Policy
 from acktrail.model.strict.strict_replay import replay_strictly
-from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Severity, severity_of
+from acktrail.model.strict.violations import DIFFERING_RULES, Rule, RuleSeverity, severity_of
 from acktrail_simulation.drafts.control_log_cleaner import clean, cleaning, missing_records
 from acktrail_simulation.leader.persisted_batches import durable_batches
 
@@ -104,7 +104,7 @@ def windows(states: Any) -> dict[Any, Any]:
 @MERGINGS
 @given(log=control_logs(chained=True), data=st.data())
 def test_any_control_delta_may_be_a_checkpoint(
-    merging: Merging, log: tuple[Placed[Any], ...], data: st.DataObject
+    merging: Merging, log: tuple[RecordAt[Any], ...], data: st.DataObject
 ) -> None:
     """R000-53: a delta replaced by the checkpoint of its state (later records of that epoch with it in the next) leaves
     every group's window as it was."""
@@ -130,7 +130,7 @@ def test_any_control_delta_may_be_a_checkpoint(
 
 @MERGINGS
 @given(log=control_logs(chained=True))
-def test_backwards_and_forwards_are_one(merging: Merging, log: tuple[Placed[Any], ...]) -> None:
+def test_backwards_and_forwards_are_one(merging: Merging, log: tuple[RecordAt[Any], ...]) -> None:
     """R001-03, R001-14: walking a whole chain back gives exactly the state of the scan; keys do not touch."""
     chains = replay_back_chains(log, head_index(log), merging=merging)
 
@@ -139,7 +139,7 @@ def test_backwards_and_forwards_are_one(merging: Merging, log: tuple[Placed[Any]
 
 
 @given(log=control_logs(chained=True), data=st.data())
-def test_a_lost_link_is_found(log: tuple[Placed[Any], ...], data: st.DataObject) -> None:
+def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
     """R001-10: without one record of a chain the chain is broken and says so; the scan's state stands in."""
     whole = replay_back_chains(log, head_index(log))
     linked = sorted({offset for chain in whole.values() for offset in chain.chain.offsets})
@@ -156,7 +156,7 @@ def test_a_lost_link_is_found(log: tuple[Placed[Any], ...], data: st.DataObject)
 
 
 @given(log=control_logs(chained=False))
-def test_cleaning_changes_no_state(log: tuple[Placed[Any], ...]) -> None:
+def test_cleaning_changes_no_state(log: tuple[RecordAt[Any], ...]) -> None:
     """R000-58, R001-18 to R001-20: what the cleaner leaves replays to the same states, and nothing needed is missing;
     so does what is left when everything superseded is gone."""
     left = clean(log)
@@ -171,7 +171,7 @@ def test_cleaning_changes_no_state(log: tuple[Placed[Any], ...]) -> None:
 
 @MERGINGS
 @given(log=checkpoint_logs(), tombstones=st.booleans())
-def test_compaction_changes_no_state(merging: Merging, log: tuple[Placed[Any], ...], tombstones: bool) -> None:
+def test_compaction_changes_no_state(merging: Merging, log: tuple[RecordAt[Any], ...], tombstones: bool) -> None:
     """R000-14, R000-29, R000-30: replay(compact(log)) = replay(log), with tombstones kept or gone; the only findings
     are removals that are not finished."""
     whole = replay_checkpoint_log(log, merging=merging)
@@ -188,7 +188,7 @@ def test_compaction_changes_no_state(merging: Merging, log: tuple[Placed[Any], .
 
 
 @given(log=checkpoint_logs(removals=False))
-def test_the_index_goes_on_after_compaction(log: tuple[Placed[Any], ...]) -> None:
+def test_the_index_goes_on_after_compaction(log: tuple[RecordAt[Any], ...]) -> None:
     """R000-31: the last index is known from the compacted log too."""
     whole, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log), compacted=True)
 
@@ -198,7 +198,7 @@ def test_the_index_goes_on_after_compaction(log: tuple[Placed[Any], ...]) -> Non
 
 @MERGINGS
 @given(log=checkpoint_logs(removals=False), data=st.data())
-def test_any_delta_may_be_a_checkpoint(merging: Merging, log: tuple[Placed[Any], ...], data: st.DataObject) -> None:
+def test_any_delta_may_be_a_checkpoint(merging: Merging, log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
     """R000-22, R000-53: a delta replaced by the checkpoint of its state leaves every window as it was."""
     deltas = [index for index, found in enumerate(log) if isinstance(found.record, Delta)]
     if not deltas:
@@ -220,7 +220,7 @@ def test_any_delta_may_be_a_checkpoint(merging: Merging, log: tuple[Placed[Any],
 
 
 @given(log=checkpoint_logs())
-def test_only_the_log_orders_deltas(log: tuple[Placed[Any], ...]) -> None:
+def test_only_the_log_orders_deltas(log: tuple[RecordAt[Any], ...]) -> None:
     """R000-17: renaming the indices changes no state, for their order means nothing."""
     renamed = [
         replace(found, record=replace(found.record, delta_index=255 - found.record.delta_index))
@@ -236,7 +236,7 @@ def test_only_the_log_orders_deltas(log: tuple[Placed[Any], ...]) -> None:
 @MERGINGS
 @given(log=draft_logs(), data=st.data())
 def test_any_update_may_be_a_snapshot(
-    merging: Merging, policy: Policy, log: tuple[Placed[Any], ...], data: st.DataObject
+    merging: Merging, policy: Policy, log: tuple[RecordAt[Any], ...], data: st.DataObject
 ) -> None:
     """R002-12: an update replaced by the snapshot of its state leaves every window as it was, by either policy."""
     updates = [index for index, found in enumerate(log) if isinstance(found.record, DraftUpdate)]
@@ -259,7 +259,7 @@ def test_any_update_may_be_a_snapshot(
 
 
 @given(log=draft_logs())
-def test_a_sound_draft_log_needs_no_policy(log: tuple[Placed[Any], ...]) -> None:
+def test_a_sound_draft_log_needs_no_policy(log: tuple[RecordAt[Any], ...]) -> None:
     """R002-12: where epochs match, strict and broker are one and nothing is found."""
     strict, broker = (replay_draft_log(log, policy=policy) for policy in (Policy.STRICT, Policy.BROKER))
 
@@ -284,7 +284,7 @@ def test_policies_part_at_another_epoch() -> None:
 
 
 @given(log=state_logs())
-def test_strict_is_the_broker_without_the_records_it_names(log: tuple[Placed[Any], ...]) -> None:
+def test_strict_is_the_broker_without_the_records_it_names(log: tuple[RecordAt[Any], ...]) -> None:
     """R002-12: whatever is in a log, strict replay equals the broker's replay of the records that it did not report as
     a difference; with no difference reported the two are equal."""
     strict = replay_strictly(log)
@@ -296,7 +296,7 @@ def test_strict_is_the_broker_without_the_records_it_names(log: tuple[Placed[Any
 
 
 @given(log=state_logs())
-def test_strict_applies_only_what_chains(log: tuple[Placed[Any], ...]) -> None:
+def test_strict_applies_only_what_chains(log: tuple[RecordAt[Any], ...]) -> None:
     """R002-12: an update is passed over exactly when the newest record of its key that is no update is not the snapshot
     whose epoch it names."""
     differences = {found.offset for found in replay_strictly(log).differences}
@@ -393,7 +393,7 @@ def test_a_checkpoint_without_start_is_found() -> None:
 
 def test_every_rule_has_a_severity() -> None:
     """What breaks a broker's load is critical; what a deletion leaves is a warning."""
-    assert all(severity_of(rule) in Severity for rule in Rule)
-    assert severity_of(Rule.BATCH_FIRST_LE_LAST) is Severity.CRITICAL
-    assert severity_of(Rule.DELETION_COMPLETE) is Severity.WARN
-    assert severity_of(Rule.UPDATE_EPOCH_MATCHES) is Severity.ERROR
+    assert all(severity_of(rule) in RuleSeverity for rule in Rule)
+    assert severity_of(Rule.BATCH_FIRST_LE_LAST) is RuleSeverity.CRITICAL
+    assert severity_of(Rule.DELETION_COMPLETE) is RuleSeverity.WARN
+    assert severity_of(Rule.UPDATE_EPOCH_MATCHES) is RuleSeverity.ERROR

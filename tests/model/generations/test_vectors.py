@@ -26,9 +26,9 @@ from acktrail.drafts.draft_records import (
 from acktrail.drafts.snapshot_log import DraftState
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
-from acktrail.model.records import Placed
+from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
-from acktrail.model.strict.offset_window import Window, violations
+from acktrail.model.strict.offset_window import OffsetWindow, window_violations
 from acktrail.model.strict.violations import Rule
 from acktrail_simulation.drafts.control_log_cleaner import (
     checkpoint_offsets,
@@ -77,7 +77,7 @@ def test_the_next_index_follows_its_own_rule() -> None:
     assert delta_index_step(2, next_delta_index(2, 2)).is_valid
 
 
-def sequence() -> tuple[Placed[Any], ...]:
+def sequence() -> tuple[RecordAt[Any], ...]:
     records = SEED["record_sequences"][0]["records"]
     return placed([keyed({k: r[k] for k in ("CheckpointEpoch", "DeltaIndex") if k in r}) for r in records], first=1)
 
@@ -112,7 +112,7 @@ def test_delta_indices_do_not_choose_the_state_partition() -> None:
     assert len({key[2:26] for key in keys}) == 1
 
     log = sequence()
-    moved = [*log[:-1], Placed(partition=1, offset=6, record=log[-1].record)]
+    moved = [*log[:-1], RecordAt(partition=1, offset=6, record=log[-1].record)]
     assert [found.rule for found in replay_checkpoint_log(moved).findings] == [Rule.ONE_STATE_PARTITION_PER_KEY]
 
 
@@ -160,14 +160,14 @@ def test_tombstones_in_order() -> None:
     assert [found.rule for found in early.findings] == [Rule.DELETION_ORDER]
 
 
-def cleaner_log() -> list[Placed[ControlRecord]]:
+def cleaner_log() -> list[RecordAt[ControlRecord]]:
     case = vector("DV-sco-eso")
-    found: list[Placed[ControlRecord]] = []
+    found: list[RecordAt[ControlRecord]] = []
     for group, offsets in case["control_record_offsets"].items():
         epoch = 0
         for offset in offsets:
             epoch += offset in case["checkpoints"][group]
-            found.append(Placed(partition=0, offset=offset, record=control(group, offset, epoch, case)))
+            found.append(RecordAt(partition=0, offset=offset, record=control(group, offset, epoch, case)))
     return sorted(found, key=lambda placed: placed.offset)
 
 
@@ -218,14 +218,14 @@ def test_a_group_without_checkpoint_stops_the_cleaner() -> None:
 @pytest.mark.parametrize("case", vector("DV-back-offset-chain")["cases"], ids=lambda case: case["verdict"])
 def test_back_offset_chains(case: dict[str, Any]) -> None:
     """R001-03, R001-07, R001-10: a chain is whole, or what broke it is named and the scan's state given."""
-    log: list[Placed[ControlRecord]] = []
+    log: list[RecordAt[ControlRecord]] = []
     for r in case["records"]:
         record: ControlRecord
         if r["t"] == "CP":
             record = ControlCheckpoint(group_id=G1, checkpoint_epoch=r["e"], start_offset=0, end_offset=0, batches=())
         else:
             record = ControlDelta(group_id=G1, checkpoint_epoch=r["e"], back_offset=r["b"], batches=())
-        log.append(Placed(partition=0, offset=r["o"], record=record))
+        log.append(RecordAt(partition=0, offset=r["o"], record=record))
     chain = walk_back({p.offset: p.record for p in log}, G1, case["head"])
     replayed = replay_back_chains(log, {G1: case["head"]})[G1]
 
@@ -251,7 +251,7 @@ def test_chains_do_not_cross_groups() -> None:
 
     assert walk_back(log, G1, 6).broken == "5 belongs to another group"
     assert walk_back(log, G1, 7).broken == "7 missing"
-    assert head_index([Placed(partition=0, offset=o, record=r) for o, r in log.items()]) == {"G2": 5, "G1": 6}
+    assert head_index([RecordAt(partition=0, offset=o, record=r) for o, r in log.items()]) == {"G2": 5, "G1": 6}
 
 
 @pytest.mark.parametrize("case", vector("DV-merge")["cases"], ids=lambda case: case["name"])
@@ -294,13 +294,13 @@ OLD_NAMES = {"spso_le_speo": "start_le_end"}
 @pytest.mark.parametrize("case", vector("DV-invariants")["cases"], ids=lambda case: case["name"])
 def test_invariants(case: dict[str, Any]) -> None:
     """R000-02, R000-47, R000-65, R002-14, R002-59, R002-71, R002-74: each window breaks exactly the rules named."""
-    window = Window(
+    window = OffsetWindow(
         start_offset=None if case["spso"] == -1 else case["spso"],
         end_offset=None if case["speo"] == -1 else case["speo"],
         batches=batches(case["batches"]),
     )
 
-    assert [rule.value for rule in violations(window)] == [OLD_NAMES.get(n, n) for n in case["violations"]]
+    assert [rule.value for rule in window_violations(window)] == [OLD_NAMES.get(n, n) for n in case["violations"]]
 
 
 @pytest.mark.parametrize(("first", "last"), [(109, 111), (118, 120), (120, 121)])
@@ -309,8 +309,10 @@ def test_batches_lie_inside_the_window(first: int, last: int) -> None:
     edges = batches([[110, 110, 0, 1], [119, 119, 2, 1]])
     outside = batches([[first, last, 2, 1]])
 
-    assert violations(Window(start_offset=110, end_offset=120, batches=edges)) == ()
-    assert violations(Window(start_offset=110, end_offset=120, batches=outside)) == (Rule.BATCH_WITHIN_WINDOW,)
+    assert window_violations(OffsetWindow(start_offset=110, end_offset=120, batches=edges)) == ()
+    assert window_violations(OffsetWindow(start_offset=110, end_offset=120, batches=outside)) == (
+        Rule.BATCH_WITHIN_WINDOW,
+    )
 
 
 def test_a_control_delta_of_another_epoch_is_passed_over() -> None:

@@ -14,7 +14,7 @@ from samples.random_records import disjoint_batches, keys
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import ConfigurationError
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
-from acktrail.wire.dialects.detect_layout import CANDIDATES, probe, reads
+from acktrail.wire.dialects.detect_layout import CANDIDATES, detect_layout, reads
 from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect
 
 Pair = tuple[bytes | None, bytes | None]
@@ -63,7 +63,7 @@ def test_one_record_is_enough(dialect: Dialect[Any], records: Any, expected: str
     """Whatever a broker of a release writes, its layout reads it and the other one does not."""
     pair = dialect.encode(data.draw(records))
 
-    assert probe([pair]).dialect == expected
+    assert detect_layout([pair]).dialect == expected
 
 
 @pytest.mark.parametrize(("dialect", "records", "expected"), WRITTEN)
@@ -76,7 +76,7 @@ def test_every_record_of_a_sample_is_counted(
     damaged = (sample[0][0], (sample[0][1] or b"")[:-2])
     gone = dialect.encode(Tombstone(key=data.draw(keys)))
 
-    probed = probe([gone, damaged, *sample, (None, b"")])
+    probed = detect_layout([gone, damaged, *sample, (None, b"")])
 
     assert (probed.dialect, probed.witnesses, probed.silent, probed.unread) == (expected, len(sample), 2, 1)
 
@@ -86,7 +86,7 @@ def test_a_sample_of_two_dialects_is_refused() -> None:
     key = wire("W-4x-snapshot-key")
 
     with pytest.raises(ConfigurationError, match=r"two dialects.*1 as 4\.0.*2 as 4\.2") as caught:
-        probe([(key, wire("W-40-snapshot-value")), *[(key, wire("W-42-snapshot-value"))] * 2])
+        detect_layout([(key, wire("W-40-snapshot-value")), *[(key, wire("W-42-snapshot-value"))] * 2])
 
     assert set(caught.value.data["readings"]) == {"4.0", "4.2"}  # type: ignore[call-overload]
 
@@ -104,7 +104,7 @@ def test_ambiguity_shows_both_readings() -> None:
     assert all(reads(candidate, key, value) for candidate in CANDIDATES)
 
     with pytest.raises(ConfigurationError, match="ambiguous") as caught:
-        probe([(key, value)])
+        detect_layout([(key, value)])
 
     readings = caught.value.data["readings"]
     assert isinstance(readings, dict)
@@ -113,7 +113,7 @@ def test_ambiguity_shows_both_readings() -> None:
     assert all(reading in caught.value.message for reading in readings.values())
     assert "\n" not in caught.value.message
     # One record that only one layout reads settles it.
-    assert probe([(key, value), (key, wire("W-41-update-value"))]).dialect == "4.2"
+    assert detect_layout([(key, value), (key, wire("W-41-update-value"))]).dialect == "4.2"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_ambiguity_shows_both_readings() -> None:
 def test_a_sample_without_evidence_is_refused(sample: list[Pair]) -> None:
     """Nothing is guessed where nothing can be read."""
     with pytest.raises(ConfigurationError, match="cannot be told"):
-        probe(sample)
+        detect_layout(sample)
 
 
 def test_drafts_are_never_probed() -> None:

@@ -10,8 +10,8 @@ from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
-    from acktrail.model.offset_history.archived_ranges import Archiving
-    from acktrail.model.offset_history.completeness import Completeness
+    from acktrail.model.offset_history.archived_ranges import ArchivedRange
+    from acktrail.model.offset_history.completeness import HistoryCompleteness
     from acktrail.tables.past.history_reader import HistoryReader
 
 __all__ = ["app"]
@@ -61,7 +61,7 @@ def archived(
     typer.echo(_text(reader, group, found, completeness))
 
 
-def _json(reader: HistoryReader, found: Archiving) -> dict[str, Any]:
+def _json(reader: HistoryReader, found: ArchivedRange) -> dict[str, Any]:
     from acktrail.times import instant_text
 
     return {
@@ -79,7 +79,7 @@ def _json(reader: HistoryReader, found: Archiving) -> dict[str, Any]:
     }
 
 
-def _text(reader: HistoryReader, group: str, found: list[Archiving], completeness: Completeness) -> str:
+def _text(reader: HistoryReader, group: str, found: list[ArchivedRange], completeness: HistoryCompleteness) -> str:
     from acktrail.cli.text.completeness_text import counted, not_known
     from acktrail.cli.text.history_text import place
     from acktrail.plain_tables import printable, table

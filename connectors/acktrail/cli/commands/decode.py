@@ -13,7 +13,7 @@ from acktrail.cli.progress import file_counter
 from acktrail.cli.text.json_lines import json_line
 
 if TYPE_CHECKING:
-    from acktrail.offline.read.read_report import Damage, Reading
+    from acktrail.offline.read.read_report import ReadReport, SegmentDamage
     from acktrail.wire.raw_record import AddressedRecord, RawRecord
 
 __all__ = ["app"]
@@ -50,17 +50,17 @@ def decode(
     Example: acktrail decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
     from acktrail.offline.read.copied_files import read_files
-    from acktrail.offline.read.read_report import Reading
+    from acktrail.offline.read.read_report import ReadReport
     from acktrail.offline.record_json import damage_json
 
     others = 0
     with file_counter("decoded", prints_meanwhile=True) as count:
 
-        def show_damage(damage: Damage) -> None:
+        def show_damage(damage: SegmentDamage) -> None:
             count(readable=False)
             typer.echo(json_line(damage_json(damage)))
 
-        reading = Reading(state_partition=state_partition, on_damage=show_damage)
+        reading = ReadReport(state_partition=state_partition, on_damage=show_damage)
         read, form = _group_records(dialect) if topic is Topic.CONSUMER_OFFSETS else _records(dialect, files, reading)
         for raw in read_files(files, reading):
             addressed = read(raw)
@@ -78,12 +78,12 @@ _Read = Callable[["RawRecord"], "AddressedRecord[Any] | None"]
 _Form = Callable[["AddressedRecord[Any]"], dict[str, object]]
 
 
-def _records(dialect: str, files: Files, reading: Reading) -> tuple[_Read, _Form]:
+def _records(dialect: str, files: Files, reading: ReadReport) -> tuple[_Read, _Form]:
     from acktrail.offline.record_json import record_json
-    from acktrail.wire.raw_record import decode_by
+    from acktrail.wire.raw_record import decode_with
 
     decoder = chosen_dialect(dialect, files, reading).decode
-    return lambda raw: decode_by(decoder, raw), record_json
+    return lambda raw: decode_with(decoder, raw), record_json
 
 
 def _group_records(dialect: str) -> tuple[_Read, _Form]:
@@ -92,10 +92,10 @@ def _group_records(dialect: str) -> tuple[_Read, _Form]:
     from acktrail.offline.read.choose_dialect import AUTO
     from acktrail.wire.group_record import decode as decoder
     from acktrail.wire.group_record import is_about_others
-    from acktrail.wire.raw_record import decode_by
+    from acktrail.wire.raw_record import decode_with
 
     if dialect != AUTO:
         raise InputError(
             f"--dialect {dialect} is for the state topic", hint="leave it out for --topic consumer-offsets"
         )
-    return lambda raw: None if is_about_others(raw.key) else decode_by(decoder, raw), group_record_json
+    return lambda raw: None if is_about_others(raw.key) else decode_with(decoder, raw), group_record_json

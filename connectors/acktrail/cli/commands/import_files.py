@@ -53,11 +53,11 @@ def import_command(
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
     from acktrail.export.import_run import ImportPlan, import_files
-    from acktrail.offline.read.read_report import Reading
+    from acktrail.offline.read.read_report import ReadReport
     from acktrail.times import new_run_id
 
     forgo_pandas()
-    reading = Reading(state_partition=state_partition, on_damage=say_damage)
+    reading = ReadReport(state_partition=state_partition, on_damage=say_damage)
     plan = ImportPlan(
         files=tuple(files),
         cluster_id=cluster,

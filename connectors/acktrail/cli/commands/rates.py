@@ -11,7 +11,7 @@ from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
-    from acktrail.model.offset_history.completeness import Completeness, Missing
+    from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
     from acktrail.tables.past.history_reader import HistoryReader
 
 __all__ = ["app"]
@@ -87,7 +87,7 @@ def _named(reader: HistoryReader, rows: Iterable[Mapping[str, Any]]) -> list[dic
     return [{**row, "topic": reader.topic(row["topic_id"]).topic} for row in rows]
 
 
-def _marked(rows: Iterable[dict[str, Any]], completeness: Completeness, every_ms: int) -> list[dict[str, Any]]:
+def _marked(rows: Iterable[dict[str, Any]], completeness: HistoryCompleteness, every_ms: int) -> list[dict[str, Any]]:
     """`rows` with `at_least`: state records of the interval are missing, so that every count is a least one. A count of
     undated records that is 0 then is not known: what is missing may be any number."""
     missing = _by_place(completeness)
@@ -104,9 +104,9 @@ def _marked(rows: Iterable[dict[str, Any]], completeness: Completeness, every_ms
     ]
 
 
-def _by_place(completeness: Completeness) -> dict[tuple[str, str, int | None], list[Missing]]:
+def _by_place(completeness: HistoryCompleteness) -> dict[tuple[str, str, int | None], list[MissingRecords]]:
     """What is missing by group, topic id and partition; partition None: of all partitions of the topic."""
-    found: dict[tuple[str, str, int | None], list[Missing]] = {}
+    found: dict[tuple[str, str, int | None], list[MissingRecords]] = {}
     for each in completeness.missing:
         for key in (each.key,) if each.key is not None else completeness.keys_on(each.state_partition):
             for partition in (key.partition, None):
@@ -134,7 +134,7 @@ def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, An
     ]
 
 
-def _text(rows: Iterable[Mapping[str, Any]], completeness: Completeness, *, by_partition: bool) -> str:
+def _text(rows: Iterable[Mapping[str, Any]], completeness: HistoryCompleteness, *, by_partition: bool) -> str:
     from acktrail.cli.text.completeness_text import not_known
     from acktrail.plain_tables import table
     from acktrail.times import instant_text

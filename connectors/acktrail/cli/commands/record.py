@@ -10,7 +10,7 @@ from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
-    from acktrail.model.offset_history.completeness import Completeness
+    from acktrail.model.offset_history.completeness import HistoryCompleteness
     from acktrail.tables.past.history_reader import RecordInstance
 
 __all__ = ["app"]
@@ -65,13 +65,13 @@ def _json(instance: RecordInstance) -> dict[str, Any]:
         "topic_id": instance.topic.topic_id,
         "topic_status": instance.topic.status,
         "state_partition": instance.state_partition,
-        "conclusion": conclusion(instance.fate),
-        "intervals": [interval_json(found) for found in instance.fate.intervals],
-        "not_known": [blank_json(blank) for blank in instance.fate.blanks],
+        "conclusion": conclusion(instance.history),
+        "intervals": [interval_json(found) for found in instance.history.intervals],
+        "not_known": [blank_json(blank) for blank in instance.history.blanks],
     }
 
 
-def _text(instance: RecordInstance, group: str, partition: int, completeness: Completeness) -> str:
+def _text(instance: RecordInstance, group: str, partition: int, completeness: HistoryCompleteness) -> str:
     from acktrail.cli.text.completeness_text import elsewhere
     from acktrail.cli.text.history_text import blank_text, conclusion, condition_text, place
     from acktrail.plain_tables import printable, table
@@ -79,19 +79,21 @@ def _text(instance: RecordInstance, group: str, partition: int, completeness: Co
 
     topic = instance.topic
     named = topic.topic_id if topic.topic is None else f"{topic.topic} ({topic.topic_id}, {topic.status})"
-    head = f"group {printable(group)}, topic {printable(named)}, partition {partition}, offset {instance.fate.offset}"
+    head = (
+        f"group {printable(group)}, topic {printable(named)}, partition {partition}, offset {instance.history.offset}"
+    )
     rows = [
         (
             None if found.since is None else instant_text(found.since.timestamp_ms),
             place(found.since),
             None if found.since is None else found.since.cause.value,
-            condition_text(found.condition),
-            found.condition.delivery_count,
+            condition_text(found.status),
+            found.status.delivery_count,
             "" if found.is_dated or found.since is None else "at the latest",
         )
-        for found in instance.fate.intervals
+        for found in instance.history.intervals
     ]
-    lines = [*map(blank_text, instance.fate.blanks), *elsewhere(completeness, instance.state_partition)]
+    lines = [*map(blank_text, instance.history.blanks), *elsewhere(completeness, instance.state_partition)]
     blanks = [f"  {line}" for line in lines]
     changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
-    return "\n".join([head, conclusion(instance.fate), "", changes, "", "Not known:", *blanks])
+    return "\n".join([head, conclusion(instance.history), "", changes, "", "Not known:", *blanks])

@@ -16,11 +16,11 @@ from acktrail.model.strict.policy import Policy
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:
-    from acktrail.model.records import Placed
-    from acktrail.model.strict.violations import Finding
-    from acktrail.offline.read.read_report import Damage, Reading
-    from acktrail.offline.replay_dialects import Replayed
-    from acktrail.offline.replay_until import Cut, Moment
+    from acktrail.model.records import RecordAt
+    from acktrail.model.strict.violations import Violation
+    from acktrail.offline.read.read_report import ReadReport, SegmentDamage
+    from acktrail.offline.replay_dialects import DialectReplay
+    from acktrail.offline.replay_until import LogCut, LogPoint
     from acktrail.wire.dialects.released import Dialect
     from acktrail.wire.raw_record import RawRecord
 
@@ -67,16 +67,16 @@ def replay(
 
     Example: acktrail replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
-    from acktrail.offline.read.read_report import Reading
-    from acktrail.offline.replay_until import Cut, parse_moment
+    from acktrail.offline.read.read_report import ReadReport
+    from acktrail.offline.replay_until import LogCut, parse_log_point
 
-    moment, cut = None if at is None else parse_moment(at), Cut()
-    reading = Reading(state_partition=state_partition)
+    moment, cut = None if at is None else parse_log_point(at), LogCut()
+    reading = ReadReport(state_partition=state_partition)
     is_plain = policy is Policy.BROKER and moment is None and findings is None
-    can_sweep = is_plain and _pays_to_sweep(files)
+    has_numpy = is_plain and _pays_to_sweep(files)
     with file_counter("replayed") as count:
         chosen = chosen_dialect(dialect, files, reading)
-        swept = _swept(files, chosen, reading, count) if can_sweep else None
+        swept = _swept(files, chosen, reading, count) if has_numpy else None
         replayed = swept or _folded(
             files, chosen, reading, count, policy=policy, moment=moment, cut=cut, audited=findings is not None
         )
@@ -91,29 +91,29 @@ def replay(
 def _pays_to_sweep(files: list[Path]) -> bool:
     """Whether the files are large enough, and what a sweep needs is installed: then it is made ready."""
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.offline.replay_sorted import can_sweep
+    from acktrail.offline.replay_sorted import has_numpy
 
     try:
         size = sum(file.stat().st_size for file in files)
     except OSError:
         return False  # whoever opens the file says it better
-    if size < _LARGE_BYTES or not can_sweep():
+    if size < _LARGE_BYTES or not has_numpy():
         return False
     forgo_pandas()
     return True
 
 
-def _swept(files: list[Path], dialect: Dialect[Any], reading: Reading, count: Counter) -> Replayed | None:
+def _swept(files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: Counter) -> DialectReplay | None:
     """All share partitions at once, where the files are in the order of their log; None where they are not."""
-    from acktrail.offline.replay_dialects import Replayed
-    from acktrail.offline.replay_sorted import sweep_files
+    from acktrail.offline.replay_dialects import DialectReplay
+    from acktrail.offline.replay_sorted import replay_sorted
     from acktrail.wire.dialects.released import KAFKA_4_2
 
     if dialect is not KAFKA_4_2:
         return None
-    damages: list[Damage] = []
+    damages: list[SegmentDamage] = []
     own = replace(reading, on_damage=damages.append, nameless=[])
-    swept = sweep_files(files, own)
+    swept = replay_sorted(files, own)
     if swept is None:
         return None
     reading.take(own)
@@ -122,26 +122,26 @@ def _swept(files: list[Path], dialect: Dialect[Any], reading: Reading, count: Co
         say_damage(damage)
     count(readable=True, records=swept.readable)
     count(readable=False, records=swept.unreadable)
-    return Replayed(states=swept.states, findings=(), differences=())
+    return DialectReplay(states=swept.states, findings=(), differences=())
 
 
 def _folded(
     files: list[Path],
     dialect: Dialect[Any],
-    reading: Reading,
+    reading: ReadReport,
     count: Counter,
     *,
     policy: Policy,
-    moment: Moment | None,
-    cut: Cut,
+    moment: LogPoint | None,
+    cut: LogCut,
     audited: bool,
-) -> Replayed:
+) -> DialectReplay:
     """Record by record, in the order of the log, whatever the order in the files."""
     from acktrail.offline.read.copied_files import read_files
     from acktrail.offline.read.log_order import in_log_order
     from acktrail.offline.replay_dialects import replay_records
 
-    def note_damage(damage: Damage) -> None:
+    def note_damage(damage: SegmentDamage) -> None:
         count(readable=False)
         say_damage(damage)
 
@@ -150,24 +150,24 @@ def _folded(
     return replay_records(dialect, _decoded(dialect, records, count), policy, audited=audited)
 
 
-def _belonging(records: Iterable[RawRecord], moment: Moment | None, cut: Cut) -> Iterable[RawRecord]:
+def _belonging(records: Iterable[RawRecord], moment: LogPoint | None, cut: LogCut) -> Iterable[RawRecord]:
     from acktrail.offline.replay_until import up_to
 
     return records if moment is None else up_to(records, moment, cut)
 
 
-def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: Counter) -> Iterator[Placed[Any]]:
-    from acktrail.model.records import Placed
-    from acktrail.wire.raw_record import decode_by
+def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: Counter) -> Iterator[RecordAt[Any]]:
+    from acktrail.model.records import RecordAt
+    from acktrail.wire.raw_record import decode_with
 
     for raw in records:
-        addressed = decode_by(dialect.decode, raw)
+        addressed = decode_with(dialect.decode, raw)
         count(readable=addressed.record is not None)
         if addressed.record is not None:
-            yield Placed(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
+            yield RecordAt(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
 
 
-def _included(cut: Cut) -> str:
+def _included(cut: LogCut) -> str:
     """What belongs to the moment, in one line."""
     shown = [f"{partition}:{offset}" for partition, offset in sorted(cut.last_offsets.items())]
     more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
@@ -179,7 +179,7 @@ def _included(cut: Cut) -> str:
     return "; ".join(parts)
 
 
-def _report(replayed: Replayed, file: Path | None) -> None:
+def _report(replayed: DialectReplay, file: Path | None) -> None:
     """Each difference on stderr, the number of the other findings, and all of them in `file`."""
     if file is not None:
         _write(replayed.findings, file)
@@ -191,7 +191,7 @@ def _report(replayed: Replayed, file: Path | None) -> None:
         typer.echo(f"{others:,} findings about records that were applied{where}", err=True)
 
 
-def _write(findings: Iterable[Finding], file: Path) -> None:
+def _write(findings: Iterable[Violation], file: Path) -> None:
     from acktrail.errors import InputError
     from acktrail.offline.record_json import finding_json
 
@@ -202,7 +202,7 @@ def _write(findings: Iterable[Finding], file: Path) -> None:
         raise InputError(f"{file}: {(error.strerror or 'cannot be written').lower()}") from error
 
 
-def _shown(found: Finding) -> str:
+def _shown(found: Violation) -> str:
     subject = found.subject if isinstance(found.subject, str) else found.subject.coordinator_key
     return (
         f"{found.rule.value}: {printable(subject)}, state partition {found.partition}, offset {found.offset}: "

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acktrail.cli.text.history_text import evidence_json, place
-from acktrail.model.offset_history.completeness import Completeness, Missing
-from acktrail.model.offset_history.record_history import NotKnown
-from acktrail.model.offset_history.status_changes import Evidence
+from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
+from acktrail.model.offset_history.record_history import UnknownReason
+from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.times import instant_text
 
 __all__ = ["completeness_json", "counted", "elsewhere", "not_known"]
 
 _REASONS: Final = {
-    NotKnown.EARLIER: "what happened before {until}: the export of state partition {number} began later",
-    NotKnown.GAP: "{records}, from {after} until {until}: Kafka pruned them before they were exported",
-    NotKnown.UNREADABLE: "{records}, from {after} until {until}: it cannot be read",
+    UnknownReason.EARLIER: "what happened before {until}: the export of state partition {number} began later",
+    UnknownReason.GAP: "{records}, from {after} until {until}: Kafka pruned them before they were exported",
+    UnknownReason.UNREADABLE: "{records}, from {after} until {until}: it cannot be read",
 }
 _STALE: Final = "exported state records that the history does not have yet: run `acktrail history`"
 
@@ -27,23 +27,23 @@ class _Loss:
     """State records that some share partitions lack: `share_partitions` None: all of the state partition. `until`: the
     last record that tells one of them again; None: at least one is not known yet."""
 
-    example: Missing
+    example: MissingRecords
     share_partitions: int | None
-    until: Evidence | None
+    until: RecordPosition | None
 
 
-def counted(number: int, completeness: Completeness) -> str:
+def counted(number: int, completeness: HistoryCompleteness) -> str:
     """A number out of the history: exact, or "at least" where records are missing."""
     return f"{number:,}" if completeness.is_complete else f"at least {number:,}"
 
 
-def not_known(found: Completeness) -> list[str]:
+def not_known(found: HistoryCompleteness) -> list[str]:
     """Lines to print below an answer: what is missing; none where nothing is."""
     lines = _lines(found, found.missing)
     return ["", "Not known:", *(f"  {line}" for line in lines)] if lines else []
 
 
-def elsewhere(found: Completeness, state_partition: int) -> list[str]:
+def elsewhere(found: HistoryCompleteness, state_partition: int) -> list[str]:
     """What is missing on a state partition and in no row of the history: gaps behind the last record, and unreadable
     records that do not name their share partition."""
     return _lines(
@@ -51,12 +51,12 @@ def elsewhere(found: Completeness, state_partition: int) -> list[str]:
     )
 
 
-def _lines(found: Completeness, missing: Iterable[Missing]) -> list[str]:
+def _lines(found: HistoryCompleteness, missing: Iterable[MissingRecords]) -> list[str]:
     lines = [_text(loss) for loss in _losses(missing)]
     return lines if found.is_current else [*lines, _STALE]
 
 
-def completeness_json(found: Completeness) -> dict[str, Any]:
+def completeness_json(found: HistoryCompleteness) -> dict[str, Any]:
     """The same for programs."""
     return {
         "is_complete": found.is_complete,
@@ -66,15 +66,15 @@ def completeness_json(found: Completeness) -> dict[str, Any]:
     }
 
 
-def _losses(missing: Iterable[Missing]) -> list[_Loss]:
+def _losses(missing: Iterable[MissingRecords]) -> list[_Loss]:
     """`missing` of all share partitions together, by state partition, reason and records."""
-    found: dict[tuple[Any, ...], list[Missing]] = {}
+    found: dict[tuple[Any, ...], list[MissingRecords]] = {}
     for each in sorted(missing, key=_order):
         found.setdefault((*_order(each), each.key is None), []).append(each)
     return [_loss(own) for own in found.values()]
 
 
-def _loss(own: list[Missing]) -> _Loss:
+def _loss(own: list[MissingRecords]) -> _Loss:
     ends = [each.until for each in own if each.until is not None]
     return _Loss(
         example=own[0],
@@ -95,14 +95,14 @@ def _text(loss: _Loss) -> str:
     return f"{text} (share partitions: {affected})"
 
 
-def _records(missing: Missing) -> str:
+def _records(missing: MissingRecords) -> str:
     first, last = f"{missing.state_partition}:{missing.first_record}", missing.last_record
     if last == missing.first_record:
         return f"state record {first}"
     return f"state records {first} to {'?' if last is None else f'{missing.state_partition}:{last}'}"
 
 
-def _moment(evidence: Evidence | None) -> str | None:
+def _moment(evidence: RecordPosition | None) -> str | None:
     if evidence is None:
         return None
     time = instant_text(evidence.timestamp_ms)
@@ -124,10 +124,10 @@ def _json(loss: _Loss) -> dict[str, Any]:
     }
 
 
-def _order(missing: Missing) -> tuple[int, int, str, int]:
+def _order(missing: MissingRecords) -> tuple[int, int, str, int]:
     first, last = missing.first_record, missing.last_record
     return (missing.state_partition, -1 if first is None else first, missing.reason.value, -1 if last is None else last)
 
 
-def _offset(evidence: Evidence) -> int:
+def _offset(evidence: RecordPosition) -> int:
     return evidence.offset

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from acktrail.model.delivery import state_name
-from acktrail.model.offset_history.offset_status import Condition, Standing
-from acktrail.model.offset_history.record_history import Blank, Fate, NotKnown
-from acktrail.model.offset_history.status_changes import Evidence
-from acktrail.model.offset_history.status_intervals import Interval
+from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
+from acktrail.model.offset_history.record_history import RecordHistory, UnknownPeriod, UnknownReason
+from acktrail.model.offset_history.status_changes import RecordPosition
+from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.times import instant_text
 
 __all__ = [
@@ -22,67 +22,69 @@ __all__ = [
 ]
 
 _STANDINGS: Final = {
-    Standing.UNRECORDED: "nothing recorded",
-    Standing.BELOW_START: "below the start offset",
-    Standing.UNINITIALIZED: "no start offset yet",
-    Standing.ABSENT: "no share partition",
-    Standing.UNKNOWN: "not known",
+    OffsetStatusKind.UNRECORDED: "nothing recorded",
+    OffsetStatusKind.BELOW_START: "below the start offset",
+    OffsetStatusKind.UNINITIALIZED: "no start offset yet",
+    OffsetStatusKind.ABSENT: "no share partition",
+    OffsetStatusKind.UNKNOWN: "not known",
 }
 
 _WITHOUT_RECORD: Final = {
-    Standing.UNRECORDED: "nothing recorded: not delivered yet, or a delivery has not ended",
-    Standing.BELOW_START: "below the start offset: it is not delivered any more, and no delivery state was recorded",
-    Standing.UNINITIALIZED: "the share partition has no start offset yet",
-    Standing.ABSENT: "the share partition was deleted, and no delivery state was recorded",
-    Standing.UNKNOWN: "not known",
+    OffsetStatusKind.UNRECORDED: "nothing recorded: not delivered yet, or a delivery has not ended",
+    OffsetStatusKind.BELOW_START: "below the start offset: it is not delivered any more, and no delivery state was "
+    "recorded",
+    OffsetStatusKind.UNINITIALIZED: "the share partition has no start offset yet",
+    OffsetStatusKind.ABSENT: "the share partition was deleted, and no delivery state was recorded",
+    OffsetStatusKind.UNKNOWN: "not known",
 }
 
 _NOW: Final = {
-    Standing.UNRECORDED: "nothing recorded",
-    Standing.BELOW_START: "below the start offset",
-    Standing.UNINITIALIZED: "without a start offset",
-    Standing.ABSENT: "forgotten: the share partition was deleted",
-    Standing.UNKNOWN: "not known",
+    OffsetStatusKind.UNRECORDED: "nothing recorded",
+    OffsetStatusKind.BELOW_START: "below the start offset",
+    OffsetStatusKind.UNINITIALIZED: "without a start offset",
+    OffsetStatusKind.ABSENT: "forgotten: the share partition was deleted",
+    OffsetStatusKind.UNKNOWN: "not known",
 }
 """What holds now, after a delivery state had been recorded."""
 
 _BLANKS: Final = {
-    NotKnown.DELIVERIES: "when it was first delivered, and a delivery under way: Kafka writes how a delivery ended, "
-    "never that one began",
-    NotKnown.EARLIER: "anything before state record {until}: the export began there",
-    NotKnown.GAP: "anything from state record {since} to {until}: pruned before it was exported",
-    NotKnown.UNREADABLE: "anything from state record {since} to {until}: that record cannot be read",
-    NotKnown.UNDATED: "since when it was so at state record {until}, which only shows it",
-    NotKnown.SKIPPED_ENDINGS: "how earlier deliveries ended: at state record {until} the count grew by more than one",
-    NotKnown.PASSED_UNRECORDED: "whether it was delivered: state record {until} moved the start offset past it, and no "
-    "delivery state had been recorded",
-    NotKnown.NEVER_IN_SCOPE: "what this group did with it, if anything: when the share partition was first seen, the "
-    "start offset was above it",
+    UnknownReason.DELIVERIES: "when it was first delivered, and a delivery under way: Kafka writes how a delivery "
+    "ended, never that one began",
+    UnknownReason.EARLIER: "anything before state record {until}: the export began there",
+    UnknownReason.GAP: "anything from state record {since} to {until}: pruned before it was exported",
+    UnknownReason.UNREADABLE: "anything from state record {since} to {until}: that record cannot be read",
+    UnknownReason.UNDATED: "since when it was so at state record {until}, which only shows it",
+    UnknownReason.SKIPPED_ENDINGS: "how earlier deliveries ended: at state record {until} the count grew by more than "
+    "one",
+    UnknownReason.PASSED_UNRECORDED: "whether it was delivered: state record {until} moved the start offset past it, "
+    "and no delivery state had been recorded",
+    UnknownReason.NEVER_IN_SCOPE: "what this group did with it, if anything: when the share partition was first seen, "
+    "the start offset was above it",
 }
 
 
-def place(evidence: Evidence | None) -> str | None:
+def place(evidence: RecordPosition | None) -> str | None:
     """A state record's address: state partition and offset."""
     return None if evidence is None else f"{evidence.state_partition}:{evidence.offset}"
 
 
-def condition_text(condition: Condition) -> str:
+def condition_text(condition: OffsetStatus) -> str:
     """A condition without its count."""
     if condition.delivery_state is None:
-        return _STANDINGS[condition.standing]
+        return _STANDINGS[condition.kind]
     return state_name(condition.delivery_state)
 
 
-def conclusion(found: Fate) -> str:
+def conclusion(found: RecordHistory) -> str:
     """What became of the record, in one line."""
     recorded, now = found.last_recorded, found.now
     if recorded is None:
-        return _WITHOUT_RECORD[now.condition.standing]
-    said = f"{condition_text(recorded.condition)}, delivery count {recorded.condition.delivery_count}{_since(recorded)}"
-    return said if recorded is now else f"{said}; {_NOW[now.condition.standing]}{_since(now)}"
+        return _WITHOUT_RECORD[now.status.kind]
+    said = f"{condition_text(recorded.status)}, delivery count {recorded.status.delivery_count}{_since(recorded)}"
+    return said if recorded is now else f"{said}; {_NOW[now.status.kind]}{_since(now)}"
 
 
-def _since(interval: Interval) -> str:
+def _since(interval: StatusInterval) -> str:
     if interval.since is None:
         return ""
     time = instant_text(interval.since.timestamp_ms)
@@ -90,18 +92,18 @@ def _since(interval: Interval) -> str:
     return f", since {at}" if interval.is_dated else f", at the latest since {at}"
 
 
-def blank_text(blank: Blank) -> str:
+def blank_text(blank: UnknownPeriod) -> str:
     """What is not known, and why."""
     return _BLANKS[blank.reason].format(since=place(blank.since) or "?", until=place(blank.until) or "the newest")
 
 
-def interval_json(interval: Interval) -> dict[str, Any]:
+def interval_json(interval: StatusInterval) -> dict[str, Any]:
     """One condition of a record and how it ended."""
-    state = interval.condition.delivery_state
+    state = interval.status.delivery_state
     return {
-        "standing": interval.condition.standing.value,
+        "standing": interval.status.kind.value,
         "delivery_state": None if state is None else state_name(state),
-        "delivery_count": interval.condition.delivery_count,
+        "delivery_count": interval.status.delivery_count,
         "since": evidence_json(interval.since),
         "is_dated": interval.is_dated,
         "until": evidence_json(interval.until),
@@ -109,7 +111,7 @@ def interval_json(interval: Interval) -> dict[str, Any]:
     }
 
 
-def blank_json(blank: Blank) -> dict[str, Any]:
+def blank_json(blank: UnknownPeriod) -> dict[str, Any]:
     """What is not known, for programs and for people."""
     return {
         "reason": blank.reason.value,
@@ -119,7 +121,7 @@ def blank_json(blank: Blank) -> dict[str, Any]:
     }
 
 
-def evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
+def evidence_json(evidence: RecordPosition | None) -> dict[str, Any] | None:
     """A state record with its time."""
     if evidence is None:
         return None

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.columnar.binary_column import BinaryColumn, Integers, Mask
+from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array
 
 __all__ = ["Cursors", "Fault"]
 
@@ -50,20 +50,22 @@ class Cursors:
         self.fault = np.zeros(count, np.int8)
         self.position, self.amount, self.left = (np.zeros(count, np.int64) for _ in range(3))
 
-    def sound(self, rows: Integers) -> Integers:
+    def sound(self, rows: Int64Array) -> Int64Array:
         """Those of `rows` that have no fault."""
-        good: Integers = rows[self.fault[rows] == Fault.NONE]
+        good: Int64Array = rows[self.fault[rows] == Fault.NONE]
         return good
 
-    def room(self, rows: Integers) -> Integers:
+    def room(self, rows: Int64Array) -> Int64Array:
         """Bytes left."""
         return self._end[rows] - self._at[rows]
 
-    def places(self, rows: Integers) -> Integers:
+    def places(self, rows: Int64Array) -> Int64Array:
         """Where the cursors stand."""
         return self._at[rows]
 
-    def fail(self, rows: Integers, fault: Fault, places: Integers | None = None, amount: Integers | int = 0) -> None:
+    def fail(
+        self, rows: Int64Array, fault: Fault, places: Int64Array | None = None, amount: Int64Array | int = 0
+    ) -> None:
         """Give up `rows`: at `places`, or where their cursors stand."""
         if not len(rows):
             return
@@ -72,7 +74,7 @@ class Cursors:
         self.amount[rows] = amount
         self.left[rows] = self.room(rows)
 
-    def integers(self, rows: Integers, kind: str) -> tuple[Integers, npt.NDArray[Any]]:
+    def integers(self, rows: Int64Array, kind: str) -> tuple[Int64Array, npt.NDArray[Any]]:
         """Big-endian integers of type `kind`."""
         layout = np.dtype([("number", kind)])
         rows = self._with_room(rows, layout.itemsize, Fault.INTEGER_CUT_OFF)
@@ -80,7 +82,7 @@ class Cursors:
         self._at[rows] += layout.itemsize
         return rows, numbers
 
-    def structures(self, rows: Integers, layout: np.dtype[np.void]) -> tuple[Integers, npt.NDArray[Any]]:
+    def structures(self, rows: Int64Array, layout: np.dtype[np.void]) -> tuple[Int64Array, npt.NDArray[Any]]:
         """Structures of big-endian integers without gaps. A row that ends within one fails at the field it ends in."""
         short = rows[self.room(rows) < layout.itemsize]
         rows = rows[self.room(rows) >= layout.itemsize]
@@ -91,14 +93,14 @@ class Cursors:
         self._at[rows] += layout.itemsize
         return rows, found
 
-    def skip(self, rows: Integers, lengths: Integers) -> Integers:
+    def skip(self, rows: Int64Array, lengths: Int64Array) -> Int64Array:
         """Go past `lengths` bytes."""
         fits = lengths <= self.room(rows)
         self.fail(rows[~fits], Fault.BYTES_MISSING, amount=lengths[~fits])
         self._at[rows[fits]] += lengths[fits]
         return rows[fits]
 
-    def varints(self, rows: Integers) -> tuple[Integers, Integers]:
+    def varints(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Unsigned variable-length integers."""
         begin, values = self._at[rows], np.zeros(len(rows), np.int64)
         going = np.arange(len(rows))
@@ -116,11 +118,11 @@ class Cursors:
         is_good = self.fault[rows] == Fault.NONE
         return rows[is_good], values[is_good]
 
-    def skip_tagged_fields(self, rows: Integers) -> Integers:
+    def skip_tagged_fields(self, rows: Int64Array) -> Int64Array:
         """Go past tag buffers whose fields nobody here knows."""
         return self.tagged_fields(rows, {})
 
-    def tagged_fields(self, rows: Integers, known: dict[int, npt.NDArray[Any]]) -> Integers:
+    def tagged_fields(self, rows: Int64Array, known: dict[int, npt.NDArray[Any]]) -> Int64Array:
         """Go past tag buffers. A field whose tag is `known` is an integer of its array's type, whatever its size says,
         and is put there, row by row; all others are passed over."""
         counts = np.zeros(len(self.fault), np.int64)
@@ -135,7 +137,7 @@ class Cursors:
         self.fail(going[counts[going] > 0], Fault.UNDECIDED)
         return self.sound(rows)
 
-    def _tagged_field(self, rows: Integers, known: dict[int, npt.NDArray[Any]]) -> Integers:
+    def _tagged_field(self, rows: Int64Array, known: dict[int, npt.NDArray[Any]]) -> Int64Array:
         rows, tags = self.varints(rows)
         told = np.zeros(len(self.fault), np.int64)
         told[rows] = tags
@@ -148,8 +150,8 @@ class Cursors:
             passed.append(own)
         return np.sort(np.concatenate(passed))
 
-    def _with_room(self, rows: Integers, size: int, fault: Fault) -> Integers:
-        fits: Mask = self.room(rows) >= size
+    def _with_room(self, rows: Int64Array, size: int, fault: Fault) -> Int64Array:
+        fits: BoolArray = self.room(rows) >= size
         if not fits.all():
             self.fail(rows[~fits], fault, amount=size)
         return rows[fits]

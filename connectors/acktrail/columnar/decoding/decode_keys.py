@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Integers, Mask, binary_column
+from acktrail.columnar.binary_column import BoolArray, Int64Array, binary_column
 from acktrail.model.share_partition import TopicId, topic_id_bytes
 
 __all__ = ["KeyColumns", "read_keys", "snapshot_keys"]
@@ -33,8 +33,8 @@ _FIRST_NOT_ASCII: Final = 0x80
 class KeyColumns:
     """What the keys say. Rows that are not `regular` hold nothing of meaning."""
 
-    regular: Mask
-    is_snapshot: Mask
+    regular: BoolArray
+    is_snapshot: BoolArray
     group_id: pa.StringArray
     topic_id: pa.StringArray
     partition: npt.NDArray[np.int32]
@@ -77,7 +77,7 @@ def _fixed(structures: npt.NDArray[Any]) -> pa.BinaryArray:
     )
 
 
-def _group_ids(keys: pa.BinaryArray, regular: Mask) -> tuple[pa.StringArray, Mask]:
+def _group_ids(keys: pa.BinaryArray, regular: BoolArray) -> tuple[pa.StringArray, BoolArray]:
     """The group ids of regular keys, and which keys are regular still: not those whose group id is no UTF-8."""
     if not regular.all():
         keys = pc.if_else(pa.array(regular), keys, pa.scalar(None, pa.binary()))
@@ -116,7 +116,7 @@ def _topic_ids(topic_ids: npt.NDArray[np.void]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(topic_ids), pa.py_buffer(bounds), pa.py_buffer(characters))
 
 
-def _distinct(topic_ids: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.void], Integers]:
+def _distinct(topic_ids: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.void], Int64Array]:
     """Each id once, and the place of each row's among them.
 
     Ids are spread over buckets, of which one row of each stands for all: where none has two ids, no dictionary is

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Mask, binary_column
+from acktrail.columnar.binary_column import BoolArray, binary_column
 from acktrail.columnar.decoding.decode_keys import KeyColumns, read_keys
-from acktrail.columnar.decoding.decode_rows import SAID_COLUMNS, Decoder, said_by_rows
-from acktrail.columnar.decoding.irregular_rows import OddRows
+from acktrail.columnar.decoding.decode_rows import CONTENT_COLUMNS, Decoder, decode_rows
+from acktrail.columnar.decoding.irregular_rows import IrregularRows
 from acktrail.columnar.decoding.regular_values import read_values
-from acktrail.columnar.record_columns import SAID_NUMBERS
+from acktrail.columnar.record_columns import CONTENT_NUMBERS
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.wire.dialects.kafka_4_2 import decode
 from acktrail.wire.raw_record import DecodeStatus
 
-__all__ = ["DECODED_RECORDS", "count_readable", "decode_records", "decode_slowly"]
+__all__ = ["DECODED_RECORDS", "count_readable", "decode_records", "decode_strictly"]
 
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])
 """``STATE_RECORDS`` without the columns that say where a record came from."""
@@ -47,11 +47,11 @@ def decode_records(raw: pa.Table) -> pa.Table:
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
-def decode_slowly(raw: pa.Table, decoder: Decoder = decode) -> pa.Table:
+def decode_strictly(raw: pa.Table, decoder: Decoder = decode) -> pa.Table:
     """The same table as ``decode_records`` by the strict decoder alone, row by row: the reference for it, and the way
     for other shipped dialects, by their `decoder`.
     """
-    batches = [_with_address(batch, said_by_rows(batch, decoder)) for batch in _raw_batches(raw)]
+    batches = [_with_address(batch, decode_rows(batch, decoder)) for batch in _raw_batches(raw)]
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
@@ -91,16 +91,16 @@ def _said(raw: pa.RecordBatch) -> pa.RecordBatch:
         "group_id": _alone_mended("group_id", keys.group_id, odd),
         "topic_id": _alone_mended("topic_id", keys.topic_id, odd),
         "partition": _alone_mended("partition", pa.array(keys.partition), odd),
-        **{name: records.numbers[name].to_arrow(SAID_COLUMNS.field(name).type) for name in SAID_NUMBERS},
+        **{name: records.numbers[name].to_arrow(CONTENT_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
         "decode_status": _statuses(raw.num_rows, odd),
         "decode_error": _errors(raw.num_rows, odd),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in SAID_COLUMNS.names], schema=SAID_COLUMNS)
+    return pa.RecordBatch.from_arrays([columns[name] for name in CONTENT_COLUMNS.names], schema=CONTENT_COLUMNS)
 
 
-def _odd_rows(raw: pa.RecordBatch, keys: KeyColumns) -> OddRows:
-    return OddRows(
+def _odd_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
+    return IrregularRows(
         keys=lambda rows: raw.column("key").take(pa.array(rows)),
         values=lambda rows: raw.column("value").take(pa.array(rows)),
         is_snapshot=keys.is_snapshot,
@@ -108,7 +108,7 @@ def _odd_rows(raw: pa.RecordBatch, keys: KeyColumns) -> OddRows:
     )
 
 
-def _alone_mended(name: str, column: pa.Array, odd: OddRows) -> pa.Array:
+def _alone_mended(name: str, column: pa.Array, odd: IrregularRows) -> pa.Array:
     """`column` with what the strict decoder says in the rows that only it can read."""
     if odd.said is None:
         return column
@@ -117,13 +117,13 @@ def _alone_mended(name: str, column: pa.Array, odd: OddRows) -> pa.Array:
     return pa.concat_arrays([column, odd.said.column(name)]).take(pa.array(order))
 
 
-def _statuses(count: int, odd: OddRows) -> pa.StringArray:
+def _statuses(count: int, odd: IrregularRows) -> pa.StringArray:
     told = [(row, status) for row, status in zip(odd.rows.tolist(), odd.statuses, strict=True) if status != _USUAL]
     bounds, octets, _ = _texts(count, _USUAL, told)
     return pa.StringArray.from_buffers(count, bounds, octets)
 
 
-def _errors(count: int, odd: OddRows) -> pa.StringArray:
+def _errors(count: int, odd: IrregularRows) -> pa.StringArray:
     """The reasons, null in all other rows."""
     told = [(row, reason) for row, reason in zip(odd.rows.tolist(), odd.reasons, strict=True) if reason]
     if not told:
@@ -132,7 +132,7 @@ def _errors(count: int, odd: OddRows) -> pa.StringArray:
     return pa.StringArray.from_buffers(count, bounds, octets, pa.py_buffer(np.packbits(has_text, bitorder="little")))
 
 
-def _texts(count: int, usual: str, told: Sequence[tuple[int, str]]) -> tuple[pa.Buffer, pa.Buffer, Mask]:
+def _texts(count: int, usual: str, told: Sequence[tuple[int, str]]) -> tuple[pa.Buffer, pa.Buffer, BoolArray]:
     """Bounds and bytes of `count` texts, `usual` save in the few rows, in their order, that are `told`; and which those
     are. Runs of usual texts are copied as a whole."""
     lengths = np.full(count + 1, len(usual), np.int32)

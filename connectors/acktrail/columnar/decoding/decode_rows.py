@@ -13,17 +13,17 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.dialects.kafka_4_2 import decode
-from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_by
+from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_with
 from acktrail.wire.state_key import SNAPSHOT_TYPE, decode_key
 
-__all__ = ["SAID_COLUMNS", "Decoder", "said_by_rows"]
+__all__ = ["CONTENT_COLUMNS", "Decoder", "decode_rows"]
 
 Decoder = Callable[[bytes | None, bytes | None], StateRecord]
 """Key and value to a record of a shipped dialect; raises MalformedRecord or UnsupportedRecord."""
 
 _FIRST_SAID: Final = STATE_RECORDS.get_field_index("record_type")
 
-SAID_COLUMNS: Final = pa.schema([STATE_RECORDS.field(index) for index in range(_FIRST_SAID, len(STATE_RECORDS))])
+CONTENT_COLUMNS: Final = pa.schema([STATE_RECORDS.field(index) for index in range(_FIRST_SAID, len(STATE_RECORDS))])
 """The columns of ``STATE_RECORDS`` that come out of a record's bytes."""
 
 _Row = tuple[Any, ...]
@@ -32,15 +32,15 @@ _NO_FIELDS: Final[_Row] = (None,) * 8
 """snapshot_epoch, state_epoch, leader_epoch, start_offset, delivery_complete_count, two timestamps, batches."""
 
 
-def said_by_rows(batch: pa.RecordBatch, decoder: Decoder = decode) -> pa.RecordBatch:
-    """``SAID_COLUMNS`` of `batch` (``RAW_RECORDS``), decoded one row at a time by a dialect's `decoder`.
+def decode_rows(batch: pa.RecordBatch, decoder: Decoder = decode) -> pa.RecordBatch:
+    """``CONTENT_COLUMNS`` of `batch` (``RAW_RECORDS``), decoded one row at a time by a dialect's `decoder`.
 
     A record that could not be decoded still names its share partition where its key can be read.
     """
-    rows = [_row(decode_by(decoder, raw)) for raw in _raw_records(batch)]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(SAID_COLUMNS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SAID_COLUMNS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SAID_COLUMNS)
+    rows = [_row(decode_with(decoder, raw)) for raw in _raw_records(batch)]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(CONTENT_COLUMNS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, CONTENT_COLUMNS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=CONTENT_COLUMNS)
 
 
 def _raw_records(batch: pa.RecordBatch) -> Iterator[RawRecord]:

@@ -7,27 +7,27 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import BinaryColumn, Integers, Mask
-from acktrail.columnar.decoding.decode_rows import said_by_rows
-from acktrail.columnar.decoding.irregular_values import read_odd_values
-from acktrail.columnar.record_columns import RecordColumns, said_columns
+from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array
+from acktrail.columnar.decoding.decode_rows import decode_rows
+from acktrail.columnar.decoding.irregular_values import read_irregular_values
+from acktrail.columnar.record_columns import RecordColumns, content_columns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.wire.raw_record import DecodeStatus
 
-__all__ = ["OddRows"]
+__all__ = ["IrregularRows"]
 
-Take = Callable[[Integers], pa.BinaryArray]
+Take = Callable[[Int64Array], pa.BinaryArray]
 """The keys, or the values, of some rows."""
 
 
-class OddRows:
+class IrregularRows:
     """Decodes the rows that bulk decoding hands it.
 
     After ``decode``: `rows`, with their `statuses` and `reasons`; `alone`, those of them whose keys are not `trusted`
     or that nobody reads in bulk, and `said`, what the strict decoder says of these.
     """
 
-    def __init__(self, *, keys: Take, values: Take, is_snapshot: Mask, trusted: Mask) -> None:
+    def __init__(self, *, keys: Take, values: Take, is_snapshot: BoolArray, trusted: BoolArray) -> None:
         self._take = (keys, values)
         self._is_snapshot, self._trusted = is_snapshot, trusted
         self.rows = self.alone = np.empty(0, np.int64)
@@ -35,29 +35,29 @@ class OddRows:
         self.reasons: list[str | None] = []
         self.said: pa.RecordBatch | None = None
 
-    def decode(self, rows: Integers, column: BinaryColumn) -> RecordColumns:
+    def decode(self, rows: Int64Array, column: BinaryColumn) -> RecordColumns:
         """The numbers and batches of `rows`, whose values are `column`."""
-        odd = read_odd_values(column, self._is_snapshot[rows])
+        odd = read_irregular_values(column, self._is_snapshot[rows])
         self.rows, self.statuses, self.reasons = rows, odd.statuses, odd.reasons
         places = np.flatnonzero(odd.undecided | ~self._trusted[rows])
         return self._with_alone(odd.records, places) if len(places) else odd.records
 
     @property
-    def readable(self) -> Mask:
+    def readable(self) -> BoolArray:
         """Which of `rows` could be read."""
         return np.array([status is DecodeStatus.DECODED for status in self.statuses], np.bool_)
 
-    def _with_alone(self, records: RecordColumns, places: Integers) -> RecordColumns:
+    def _with_alone(self, records: RecordColumns, places: Int64Array) -> RecordColumns:
         self.alone = self.rows[places]
-        self.said = said_by_rows(self._raw(self.alone))
+        self.said = decode_rows(self._raw(self.alone))
         outcomes = (self.said.column(name).to_pylist() for name in ("decode_status", "decode_error"))
         for place, status, reason in zip(places.tolist(), *outcomes, strict=True):
             self.statuses[place], self.reasons[place] = DecodeStatus(status), reason
         order = np.arange(len(records))
         order[places] = len(records) + np.arange(len(places))
-        return RecordColumns.concat([records, said_columns(self.said)]).take(order)
+        return RecordColumns.concat([records, content_columns(self.said)]).take(order)
 
-    def _raw(self, rows: Integers) -> pa.RecordBatch:
+    def _raw(self, rows: Int64Array) -> pa.RecordBatch:
         address = [pa.array(np.zeros(len(rows), np.int64), kind) for kind in RAW_RECORDS.types[:3]]
         taken = [take(rows) for take in self._take]
         return pa.RecordBatch.from_arrays([*address, *taken], schema=RAW_RECORDS)

@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.columnar.binary_column import BinaryColumn, Integers, Mask, runs
+from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array, runs
 from acktrail.columnar.decoding.cursors import Cursors, Fault
-from acktrail.columnar.record_columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.wire.raw_record import DecodeStatus
 
-__all__ = ["OddValues", "read_odd_values"]
+__all__ = ["IrregularValues", "read_irregular_values"]
 
 _UPDATE: Final = np.dtype([("snapshot_epoch", ">i4"), ("leader_epoch", ">i4"), ("start_offset", ">i8")])
 _SNAPSHOT: Final = np.dtype(
@@ -62,7 +62,7 @@ _STATUSES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OddValues:
+class IrregularValues:
     """What the values of some rows say, and what became of each: the reason is None for those that were decoded.
 
     `undecided` rows take more steps than it pays to take together; nothing is said of them.
@@ -71,10 +71,10 @@ class OddValues:
     records: RecordColumns
     statuses: list[DecodeStatus]
     reasons: list[str | None]
-    undecided: Mask
+    undecided: BoolArray
 
 
-def read_odd_values(column: BinaryColumn, is_snapshot: Mask) -> OddValues:
+def read_irregular_values(column: BinaryColumn, is_snapshot: BoolArray) -> IrregularValues:
     """Read values of any layout. A null one is a tombstone under a snapshot key, and a fault under an update key."""
     reader = _Reader(column)
     is_null = column.lengths < 0
@@ -84,7 +84,7 @@ def read_odd_values(column: BinaryColumn, is_snapshot: Mask) -> OddValues:
     faults = [_FAULTS[fault] for fault in reader.cursors.fault.tolist()]
     details = (reader.cursors.amount, reader.cursors.left, reader.cursors.position)
     told = zip(faults, *(numbers.tolist() for numbers in details), strict=True)
-    return OddValues(
+    return IrregularValues(
         records=reader.records(),
         statuses=[_STATUSES.get(fault, DecodeStatus.MALFORMED_VALUE) for fault in faults],
         reasons=[_reason(*each) if each[0] else None for each in told],
@@ -108,11 +108,13 @@ class _Reader:
         self.cursors = Cursors(column)
         self._column = column
         rows = len(column.starts)
-        self._values: dict[str, npt.NDArray[Any]] = {name: np.zeros(rows, kind) for name, kind in SAID_NUMBERS.items()}
-        self._known = {name: np.zeros(rows, np.bool_) for name in SAID_NUMBERS}
-        self._batches: list[tuple[Integers, npt.NDArray[Any]]] = []
+        self._values: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(rows, kind) for name, kind in CONTENT_NUMBERS.items()
+        }
+        self._known = {name: np.zeros(rows, np.bool_) for name in CONTENT_NUMBERS}
+        self._batches: list[tuple[Int64Array, npt.NDArray[Any]]] = []
 
-    def read(self, rows: Integers, layout: np.dtype[np.void]) -> None:
+    def read(self, rows: Int64Array, layout: np.dtype[np.void]) -> None:
         """Read the values in `rows`, whose fixed fields are `layout`."""
         if not len(rows):
             return
@@ -136,7 +138,7 @@ class _Reader:
         order = order[good[owners[order]]]
         found = batches[order]
         return RecordColumns(
-            numbers={n: Column(values=self._values[n], known=self._known[n] & good) for n in SAID_NUMBERS},
+            numbers={n: NumberColumn(values=self._values[n], known=self._known[n] & good) for n in CONTENT_NUMBERS},
             batches=BatchColumns(
                 counts=np.bincount(owners[order], minlength=len(good)),
                 first_offset=found["first_offset"].astype(np.int64),
@@ -146,7 +148,7 @@ class _Reader:
             ),
         )
 
-    def _keep(self, rows: Integers, fields: npt.NDArray[Any], *, is_snapshot: bool) -> None:
+    def _keep(self, rows: Int64Array, fields: npt.NDArray[Any], *, is_snapshot: bool) -> None:
         for name in fields.dtype.names or ():
             self._values[name][rows] = fields[name]
             self._known[name][rows] = True
@@ -154,7 +156,7 @@ class _Reader:
         if not is_snapshot:
             self._known["leader_epoch"][rows] = fields["leader_epoch"] != _ABSENT
 
-    def _read_batches(self, rows: Integers) -> Integers:
+    def _read_batches(self, rows: Int64Array) -> Int64Array:
         """The arrays of batches, as far as they are plain in one go, then one with tagged fields at a time."""
         left = np.zeros(len(self.cursors.fault), np.int64)
         going = self._announced(rows, left)
@@ -167,7 +169,7 @@ class _Reader:
         self.cursors.fail(going[left[going] > 0], Fault.UNDECIDED)
         return self.cursors.sound(rows)
 
-    def _announced(self, rows: Integers, left: Integers) -> Integers:
+    def _announced(self, rows: Int64Array, left: Int64Array) -> Int64Array:
         begun = np.zeros(len(left), np.int64)
         begun[rows] = self.cursors.places(rows)
         rows, counts = self.cursors.varints(rows)
@@ -177,10 +179,10 @@ class _Reader:
         missing = counts * _PLAIN_BATCH.itemsize > self.cursors.room(rows)
         self.cursors.fail(rows[missing], Fault.BATCHES_MISSING, begun[rows[missing]], amount=counts[missing])
         left[rows[~missing]] = counts[~missing]
-        announced: Integers = rows[~missing]
+        announced: Int64Array = rows[~missing]
         return announced
 
-    def _read_plain(self, rows: Integers, left: Integers) -> Integers:
+    def _read_plain(self, rows: Int64Array, left: Int64Array) -> Int64Array:
         """The next batches without tagged fields."""
         whole = np.minimum(left[rows], self.cursors.room(rows) // _PLAIN_BATCH.itemsize)
         owners, places = runs(whole)
@@ -196,7 +198,7 @@ class _Reader:
         left[rows] -= plain
         return self.cursors.skip(rows, plain * _PLAIN_BATCH.itemsize)
 
-    def _read_tagged(self, rows: Integers, left: Integers) -> Integers:
+    def _read_tagged(self, rows: Int64Array, left: Int64Array) -> Int64Array:
         """The next batch of each row, and past its tagged fields."""
         rows, batches = self.cursors.structures(rows, _BATCH)
         self._batches.append((rows, batches))

@@ -9,22 +9,22 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.columnar.binary_column import BinaryColumn, Integers, Mask, strides
-from acktrail.columnar.record_columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
+from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array, strides
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns
 
 __all__ = [
     "BATCH",
-    "DecodeRows",
+    "DecodeIrregular",
     "RegularValues",
     "batch_columns",
     "find_regular",
+    "gather_batches",
     "read_values",
     "rows_with_tags",
-    "spelled_batches",
     "without",
 ]
 
-DecodeRows = Callable[[Integers, BinaryColumn], RecordColumns]
+DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
 """What is read in some rows, whose values are the column; no number and no batch where nothing can be read."""
 
 _VARINT: Final = [("low", "u1"), ("high", "u1")]
@@ -66,17 +66,19 @@ _Numbers = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegularValues:
-    """``SAID_NUMBERS`` of the values that are `regular`, and where their batches are: row i's `counts[i]` from
+    """``CONTENT_NUMBERS`` of the values that are `regular`, and where their batches are: row i's `counts[i]` from
     ``first[i]`` on. Other rows have none, and numbers without meaning."""
 
-    numbers: dict[str, Column]
-    first: Integers
-    counts: Integers
-    regular: Mask
+    numbers: dict[str, NumberColumn]
+    first: Int64Array
+    counts: Int64Array
+    regular: BoolArray
 
 
-def read_values(column: BinaryColumn, is_snapshot: Mask, decode_rows: DecodeRows, trusted: Mask) -> RecordColumns:
-    """``SAID_NUMBERS`` and the batches of every value: of regular ones in bulk; of others, and of those that are not
+def read_values(
+    column: BinaryColumn, is_snapshot: BoolArray, decode_rows: DecodeIrregular, trusted: BoolArray
+) -> RecordColumns:
+    """``CONTENT_NUMBERS`` and the batches of every value: of regular ones in bulk; of others, and of those that are not
     `trusted`, it is what `decode_rows` says.
     """
     found = find_regular(column, is_snapshot, trusted)
@@ -86,7 +88,7 @@ def read_values(column: BinaryColumn, is_snapshot: Mask, decode_rows: DecodeRows
         found.counts[odd] = said.batches.counts
         for name, number in found.numbers.items():
             number.put(odd, said.numbers[name])
-    batches = spelled_batches(column, found.first, found.counts)
+    batches = gather_batches(column, found.first, found.counts)
     if said is not None:
         ends = np.cumsum(found.counts)[odd]
         batches[strides(ends - said.batches.counts, said.batches.counts, 1)] = said.batches.structures(BATCH)
@@ -96,7 +98,7 @@ def read_values(column: BinaryColumn, is_snapshot: Mask, decode_rows: DecodeRows
     return RecordColumns(numbers=found.numbers, batches=batch_columns(found.counts, batches))
 
 
-def find_regular(column: BinaryColumn, is_snapshot: Mask, trusted: Mask) -> RegularValues:
+def find_regular(column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArray) -> RegularValues:
     """The regular values among the `trusted` ones.
 
     Regular are values of version 0 whose batches carry no tagged fields and whose own tag buffer is empty or holds the
@@ -123,28 +125,28 @@ def find_regular(column: BinaryColumn, is_snapshot: Mask, trusted: Mask) -> Regu
     )
 
 
-def spelled_batches(column: BinaryColumn, first: Integers, counts: Integers) -> npt.NDArray[Any]:
+def gather_batches(column: BinaryColumn, first: Int64Array, counts: Int64Array) -> npt.NDArray[Any]:
     """The batches of rows, end to end, as they are spelled: `counts` of them from `first` on."""
     return column.gather(strides(first, counts, BATCH.itemsize), BATCH)
 
 
-def rows_with_tags(batches: npt.NDArray[Any], counts: Integers) -> Integers:
+def rows_with_tags(batches: npt.NDArray[Any], counts: Int64Array) -> Int64Array:
     """The rows with a spelled batch, `counts` of which each row has, that carries tagged fields after all: by chance
     its value has a length that looks regular."""
     if not batches["tags"].max(initial=0):
         return np.empty(0, np.int64)
-    rows: Integers = np.repeat(np.arange(len(counts)), counts)[batches["tags"] != 0]
+    rows: Int64Array = np.repeat(np.arange(len(counts)), counts)[batches["tags"] != 0]
     return rows
 
 
-def without(mask: Mask, rows: Integers) -> Mask:
+def without(mask: BoolArray, rows: Int64Array) -> BoolArray:
     """`mask` where it does not hold for `rows`."""
     narrower = mask.copy()
     narrower[rows] = False
     return narrower
 
 
-def batch_columns(counts: Integers, batches: npt.NDArray[Any]) -> BatchColumns:
+def batch_columns(counts: Int64Array, batches: npt.NDArray[Any]) -> BatchColumns:
     """Columns of spelled batches, `counts` of which each row has."""
     return BatchColumns(
         counts=counts,
@@ -155,7 +157,7 @@ def batch_columns(counts: Integers, batches: npt.NDArray[Any]) -> BatchColumns:
     )
 
 
-def _read_heads(column: BinaryColumn, is_snapshot: Mask, updates: npt.NDArray[Any]) -> _Numbers:
+def _read_heads(column: BinaryColumn, is_snapshot: BoolArray, updates: npt.NDArray[Any]) -> _Numbers:
     """The fields before the batches: every row was read as an update, now the few snapshots are corrected."""
     heads = {name: updates[name].astype(_native(_UPDATE, name)) for name in _UPDATE.names or ()}
     rows = np.flatnonzero(is_snapshot)
@@ -172,8 +174,8 @@ def _native(layout: np.dtype[np.void], name: str) -> np.dtype[Any]:
 
 
 def _numbers(
-    heads: _Numbers, is_snapshot: Mask, complete_count: npt.NDArray[Any], has_complete_count: Mask
-) -> dict[str, Column]:
+    heads: _Numbers, is_snapshot: BoolArray, complete_count: npt.NDArray[Any], has_complete_count: BoolArray
+) -> dict[str, NumberColumn]:
     count = complete_count.astype(np.int32)
     leader_epoch, start_offset = heads["leader_epoch"], heads["start_offset"]
     known = {
@@ -186,4 +188,4 @@ def _numbers(
         "write_timestamp_ms": is_snapshot.copy(),
     }
     values = {**heads, "delivery_complete_count": count}
-    return {name: Column(values=values[name], known=known[name]) for name in SAID_NUMBERS}
+    return {name: NumberColumn(values=values[name], known=known[name]) for name in CONTENT_NUMBERS}

@@ -7,19 +7,19 @@ from typing import Final
 
 import numpy as np
 
-from acktrail.columnar.binary_column import Integers, Mask
-from acktrail.columnar.replaying.concatenated_records import Part, Parts
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.replaying.concatenated_records import AnyRecords, ConcatenatedRecords
 from acktrail.columnar.replaying.fold import fold
-from acktrail.columnar.replaying.pending_records import RetainedRecords
+from acktrail.columnar.replaying.pending_records import PendingRecords
 from acktrail.columnar.replaying.state_columns import StateColumns
-from acktrail.columnar.sorting import by_owner_and_offset
+from acktrail.columnar.sorting import by_partition_and_offset
 
-__all__ = ["advance", "states_after"]
+__all__ = ["apply_records", "states_after"]
 
 _NONE: Final = np.empty(0, np.bool_)
 
 
-def advance(states: StateColumns, retained: Sequence[RetainedRecords]) -> StateColumns:
+def apply_records(states: StateColumns, retained: Sequence[PendingRecords]) -> StateColumns:
     """The states after `retained`: records that follow on the `states`, or at whose head stands a snapshot or the
     update that becomes the state. Records that cannot be read are passed over.
 
@@ -27,8 +27,8 @@ def advance(states: StateColumns, retained: Sequence[RetainedRecords]) -> StateC
     """
     read = [list(piece.read()) for piece in retained]
     regular = [np.concatenate([_NONE, *(mask for _, mask in found)]) for found in read]
-    odd = RetainedRecords.packed([piece.where(~mask) for piece, mask in zip(retained, regular, strict=True)])
-    odd_records, readable = odd.read_odd()
+    odd = PendingRecords.packed([piece.where(~mask) for piece, mask in zip(retained, regular, strict=True)])
+    odd_records, readable = odd.read_irregular()
     counted = np.concatenate([np.ones(len(states.owners), np.bool_), *regular])
     rows = np.arange(len(counted))
     places = np.flatnonzero(~counted)
@@ -44,23 +44,23 @@ def advance(states: StateColumns, retained: Sequence[RetainedRecords]) -> StateC
 
 
 def states_after(
-    *, owners: Integers, offsets: Integers, rows: Integers, records: Sequence[Part], counted: Mask
+    *, owners: Int64Array, offsets: Int64Array, rows: Int64Array, records: Sequence[AnyRecords], counted: BoolArray
 ) -> StateColumns:
     """The state that the `counted` records of each owner leave, in any order; of two at one offset one counts.
 
     What a record says is row ``rows[i]`` of `records`. An owner's first record is its base; all others are updates.
     """
-    order = by_owner_and_offset(owners, offsets)
+    order = by_partition_and_offset(owners, offsets)
     if not counted.all():
         order = order[counted[order]]
     order = _without_repeats(order, owners, offsets)
     ordered = owners[order]
     heads = np.flatnonzero(np.diff(ordered, prepend=-1))
-    folded = fold(Parts(records), rows[order], heads)
+    folded = fold(ConcatenatedRecords(records), rows[order], heads)
     return StateColumns(owners=ordered[heads], floors=folded.numbers["offset"].values + 1, records=folded)
 
 
-def _without_repeats(order: Integers, owners: Integers, offsets: Integers) -> Integers:
+def _without_repeats(order: Int64Array, owners: Int64Array, offsets: Int64Array) -> Int64Array:
     grouped, ordered = owners[order], offsets[order]
     repeats = (grouped[1:] == grouped[:-1]) & (ordered[1:] == ordered[:-1])
     return order[np.concatenate([[True], ~repeats])[: len(order)]] if repeats.any() else order

@@ -9,9 +9,9 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.columnar.binary_column import Integers
+from acktrail.columnar.binary_column import Int64Array
 
-__all__ = ["LiveBatches", "above", "state_and_count"]
+__all__ = ["ClippedBatches", "batches_from", "state_and_count"]
 
 Fields = Mapping[str, npt.NDArray[Any]] | npt.NDArray[Any]
 """Numbers of batches by the names of ``BATCHES``."""
@@ -22,16 +22,16 @@ _FEW: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveBatches:
+class ClippedBatches:
     """Batches with the number of their owner. Where two overlap the one with the higher priority wins."""
 
-    owners: Integers
-    first: Integers
-    last: Integers
+    owners: Int64Array
+    first: Int64Array
+    last: Int64Array
     priority: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, batches: Fields, owners: Integers, cuts: Integers) -> Self:
+    def of(cls, batches: Fields, owners: Int64Array, cuts: Int64Array) -> Self:
         """Batches that reach their `cuts`, beginning there at the earliest. Delivery count before delivery state."""
         count, state = batches["delivery_count"].astype(np.int32), batches["delivery_state"].astype(np.int32)
         return cls(
@@ -44,7 +44,7 @@ class LiveBatches:
     def __len__(self) -> int:
         return len(self.owners)
 
-    def take(self, rows: Integers | slice) -> Self:
+    def take(self, rows: Int64Array | slice) -> Self:
         """The batches in `rows`."""
         return type(self)(
             owners=self.owners[rows], first=self.first[rows], last=self.last[rows], priority=self.priority[rows]
@@ -62,7 +62,7 @@ def state_and_count(priority: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int
     return state.astype(np.int8), (priority >> _STATE_BITS).astype(np.int16)
 
 
-def above(last: Integers, counts: Integers, cuts: Integers) -> tuple[Integers, Integers]:
+def batches_from(last: Int64Array, counts: Int64Array, cuts: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Which batches reach the cut of their row, and the row of each; `counts` of them, end to end, are a row's."""
     chosen = np.flatnonzero(last >= np.repeat(cuts, counts))
     if len(chosen) * _FEW < len(last):

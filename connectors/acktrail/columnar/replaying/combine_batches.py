@@ -8,16 +8,16 @@ from typing import Final, Self
 
 import numpy as np
 
-from acktrail.columnar.binary_column import Integers, Mask
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.record_columns import BatchColumns
-from acktrail.columnar.replaying.clipped_batches import LiveBatches, state_and_count
-from acktrail.columnar.replaying.concatenated_records import Parts
+from acktrail.columnar.replaying.clipped_batches import ClippedBatches, state_and_count
+from acktrail.columnar.replaying.concatenated_records import ConcatenatedRecords
 from acktrail.columnar.replaying.interval_cover import cover
 from acktrail.columnar.sorting import ascending
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["LOWEST", "Segments", "merged_batches"]
+__all__ = ["LOWEST", "Segments", "combine_batches"]
 
 LOWEST: Final = np.iinfo(np.int64).min
 """Stands for no start offset: nothing lies below it."""
@@ -35,32 +35,34 @@ _BATCHES_AT_ONCE: Final = 1 << 17
 class Segments:
     """Rows in `order`: places `heads` to `tails`, both inclusive, are one share partition's."""
 
-    order: Integers
-    heads: Integers
-    tails: Integers
+    order: Int64Array
+    heads: Int64Array
+    tails: Int64Array
 
     @classmethod
-    def of(cls, order: Integers, heads: Integers) -> Self:
+    def of(cls, order: Int64Array, heads: Int64Array) -> Self:
         return cls(order=order, heads=heads, tails=np.append(heads[1:], len(order))[: len(heads)] - 1)
 
     def __len__(self) -> int:
         return len(self.heads)
 
     @property
-    def lengths(self) -> Integers:
+    def lengths(self) -> Int64Array:
         return self.tails - self.heads + 1
 
     @property
-    def numbers(self) -> Integers:
+    def numbers(self) -> Int64Array:
         """The segment of each place."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
 
-_Part = tuple[Integers, BatchColumns]
+_Part = tuple[Int64Array, BatchColumns]
 """Segments in ascending order, and the batches that the state of each has."""
 
 
-def merged_batches(records: Parts, starts: Integers, cuts: Integers, segments: Segments) -> BatchColumns:
+def combine_batches(
+    records: ConcatenatedRecords, starts: Int64Array, cuts: Int64Array, segments: Segments
+) -> BatchColumns:
     """The batches of each segment's state.
 
     `starts` and `cuts` are, for each place in ``segments.order``, the start offset in force after that record and the
@@ -80,24 +82,24 @@ def merged_batches(records: Parts, starts: Integers, cuts: Integers, segments: S
     return _laid_out(parts, len(segments))
 
 
-def _live(records: Parts, cuts: Integers, segments: Segments) -> LiveBatches:
+def _live(records: ConcatenatedRecords, cuts: Int64Array, segments: Segments) -> ClippedBatches:
     """What is left of the batches of segments with updates, in the order of their segments."""
     rows = len(records)
     merged = np.flatnonzero(np.repeat(segments.heads != segments.tails, segments.lengths))
     owners, cut_of_row = np.full(rows, _NO_OWNER), np.full(rows, _HIGHEST)
     owners[segments.order[merged]] = segments.numbers[merged]
     cut_of_row[segments.order[merged]] = cuts[merged]
-    live = LiveBatches.concat([batches.cut(owners[own], cut_of_row[own]) for own, batches in records.batches()])
+    live = ClippedBatches.concat([batches.cut(owners[own], cut_of_row[own]) for own, batches in records.batches()])
     live = live.take(ascending(live.owners))
     return live.take(slice(int(np.searchsorted(live.owners, 0)), None))  # those that end at the last offset are none's
 
 
-def _heads(owners: Integers) -> Integers:
+def _heads(owners: Int64Array) -> Int64Array:
     """Where each owner begins."""
     return np.flatnonzero(np.diff(owners, prepend=-1))
 
 
-def _odd(live: LiveBatches, count: int) -> Mask:
+def _odd(live: ClippedBatches, count: int) -> BoolArray:
     """Segments whose batches must be combined one record after another."""
     odd = np.zeros(count, np.bool_)
     odd[live.owners[live.first > live.last]] = True
@@ -109,7 +111,7 @@ def _odd(live: LiveBatches, count: int) -> Mask:
     return odd
 
 
-def _pieces(live: LiveBatches) -> Iterator[LiveBatches]:
+def _pieces(live: ClippedBatches) -> Iterator[ClippedBatches]:
     """Whole segments, about ``_BATCHES_AT_ONCE`` batches together."""
     heads = _heads(live.owners)
     begins = heads[_heads(heads // _BATCHES_AT_ONCE)].tolist()
@@ -117,7 +119,7 @@ def _pieces(live: LiveBatches) -> Iterator[LiveBatches]:
         yield live.take(slice(begin, end))
 
 
-def _swept(live: LiveBatches) -> _Part:
+def _swept(live: ClippedBatches) -> _Part:
     """Segments laid side by side on one axis and swept."""
     heads = _heads(live.owners)
     lowest, highest = np.minimum.reduceat(live.first, heads), np.maximum.reduceat(live.last, heads)
@@ -137,7 +139,7 @@ def _swept(live: LiveBatches) -> _Part:
     )
 
 
-def _combined(records: Parts, starts: Integers, segments: Segments, segment: int) -> _Part:
+def _combined(records: ConcatenatedRecords, starts: Int64Array, segments: Segments, segment: int) -> _Part:
     """One segment by the plain law, record after record."""
     places = np.arange(segments.heads[segment], segments.tails[segment] + 1)
     lists = records.batches_of(segments.order[places]).to_arrow().to_pylist()

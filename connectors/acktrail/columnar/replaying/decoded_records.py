@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Integers, Mask
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.decoding.decode_keys import snapshot_keys
-from acktrail.columnar.record_columns import Column, RecordColumns, said_columns
+from acktrail.columnar.record_columns import NumberColumn, RecordColumns, content_columns
 from acktrail.columnar.replaying.apply_records import states_after
-from acktrail.columnar.replaying.key_index import ShareKeys
+from acktrail.columnar.replaying.key_index import SharePartitionIndex
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.wire.raw_record import DecodeStatus
@@ -35,7 +35,7 @@ def replay_decoded(records: pa.Table, base: pa.Table | None = None) -> pa.Table:
     decoded = records.filter(pc.equal(records["decode_status"], DecodeStatus.DECODED.value)).combine_chunks()
     if not decoded.num_rows:
         return REPLAYED_STATES.empty_table() if base is None else base
-    keys = ShareKeys()
+    keys = SharePartitionIndex()
     before = StateColumns.none() if base is None else StateColumns.of_arrow(base, keys)
     owners, offsets = _numbered(decoded, keys), decoded["offset"].to_numpy()
     floors = _floors(owners, offsets, decoded["record_type"], len(keys))
@@ -48,12 +48,12 @@ def replay_decoded(records: pa.Table, base: pa.Table | None = None) -> pa.Table:
     ).to_arrow(keys)
 
 
-def _numbered(records: pa.Table, keys: ShareKeys) -> Integers:
+def _numbered(records: pa.Table, keys: SharePartitionIndex) -> Int64Array:
     names = [records[name].combine_chunks() for name in KEY_COLUMNS]
     return keys.number(pa.chunked_array([snapshot_keys(*names)]), records["state_partition"].to_numpy()).owners
 
 
-def _floors(owners: Integers, offsets: Integers, record_type: pa.ChunkedArray, count: int) -> Integers:
+def _floors(owners: Int64Array, offsets: Int64Array, record_type: pa.ChunkedArray, count: int) -> Int64Array:
     """Of each owner the lowest offset that has a say: its newest snapshot's, or the one after its newest tombstone."""
     floors = np.full(count, _LOWEST)
     for kind, beyond in (("snapshot", 0), ("tombstone", 1)):
@@ -62,12 +62,12 @@ def _floors(owners: Integers, offsets: Integers, record_type: pa.ChunkedArray, c
     return floors
 
 
-def _is(record_type: pa.ChunkedArray, kind: str) -> Mask:
-    mask: Mask = pc.equal(record_type, kind).to_numpy()
+def _is(record_type: pa.ChunkedArray, kind: str) -> BoolArray:
+    mask: BoolArray = pc.equal(record_type, kind).to_numpy()
     return mask
 
 
 def _with_address(batch: pa.RecordBatch) -> RecordColumns:
-    said = said_columns(batch)
-    address = {name: Column.of_arrow(batch.column(name)) for name in ("offset", "timestamp_ms")}
+    said = content_columns(batch)
+    address = {name: NumberColumn.of_arrow(batch.column(name)) for name in ("offset", "timestamp_ms")}
     return RecordColumns(numbers={**said.numbers, **address}, batches=said.batches)

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from acktrail.columnar.binary_column import Integers
-from acktrail.columnar.record_columns import Column, RecordColumns
-from acktrail.columnar.replaying.combine_batches import LOWEST, Segments, merged_batches
-from acktrail.columnar.replaying.concatenated_records import Parts
+from acktrail.columnar.binary_column import Int64Array
+from acktrail.columnar.record_columns import NumberColumn, RecordColumns
+from acktrail.columnar.replaying.combine_batches import LOWEST, Segments, combine_batches
+from acktrail.columnar.replaying.concatenated_records import ConcatenatedRecords
 
 __all__ = ["fold"]
 
@@ -19,7 +19,7 @@ _FORWARD: Final = ("leader_epoch", "start_offset")
 """Taken from the newest record that says them."""
 
 
-def fold(records: Parts, order: Integers, heads: Integers) -> RecordColumns:
+def fold(records: ConcatenatedRecords, order: Int64Array, heads: Int64Array) -> RecordColumns:
     """The state of each share partition after its records: one row for each of `heads`.
 
     `order` numbers rows of `records`: share partition by share partition, in log order; rows that it
@@ -31,7 +31,7 @@ def fold(records: Parts, order: Integers, heads: Integers) -> RecordColumns:
     a start offset on the way. So each record's batches are cut once, at the highest start offset in force from that
     record on (starts may go back), and merged once. A base that no update follows stays as it was written.
 
-    Cost: O(n log n) for n batches, without a Python step for a record (``merged_batches`` says when there is one).
+    Cost: O(n log n) for n batches, without a Python step for a record (``combine_batches`` says when there is one).
     """
     segments = Segments.of(order, heads)
     forward = {name: records.column(name) for name in _FORWARD}
@@ -42,30 +42,30 @@ def fold(records: Parts, order: Integers, heads: Integers) -> RecordColumns:
             **records.numbers_of(order[segments.tails], _OF_NEWEST),
             **{name: column.take(order[_newest_known(column, segments)]) for name, column in forward.items()},
         },
-        batches=merged_batches(records, starts, _cuts(starts, segments), segments),
+        batches=combine_batches(records, starts, _cuts(starts, segments), segments),
     )
 
 
-def _newest_known(column: Column, segments: Segments) -> Integers:
+def _newest_known(column: NumberColumn, segments: Segments) -> Int64Array:
     """The newest place of each segment that has a number; the head where none has."""
     if column.known is None:
         return segments.tails
     places = np.where(column.known[segments.order], np.arange(len(segments.order)), 0)
-    newest: Integers = np.maximum(np.maximum.reduceat(places, segments.heads), segments.heads)
+    newest: Int64Array = np.maximum(np.maximum.reduceat(places, segments.heads), segments.heads)
     return newest
 
 
-def _starts_in_force(column: Column, segments: Segments) -> Integers:
+def _starts_in_force(column: NumberColumn, segments: Segments) -> Int64Array:
     """The start offset after each record; the lowest number where none is known yet."""
     known = column.mask[segments.order]
     starts = np.where(known, column.values[segments.order], LOWEST)
     known[segments.heads] = True
     source = np.maximum.accumulate(np.where(known, np.arange(len(known)), 0))
-    in_force: Integers = starts[source]
+    in_force: Int64Array = starts[source]
     return in_force
 
 
-def _cuts(starts: Integers, segments: Segments) -> Integers:
+def _cuts(starts: Int64Array, segments: Segments) -> Int64Array:
     """For each record the highest start offset that it, or a later record, is merged under.
 
     A base is merged under the starts of the updates after it, not under its own.
@@ -75,7 +75,7 @@ def _cuts(starts: Integers, segments: Segments) -> Integers:
     falls = np.zeros(len(cuts), np.bool_)
     falls[1:] = cuts[1:] < cuts[:-1]
     falls[segments.heads] = False
-    highest: Integers = np.repeat(cuts[segments.tails], segments.lengths)
+    highest: Int64Array = np.repeat(cuts[segments.tails], segments.lengths)
     if falls.any():
         goes_back = np.maximum.reduceat(falls, segments.heads)
         places = np.flatnonzero(np.repeat(goes_back, segments.lengths))
@@ -83,7 +83,7 @@ def _cuts(starts: Integers, segments: Segments) -> Integers:
     return highest
 
 
-def _highest_from_here(numbers: Integers, owners: Integers) -> Integers:
+def _highest_from_here(numbers: Int64Array, owners: Int64Array) -> Int64Array:
     """Each number or the highest after it that has the same owner; each step doubles how far a row looks."""
     numbers, step = numbers.copy(), 1
     while step < len(numbers):

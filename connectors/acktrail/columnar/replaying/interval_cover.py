@@ -7,19 +7,19 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.columnar.binary_column import Integers, Mask
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.sorting import ascending
 
 __all__ = ["Intervals", "cover"]
 
 Priorities = npt.NDArray[np.int32]
-Intervals = tuple[Integers, Integers, Priorities]
+Intervals = tuple[Int64Array, Int64Array, Priorities]
 """First points, last points (inclusive), priorities."""
 
 _UNCOVERED: Final = np.iinfo(np.int32).min
 
 
-def cover(first: Integers, last: Integers, priority: Priorities) -> Intervals:
+def cover(first: Int64Array, last: Int64Array, priority: Priorities) -> Intervals:
     """The shortest list of disjoint ascending intervals in which every point has the highest priority among the
     intervals given that cover it; points that none covers stay gaps.
 
@@ -38,7 +38,7 @@ def cover(first: Integers, last: Integers, priority: Priorities) -> Intervals:
     return _joined(first, last, priority)
 
 
-def _disjoint(first: Integers, last: Integers, priority: Priorities, meets: Mask) -> Intervals:
+def _disjoint(first: Int64Array, last: Int64Array, priority: Priorities, meets: BoolArray) -> Intervals:
     """Intervals in ascending order, of which i+1 meets one before it where ``meets[i]``, with no two overlapping."""
     crowded = np.zeros(len(first), np.bool_)
     crowded[1:] = meets
@@ -54,7 +54,7 @@ def _disjoint(first: Integers, last: Integers, priority: Priorities, meets: Mask
     return first[order], last[order], priority[order]
 
 
-def _slices(first: Integers, last: Integers, priority: Priorities) -> Intervals:
+def _slices(first: Int64Array, last: Int64Array, priority: Priorities) -> Intervals:
     """Intervals cut at every end of any of them, each slice once with the highest priority over it."""
     points = np.concatenate([first, last + 1])
     points.sort()
@@ -65,7 +65,7 @@ def _slices(first: Integers, last: Integers, priority: Priorities) -> Intervals:
     return edges[covered], edges[covered + 1] - 1, highest[covered]
 
 
-def _spread(begin: Integers, end: Integers, priority: Priorities, count: int) -> Priorities:
+def _spread(begin: Int64Array, end: Int64Array, priority: Priorities, count: int) -> Priorities:
     """The highest priority at each of `count` slices, interval i covering slices ``begin[i]`` to ``end[i] - 1``.
 
     An interval of n slices is two, overlapping, of the greatest power of two that is not above n.
@@ -84,7 +84,7 @@ def _spread(begin: Integers, end: Integers, priority: Priorities, count: int) ->
     return highest
 
 
-def _joined(first: Integers, last: Integers, priority: Priorities) -> Intervals:
+def _joined(first: Int64Array, last: Int64Array, priority: Priorities) -> Intervals:
     """Neighbours that touch and have equal priority made one."""
     begins = np.ones(len(first), np.bool_)
     begins[1:] = (first[1:] != last[:-1] + 1) | (priority[1:] != priority[:-1])

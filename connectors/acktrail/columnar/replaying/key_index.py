@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Integers, Mask
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.decoding.decode_keys import KeyColumns, read_keys
 from acktrail.errors import InputError
 from acktrail.wire.state_key import SNAPSHOT_TYPE, decode_key, encode_key
 
-__all__ = ["UNREADABLE", "NumberedKeys", "ShareKeys"]
+__all__ = ["UNREADABLE", "IndexedKeys", "SharePartitionIndex"]
 
 UNREADABLE: Final = -1
 
@@ -24,14 +24,14 @@ _TO_THE_END: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedKeys:
+class IndexedKeys:
     """A row for each key: the number of its share partition (``UNREADABLE``: none) and whether its type is snapshot."""
 
-    owners: Integers
-    is_snapshot: Mask
+    owners: Int64Array
+    is_snapshot: BoolArray
 
 
-class ShareKeys:
+class SharePartitionIndex:
     """Numbers share partitions from 0 in the order they are met; one met on two state partitions is two.
 
     Only distinct keys are looked at: what a row costs is a lookup.
@@ -42,30 +42,30 @@ class ShareKeys:
         self._homes = np.empty(0, np.int32)  # of each body, the state partition that it was met on first
         self._owners = np.empty(0, np.int64)  # of each body, the number it has there
         self._elsewhere: dict[tuple[int, int], int] = {}  # body and other state partition: the number it has there
-        self._addresses: list[tuple[Integers, npt.NDArray[np.int32]]] = []  # bodies and state partitions by number
+        self._addresses: list[tuple[Int64Array, npt.NDArray[np.int32]]] = []  # bodies and state partitions by number
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def number(self, keys: pa.ChunkedArray, state_partitions: npt.NDArray[np.int32]) -> NumberedKeys:
+    def number(self, keys: pa.ChunkedArray, state_partitions: npt.NDArray[np.int32]) -> IndexedKeys:
         """Numbers for `keys` (binary, or a dictionary of it) that lie on `state_partitions`."""
         if not len(keys):
-            return NumberedKeys(owners=np.empty(0, np.int64), is_snapshot=np.empty(0, np.bool_))
+            return IndexedKeys(owners=np.empty(0, np.int64), is_snapshot=np.empty(0, np.bool_))
         encoded = keys.unify_dictionaries() if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
         bodies, is_snapshot = self._find(encoded.chunk(0).dictionary)
         rows = np.concatenate([_indices(chunk) for chunk in encoded.chunks])
         body_of_row = bodies[rows]
         self._settle(body_of_row, state_partitions)
-        return NumberedKeys(owners=self._owners_of(body_of_row, state_partitions), is_snapshot=is_snapshot[rows])
+        return IndexedKeys(owners=self._owners_of(body_of_row, state_partitions), is_snapshot=is_snapshot[rows])
 
-    def names(self, owners: Integers) -> tuple[KeyColumns, npt.NDArray[np.int32]]:
+    def names(self, owners: Int64Array) -> tuple[KeyColumns, npt.NDArray[np.int32]]:
         """What the keys of `owners` say, and their state partitions."""
         bodies = np.concatenate([np.empty(0, np.int64), *(bodies for bodies, _ in self._addresses)])[owners]
         homes = np.concatenate([np.empty(0, np.int32), *(homes for _, homes in self._addresses)])[owners]
         return read_keys(_with_type(self._bodies.take(pa.array(bodies)))), homes
 
-    def _find(self, distinct: pa.BinaryArray) -> tuple[Integers, Mask]:
+    def _find(self, distinct: pa.BinaryArray) -> tuple[Int64Array, BoolArray]:
         """Body of each distinct key, new ones added, and whether its type is snapshot. The last row stands for null."""
         keys = read_keys(distinct)
         bodies = pc.binary_slice(distinct, _TYPE_BYTES, _TO_THE_END)
@@ -79,7 +79,7 @@ class ShareKeys:
             found = pc.index_in(bodies, value_set=self._bodies)
         return np.append(found.fill_null(UNREADABLE).to_numpy().astype(np.int64), UNREADABLE), is_snapshot
 
-    def _settle(self, bodies: Integers, state_partitions: npt.NDArray[np.int32]) -> None:
+    def _settle(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
         """Give the bodies that are new a home, and a number there."""
         known, unmet = len(self._homes), len(self._bodies) - len(self._homes)
         if not unmet:
@@ -91,7 +91,7 @@ class ShareKeys:
         self._owners = np.append(self._owners, np.arange(self._count, self._count + unmet))
         self._add(np.arange(known, known + unmet), homes)
 
-    def _owners_of(self, bodies: Integers, state_partitions: npt.NDArray[np.int32]) -> Integers:
+    def _owners_of(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> Int64Array:
         owners = np.append(self._owners, UNREADABLE)[bodies]
         is_away = (np.append(self._homes, 0)[bodies] != state_partitions) & (bodies != UNREADABLE)
         if is_away.any():
@@ -107,18 +107,18 @@ class ShareKeys:
             self._add(np.array([body]), np.array([state_partition], np.int32))
         return self._elsewhere[body, state_partition]
 
-    def _add(self, bodies: Integers, state_partitions: npt.NDArray[np.int32]) -> None:
+    def _add(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
         self._addresses.append((bodies, state_partitions))
         self._count += len(bodies)
 
 
-def _indices(encoded: pa.DictionaryArray) -> Integers:
+def _indices(encoded: pa.DictionaryArray) -> Int64Array:
     """Places in the dictionary; -1, the last one, for null."""
-    places: Integers = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    places: Int64Array = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
     return places
 
 
-def _strictly(distinct: pa.BinaryArray, bodies: pa.BinaryArray, odd: Mask) -> pa.BinaryArray:
+def _strictly(distinct: pa.BinaryArray, bodies: pa.BinaryArray, odd: BoolArray) -> pa.BinaryArray:
     """`bodies` as the strict decoder reads them where they are odd; null where it cannot."""
     rows = np.flatnonzero(odd)
     read = [_body(key) for key in distinct.take(pa.array(rows)).to_pylist()]

@@ -9,14 +9,14 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import Integers, Mask, binary_column
-from acktrail.columnar.decoding.irregular_rows import OddRows
-from acktrail.columnar.record_columns import Column, RecordColumns
-from acktrail.columnar.replaying.lazy_batches import SpelledRecords, read_spelled
+from acktrail.columnar.binary_column import BoolArray, Int64Array, binary_column
+from acktrail.columnar.decoding.irregular_rows import IrregularRows
+from acktrail.columnar.record_columns import NumberColumn, RecordColumns
+from acktrail.columnar.replaying.lazy_batches import LazyRecords, read_lazy
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
-__all__ = ["RetainedRecords", "read_odd"]
+__all__ = ["PendingRecords", "read_irregular"]
 
 _ROWS_AT_ONCE: Final = 1 << 15
 """Values decoded together: what arises on the way stays in the processor's cache."""
@@ -28,13 +28,13 @@ _KEYS: Final = pa.array([encode_key(UPDATE_TYPE, _ANY_KEY), encode_key(SNAPSHOT_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedRecords:
+class PendingRecords:
     """Records whose keys were read: number of the share partition, offset, and the place in `values`, `timestamps`."""
 
-    owners: Integers
-    offsets: Integers
-    is_snapshot: Mask
-    rows: Integers
+    owners: Int64Array
+    offsets: Int64Array
+    is_snapshot: BoolArray
+    rows: Int64Array
     values: pa.BinaryArray
     timestamps: pa.Int64Array
 
@@ -46,12 +46,12 @@ class RetainedRecords:
         """About how many bytes the records' own values have; ``values`` may hold more."""
         return int(self.values.nbytes) * len(self) // max(len(self.values), 1)
 
-    def where(self, mask: Mask) -> RetainedRecords:
+    def where(self, mask: BoolArray) -> PendingRecords:
         """The records where `mask` holds; no value is copied."""
         kept = np.flatnonzero(mask)
         if len(kept) == len(mask):
             return self
-        return RetainedRecords(
+        return PendingRecords(
             owners=self.owners[kept],
             offsets=self.offsets[kept],
             is_snapshot=self.is_snapshot[kept],
@@ -60,28 +60,28 @@ class RetainedRecords:
             timestamps=self.timestamps,
         )
 
-    def read(self) -> Iterator[tuple[SpelledRecords, Mask]]:
+    def read(self) -> Iterator[tuple[LazyRecords, BoolArray]]:
         """What the records of regular values say, and which are; piece by piece."""
         column, timestamps = binary_column(self.values), self.timestamps.fill_null(_NO_TIMESTAMP).to_numpy()
         for start in range(0, len(self), _ROWS_AT_ONCE):
             piece = slice(start, start + _ROWS_AT_ONCE)
             rows = self.rows[piece]
-            said, regular = read_spelled(column.take(rows), self.is_snapshot[piece])
+            said, regular = read_lazy(column.take(rows), self.is_snapshot[piece])
             address = _address(self.offsets[piece], timestamps[rows])
-            yield SpelledRecords(numbers={**said.numbers, **address}, batches=said.batches), regular
+            yield LazyRecords(numbers={**said.numbers, **address}, batches=said.batches), regular
 
-    def read_odd(self) -> tuple[RecordColumns, Mask]:
+    def read_irregular(self) -> tuple[RecordColumns, BoolArray]:
         """What the records say whatever their values are like, and which of them can be read."""
         taken = [array.take(pa.array(self.rows)) for array in (self.values, self.timestamps)]
-        records, readable = read_odd(taken[0], self.is_snapshot)
+        records, readable = read_irregular(taken[0], self.is_snapshot)
         address = _address(self.offsets, taken[1].fill_null(_NO_TIMESTAMP).to_numpy())
         return RecordColumns(numbers={**records.numbers, **address}, batches=records.batches), readable
 
     @classmethod
-    def packed(cls, pieces: Sequence[Self]) -> RetainedRecords:
+    def packed(cls, pieces: Sequence[Self]) -> PendingRecords:
         """The pieces end to end, with a copy of their values and of nothing else."""
         places = [pa.array(piece.rows) for piece in pieces]
-        return RetainedRecords(
+        return PendingRecords(
             owners=np.concatenate([piece.owners for piece in pieces]),
             offsets=np.concatenate([piece.offsets for piece in pieces]),
             is_snapshot=np.concatenate([piece.is_snapshot for piece in pieces]),
@@ -93,10 +93,10 @@ class RetainedRecords:
         )
 
 
-def read_odd(values: pa.BinaryArray, is_snapshot: Mask) -> tuple[RecordColumns, Mask]:
+def read_irregular(values: pa.BinaryArray, is_snapshot: BoolArray) -> tuple[RecordColumns, BoolArray]:
     """What values of snapshots and updates say, and which of them can be read."""
     keys = _KEYS.take(pa.array(is_snapshot.astype(np.int8)))
-    odd = OddRows(
+    odd = IrregularRows(
         keys=lambda rows: keys.take(pa.array(rows)),
         values=lambda rows: values.take(pa.array(rows)),
         is_snapshot=is_snapshot,
@@ -105,8 +105,8 @@ def read_odd(values: pa.BinaryArray, is_snapshot: Mask) -> tuple[RecordColumns, 
     return odd.decode(np.arange(len(is_snapshot)), binary_column(values)), odd.readable
 
 
-def _address(offsets: Integers, timestamps: Integers) -> dict[str, Column]:
+def _address(offsets: Int64Array, timestamps: Int64Array) -> dict[str, NumberColumn]:
     return {
-        "offset": Column(values=offsets),
-        "timestamp_ms": Column(values=timestamps, known=timestamps != _NO_TIMESTAMP),
+        "offset": NumberColumn(values=offsets),
+        "timestamp_ms": NumberColumn(values=timestamps, known=timestamps != _NO_TIMESTAMP),
     }

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import Integers, Mask
-from acktrail.columnar.replaying.apply_records import advance
-from acktrail.columnar.replaying.key_index import UNREADABLE, ShareKeys
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.replaying.apply_records import apply_records
+from acktrail.columnar.replaying.key_index import UNREADABLE, SharePartitionIndex
 from acktrail.columnar.replaying.newest_bases import newest_readable
-from acktrail.columnar.replaying.pending_records import RetainedRecords
+from acktrail.columnar.replaying.pending_records import PendingRecords
 from acktrail.columnar.replaying.state_columns import StateColumns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import InputError
 
-__all__ = ["Sweep"]
+__all__ = ["RawLogReplay"]
 
 _ROWS_AT_ONCE: Final = 1 << 20
 """Rows whose keys are numbered together: enough that distinct keys are few among them."""
@@ -28,7 +28,7 @@ _HELD_BYTES: Final = 1 << 28
 _LOWEST: Final = np.iinfo(np.int64).min
 
 
-class Sweep:
+class RawLogReplay:
     """The latest states after all records added so far: what ``acktrail.model.replay`` gives for each state partition.
 
     A share partition's newest readable snapshot or tombstone is found by key type and offset; of the records before it
@@ -42,7 +42,7 @@ class Sweep:
 
     def __init__(self, base: pa.Table | None = None, *, held_bytes: int = _HELD_BYTES) -> None:
         self._held_bytes = held_bytes
-        self._keys = ShareKeys()
+        self._keys = SharePartitionIndex()
         self._states = StateColumns.none() if base is None else StateColumns.of_arrow(base, self._keys)
         self._floors = np.full(len(self._keys), _LOWEST)  # of each share partition, the lowest offset still needed
         self._floors[self._states.owners] = self._states.floors
@@ -50,7 +50,7 @@ class Sweep:
         self._folded = self._floors[:0]  # of each, the offset below which records have come too late
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
-        self._held: list[RetainedRecords] = []
+        self._held: list[PendingRecords] = []
 
     def add(self, records: pa.Table | pa.RecordBatch) -> None:
         """Take in records: the columns of ``RAW_RECORDS``; keys may be dictionary-encoded.
@@ -63,20 +63,20 @@ class Sweep:
             self._waiting_rows += batch.num_rows
             self._waiting_bytes += batch.nbytes
             if self._waiting_rows >= _ROWS_AT_ONCE or self._waiting_bytes > self._held_bytes // 2:
-                self.take_in()
+                self.index_waiting()
 
     def finish(self) -> pa.Table:
         """The states (``REPLAYED_STATES``): one row for each share partition and state partition, in the order in which
         they were met. More records may be added afterwards."""
-        self.settle()
+        self.flush()
         return self._states.to_arrow(self._keys)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Fold what is held into states and let go of it."""
-        self.take_in()
+        self.index_waiting()
         self._fold()
 
-    def take_in(self) -> None:
+    def index_waiting(self) -> None:
         """Number the keys of what waits, find the newest bases, hold what lies at or above them."""
         batches, self._waiting = _alike(self._waiting), []
         self._waiting_rows = self._waiting_bytes = 0
@@ -94,7 +94,7 @@ class Sweep:
             start, end = end, end + batch.num_rows
             rows = np.flatnonzero(needed[start:end])
             self._held.append(
-                RetainedRecords(
+                PendingRecords(
                     owners=owners[start:end][rows],
                     offsets=offsets[start:end][rows],
                     is_snapshot=keys.is_snapshot[start:end][rows],
@@ -108,9 +108,9 @@ class Sweep:
             if sum(piece.needed_bytes for piece in needed) > self._held_bytes // 2:
                 self._fold()
             else:
-                self._held = [RetainedRecords.packed(needed)]
+                self._held = [PendingRecords.packed(needed)]
 
-    def _refuse_late(self, owners: Integers, offsets: Integers) -> None:
+    def _refuse_late(self, owners: Int64Array, offsets: Int64Array) -> None:
         if not len(self._folded):
             return
         self._folded = _grown(self._folded, len(self._keys))
@@ -124,7 +124,7 @@ class Sweep:
             )
 
     def _raise_floors(
-        self, owners: Integers, offsets: Integers, is_snapshot: Mask, values: Sequence[pa.BinaryArray]
+        self, owners: Int64Array, offsets: Int64Array, is_snapshot: BoolArray, values: Sequence[pa.BinaryArray]
     ) -> None:
         """Let each share partition's replay begin at its newest snapshot, or just after its newest tombstone."""
         rows = np.flatnonzero(is_snapshot & (owners != UNREADABLE))
@@ -138,7 +138,7 @@ class Sweep:
         self._floors[owners[bases]] = offsets[bases] + is_tombstone
         self._superseded[owners[bases]] = True
 
-    def _needed(self) -> list[RetainedRecords]:
+    def _needed(self) -> list[PendingRecords]:
         return [piece.where(piece.offsets >= self._floors[piece.owners]) for piece in self._held]
 
     def _fold(self) -> None:
@@ -147,7 +147,7 @@ class Sweep:
         self._superseded[:] = False
         if self._held:
             held, self._held = self._needed(), []
-            states = advance(states, held)
+            states = apply_records(states, held)
             self._folded = np.full(len(self._keys), _LOWEST)
             self._folded[states.owners] = states.floors
         self._states = states
@@ -177,7 +177,7 @@ def _numbers(batches: Sequence[pa.RecordBatch], name: str) -> npt.NDArray[Any]:
     return np.concatenate([batch.column(name).to_numpy() for batch in batches])
 
 
-def _taken(chunks: Sequence[pa.BinaryArray], rows: Integers) -> pa.BinaryArray:
+def _taken(chunks: Sequence[pa.BinaryArray], rows: Int64Array) -> pa.BinaryArray:
     """The values in `rows`, which ascend, of `chunks` laid end to end."""
     ends = np.cumsum([len(chunk) for chunk in chunks])
     parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
@@ -187,9 +187,9 @@ def _taken(chunks: Sequence[pa.BinaryArray], rows: Integers) -> pa.BinaryArray:
     )
 
 
-def _grown(numbers: Integers, count: int) -> Integers:
+def _grown(numbers: Int64Array, count: int) -> Int64Array:
     return np.append(numbers, np.full(count - len(numbers), _LOWEST))
 
 
-def _bytes(held: Sequence[RetainedRecords]) -> int:
+def _bytes(held: Sequence[PendingRecords]) -> int:
     return sum(piece.values.nbytes for piece in held)

@@ -9,11 +9,11 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import Integers, Mask
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.decoding.decode_keys import snapshot_keys
 from acktrail.columnar.model_values import replayed_state_of
-from acktrail.columnar.record_columns import SAID_NUMBERS, BatchColumns, Column, RecordColumns
-from acktrail.columnar.replaying.key_index import ShareKeys
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns
+from acktrail.columnar.replaying.key_index import SharePartitionIndex
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.errors import InputError
 from acktrail.model.replay import SharePartitionState
@@ -49,20 +49,20 @@ _ROWS_AT_ONCE: Final = 8_192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateColumns:
-    """States by the number of their share partition (``ShareKeys``), each with the address of its last record.
+    """States by number of their share partition (``SharePartitionIndex``), each with the address of its last record.
 
     `floors`: the lowest offset of records that go on from each state.
     """
 
-    owners: Integers
-    floors: Integers
+    owners: Int64Array
+    floors: Int64Array
     records: RecordColumns
 
     @classmethod
     def none(cls) -> Self:
         """No state."""
-        kinds = {**SAID_NUMBERS, "offset": np.int64, "timestamp_ms": np.int64}
-        numbers = {name: Column(values=np.empty(0, kind)) for name, kind in kinds.items()}
+        kinds = {**CONTENT_NUMBERS, "offset": np.int64, "timestamp_ms": np.int64}
+        numbers = {name: NumberColumn(values=np.empty(0, kind)) for name, kind in kinds.items()}
         nothing = np.empty(0, np.int64)
         return cls(
             owners=nothing,
@@ -70,15 +70,15 @@ class StateColumns:
             records=RecordColumns(numbers=numbers, batches=BatchColumns.of_batches([])),
         )
 
-    def where(self, mask: Mask) -> Self:
+    def where(self, mask: BoolArray) -> Self:
         """The states where `mask` holds."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def take(self, rows: Integers) -> Self:
+    def take(self, rows: Int64Array) -> Self:
         """The states in `rows`."""
         return type(self)(owners=self.owners[rows], floors=self.floors[rows], records=self.records.take(rows))
 
-    def to_arrow(self, keys: ShareKeys) -> pa.Table:
+    def to_arrow(self, keys: SharePartitionIndex) -> pa.Table:
         """``REPLAYED_STATES``, in the order in which the share partitions were met."""
         ordered = self.take(np.argsort(self.owners))
         names, state_partitions = keys.names(ordered.owners)
@@ -96,7 +96,7 @@ class StateColumns:
         return pa.Table.from_arrays([columns[name] for name in REPLAYED_STATES.names], schema=REPLAYED_STATES)
 
     @classmethod
-    def of_arrow(cls, table: pa.Table, keys: ShareKeys) -> Self:
+    def of_arrow(cls, table: pa.Table, keys: SharePartitionIndex) -> Self:
         """The states of a table of ``REPLAYED_STATES``; rows without a state are passed over.
 
         Raises:
@@ -111,8 +111,8 @@ class StateColumns:
         owners = keys.number(pa.chunked_array([names]), rows.column("state_partition").to_numpy()).owners
         if len(np.unique(owners)) != len(owners):
             raise InputError("a share partition has two states on one state partition")
-        numbers = {name: Column.of_arrow(rows.column(name)) for name in SAID_NUMBERS}
-        numbers |= {to: Column.of_arrow(rows.column(name)) for name, to in _ADDRESS.items()}
+        numbers = {name: NumberColumn.of_arrow(rows.column(name)) for name in CONTENT_NUMBERS}
+        numbers |= {to: NumberColumn.of_arrow(rows.column(name)) for name, to in _ADDRESS.items()}
         return cls(
             owners=owners,
             floors=numbers["offset"].values + 1,

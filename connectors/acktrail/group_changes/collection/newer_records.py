@@ -8,8 +8,8 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
-from acktrail.model.offset_history.offset_status import Held
-from acktrail.model.offset_history.status_changes import Change, History
+from acktrail.model.offset_history.offset_status import KnownState
+from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.past.settled_history import SettledHistory
@@ -46,8 +46,8 @@ def add_newer(kafka: KafkaConfig, history: SettledHistory) -> None:
 
 
 def _changes(
-    records: Records, held: Mapping[int, dict[SharePartition, Held]], gaps: Mapping[int, int]
-) -> Iterator[Change]:
+    records: Records, held: Mapping[int, dict[SharePartition, KnownState]], gaps: Mapping[int, int]
+) -> Iterator[StatusChange]:
     histories = {number: History(number, states) for number, states in held.items()}
     for number, first_offset in gaps.items():
         yield from histories[number].gap(first_offset)

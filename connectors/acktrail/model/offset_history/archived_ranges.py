@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.offset_status import Standing
-from acktrail.model.offset_history.status_changes import Change, Evidence
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["Archiving", "archivings"]
+__all__ = ["ArchivedRange", "archived_ranges"]
 
 _ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Archiving:
+class ArchivedRange:
     """Offsets `first_offset` to `last_offset`, both inclusive, archived with `delivery_count` by the record `at`.
 
     Not `is_dated`: that record only shows it, it may have happened before.
@@ -28,7 +28,7 @@ class Archiving:
     first_offset: int
     last_offset: int
     delivery_count: int | None
-    at: Evidence
+    at: RecordPosition
     is_dated: bool
 
     @property
@@ -37,7 +37,7 @@ class Archiving:
         return self.last_offset - self.first_offset + 1
 
 
-def archivings(changes: Iterable[Change]) -> Iterator[Archiving]:
+def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
     """The archivings among `changes`, which come in log order for each share partition on each state partition.
 
     Needs every change to or from an archived condition, and every change from one that is not known; takes any others.
@@ -52,17 +52,17 @@ def archivings(changes: Iterable[Change]) -> Iterator[Archiving]:
         if change.after.delivery_state == _ARCHIVED:
             yield from _archivings(change, known)
             known.add(change.first_offset, change.last_offset)
-        elif change.after.standing is not Standing.UNKNOWN:
+        elif change.after.kind is not OffsetStatusKind.UNKNOWN:
             known.remove(change.first_offset, change.last_offset)
 
 
-def _archivings(change: Change, known: OffsetRanges) -> Iterator[Archiving]:
+def _archivings(change: StatusChange, known: OffsetRanges) -> Iterator[ArchivedRange]:
     """What `change` archives, where offsets in `known` were archived when they were last known."""
     if change.before.delivery_state == _ARCHIVED:
         return
     own = (change.first_offset, change.last_offset)
     for first, last in [own] if change.is_dated else known.outside(*own):
-        yield Archiving(
+        yield ArchivedRange(
             key=change.key,
             first_offset=first,
             last_offset=last,

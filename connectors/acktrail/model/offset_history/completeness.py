@@ -1,7 +1,7 @@
 """What a history lacks: the state records that were not exported or cannot be read, and the times they belong to.
 
-A history answers only from the records that it has. `Completeness` tells which records it lacks, so that an answer can
-say "at least" instead of passing for the whole.
+A history answers only from the records that it has. `HistoryCompleteness` lists the records that it lacks, so that an
+answer can say "at least" instead of passing for the whole.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from acktrail.model.offset_history.offset_status import Standing
-from acktrail.model.offset_history.record_history import NotKnown
-from acktrail.model.offset_history.status_changes import Change, Evidence
-from acktrail.model.offset_history.status_intervals import Interval, intervals
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.record_history import UnknownReason
+from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
+from acktrail.model.offset_history.status_intervals import StatusInterval, status_intervals
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["Completeness", "LastState", "Missing", "last_states"]
+__all__ = ["HistoryCompleteness", "LastKnownState", "MissingRecords", "last_known_states"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class MissingRecords:
     """State records of one state partition that the history of a share partition lacks.
 
     Attributes:
@@ -36,11 +36,11 @@ class Missing:
 
     key: SharePartition | None
     state_partition: int
-    reason: NotKnown
+    reason: UnknownReason
     first_record: int | None = None
     last_record: int | None = None
     after_ms: int | None = None
-    until: Evidence | None = None
+    until: RecordPosition | None = None
 
     def touches(self, since_ms: int | None = None, until_ms: int | None = None) -> bool:
         """Whether something that they told may have happened at or after `since_ms` and before `until_ms` (ms)."""
@@ -51,14 +51,14 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completeness:
+class HistoryCompleteness:
     """What the history of some share partitions lacks in a time.
 
     `is_current`: every exported state record is in the history. `state_partitions`: where the records of each share
     partition lie.
     """
 
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingRecords, ...]
     is_current: bool
     state_partitions: Mapping[SharePartition, frozenset[int]]
 
@@ -68,10 +68,10 @@ class Completeness:
         return self.is_current and not self.missing
 
     @property
-    def known_from(self) -> Evidence | None:
+    def known_from(self) -> RecordPosition | None:
         """The record from which on the last of the share partitions is known; None: each is known from its beginning,
         or one is not known yet."""
-        begun = [each.until for each in self.missing if each.reason is NotKnown.EARLIER]
+        begun = [each.until for each in self.missing if each.reason is UnknownReason.EARLIER]
         known = [evidence for evidence in begun if evidence is not None]
         return max(known, key=_time) if known and len(known) == len(begun) else None
 
@@ -79,7 +79,7 @@ class Completeness:
         """The share partitions that have records on a state partition."""
         return tuple(key for key, places in self.state_partitions.items() if state_partition in places)
 
-    def of(self, key: SharePartition) -> Completeness:
+    def of(self, key: SharePartition) -> HistoryCompleteness:
         """What is lacking of one share partition."""
         places = self.state_partitions.get(key, frozenset())
         own = (
@@ -87,13 +87,13 @@ class Completeness:
         )
         return replace(self, missing=tuple(own), state_partitions={key: places})
 
-    def within(self, since_ms: int | None = None, until_ms: int | None = None) -> Completeness:
+    def within(self, since_ms: int | None = None, until_ms: int | None = None) -> HistoryCompleteness:
         """What may have happened at or after `since_ms` and before `until_ms`."""
         return replace(self, missing=tuple(each for each in self.missing if each.touches(since_ms, until_ms)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastState:
+class LastKnownState:
     """What the history last knew of offsets `first_offset` to `last_offset`, both inclusive.
 
     Attributes:
@@ -105,8 +105,8 @@ class LastState:
 
     first_offset: int
     last_offset: int
-    known: Interval | None
-    lacking: Interval | None
+    known: StatusInterval | None
+    lacking: StatusInterval | None
 
     @property
     def records(self) -> int:
@@ -114,7 +114,7 @@ class LastState:
         return self.last_offset - self.first_offset + 1
 
 
-def last_states(changes: Iterable[Change], first: int, last: int) -> tuple[LastState, ...]:
+def last_known_states(changes: Iterable[StatusChange], first: int, last: int) -> tuple[LastKnownState, ...]:
     """The newest delivery state that each offset from `first` to `last` (inclusive) had.
 
     Ascending pieces; offsets without a piece were never in scope of the group. What says nothing of a delivery state is
@@ -125,13 +125,13 @@ def last_states(changes: Iterable[Change], first: int, last: int) -> tuple[LastS
     """
     settled, doubted = OffsetRanges(), OffsetRanges()
     known, lacking = list[_Piece](), list[_Piece]()
-    for interval in reversed(intervals(changes)):
+    for interval in reversed(status_intervals(changes)):
         begin, end = max(interval.first_offset, first), min(interval.last_offset, last)
-        standing = interval.condition.standing
+        standing = interval.status.kind
         if standing in _SILENT or begin > end:
             continue
         fresh = list(settled.outside(begin, end))
-        if standing is not Standing.UNKNOWN:
+        if standing is not OffsetStatusKind.UNKNOWN:
             known.extend((*piece, interval) for piece in fresh)
             settled.add(begin, end)
             continue
@@ -141,18 +141,18 @@ def last_states(changes: Iterable[Change], first: int, last: int) -> tuple[LastS
     return tuple(_laid_over(sorted(known, key=_begin), sorted(lacking, key=_begin)))
 
 
-_Piece = tuple[int, int, Interval]
-_SILENT = frozenset({Standing.BELOW_START, Standing.ABSENT, Standing.UNINITIALIZED})
+_Piece = tuple[int, int, StatusInterval]
+_SILENT = frozenset({OffsetStatusKind.BELOW_START, OffsetStatusKind.ABSENT, OffsetStatusKind.UNINITIALIZED})
 
 
-def _laid_over(known: Sequence[_Piece], lacking: Sequence[_Piece]) -> Iterator[LastState]:
+def _laid_over(known: Sequence[_Piece], lacking: Sequence[_Piece]) -> Iterator[LastKnownState]:
     """Both, each ascending and without an overlap in itself, cut at each other's edges."""
     edges = sorted({edge for first, last, _ in (*known, *lacking) for edge in (first, last + 1)})
     knowns, lackings = _Cursor(known), _Cursor(lacking)
     for first, after in pairwise(edges):
         state, doubt = knowns.at(first), lackings.at(first)
         if state is not None or doubt is not None:
-            yield LastState(first_offset=first, last_offset=after - 1, known=state, lacking=doubt)
+            yield LastKnownState(first_offset=first, last_offset=after - 1, known=state, lacking=doubt)
 
 
 class _Cursor:
@@ -162,7 +162,7 @@ class _Cursor:
         self._pieces = pieces
         self._next = 0
 
-    def at(self, offset: int) -> Interval | None:
+    def at(self, offset: int) -> StatusInterval | None:
         while self._next < len(self._pieces) and self._pieces[self._next][1] < offset:
             self._next += 1
         if self._next == len(self._pieces) or self._pieces[self._next][0] > offset:
@@ -174,5 +174,5 @@ def _begin(piece: _Piece) -> int:
     return piece[0]
 
 
-def _time(evidence: Evidence) -> tuple[int, int, int]:
+def _time(evidence: RecordPosition) -> tuple[int, int, int]:
     return (evidence.timestamp_ms or 0, evidence.state_partition, evidence.offset)

@@ -18,19 +18,19 @@ __all__ = [
     "ABSENT",
     "LAST_OFFSET",
     "UNKNOWN",
-    "Condition",
-    "Held",
-    "Standing",
-    "Tile",
+    "KnownState",
+    "OffsetStatus",
+    "OffsetStatusKind",
+    "StatusRange",
     "differences",
-    "tiling",
+    "status_ranges",
 ]
 
 LAST_OFFSET: Final = 2**63 - 1
 """Offsets of a topic partition are 0 to this. What a record says of others is no history of any record."""
 
 
-class Standing(StrEnum):
+class OffsetStatusKind(StrEnum):
     """What is known of an offset within a share partition."""
 
     RECORDED = "recorded"
@@ -48,43 +48,43 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class OffsetStatus:
     """Standing of an offset; delivery state (Kafka's number) and count only where it is recorded."""
 
-    standing: Standing
+    kind: OffsetStatusKind
     delivery_state: int | None = None
     delivery_count: int | None = None
 
 
-ABSENT: Final = Condition(standing=Standing.ABSENT)
-UNKNOWN: Final = Condition(standing=Standing.UNKNOWN)
-_UNRECORDED: Final = Condition(standing=Standing.UNRECORDED)
-_BELOW_START: Final = Condition(standing=Standing.BELOW_START)
-_UNINITIALIZED: Final = Condition(standing=Standing.UNINITIALIZED)
+ABSENT: Final = OffsetStatus(kind=OffsetStatusKind.ABSENT)
+UNKNOWN: Final = OffsetStatus(kind=OffsetStatusKind.UNKNOWN)
+_UNRECORDED: Final = OffsetStatus(kind=OffsetStatusKind.UNRECORDED)
+_BELOW_START: Final = OffsetStatus(kind=OffsetStatusKind.BELOW_START)
+_UNINITIALIZED: Final = OffsetStatus(kind=OffsetStatusKind.UNINITIALIZED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class StatusRange:
     """Offsets `first_offset` to `last_offset`, both inclusive, in one condition."""
 
     first_offset: int
     last_offset: int
-    condition: Condition
+    status: OffsetStatus
 
 
-_ABSENT: Final[Literal[Standing.ABSENT]] = Standing.ABSENT
-_UNKNOWN: Final[Literal[Standing.UNKNOWN]] = Standing.UNKNOWN
+_ABSENT: Final[Literal[OffsetStatusKind.ABSENT]] = OffsetStatusKind.ABSENT
+_UNKNOWN: Final[Literal[OffsetStatusKind.UNKNOWN]] = OffsetStatusKind.UNKNOWN
 
-Held = SharePartitionState | Literal[Standing.ABSENT, Standing.UNKNOWN]
+KnownState = SharePartitionState | Literal[OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN]
 """What is held of a share partition: its state, or that it does not exist, or that its state is not known."""
 
 _ALIKE: Final = {
-    _ABSENT: (Tile(first_offset=0, last_offset=LAST_OFFSET, condition=ABSENT),),
-    _UNKNOWN: (Tile(first_offset=0, last_offset=LAST_OFFSET, condition=UNKNOWN),),
+    _ABSENT: (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=ABSENT),),
+    _UNKNOWN: (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=UNKNOWN),),
 }
 
 
-def tiling(state: Held) -> tuple[Tile, ...]:
+def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
     """Every offset's condition in `state`: ascending tiles from 0 to 2^63-1, neighbours of different condition.
 
     Where only updates were seen (`state_epoch` None) an offset that none of them names is unknown, not unrecorded.
@@ -93,28 +93,32 @@ def tiling(state: Held) -> tuple[Tile, ...]:
         return _ALIKE[state]
     start = state.start_offset
     is_whole = state.state_epoch is not None
-    tiles: list[Tile] = []
+    tiles: list[StatusRange] = []
     if start is not None and start > 0:
-        tiles.append(Tile(first_offset=0, last_offset=start - 1, condition=_BELOW_START))
+        tiles.append(StatusRange(first_offset=0, last_offset=start - 1, status=_BELOW_START))
     rest = UNKNOWN if not is_whole else _UNINITIALIZED if start is None else _UNRECORDED
     for batch in combine_state_batches(state.batches, (), start):
         first, last = max(batch.first_offset, 0), batch.last_offset
         if first <= last:
             _fill(tiles, first, rest)
-            recorded = Condition(
-                standing=Standing.RECORDED, delivery_state=batch.delivery_state, delivery_count=batch.delivery_count
+            recorded = OffsetStatus(
+                kind=OffsetStatusKind.RECORDED,
+                delivery_state=batch.delivery_state,
+                delivery_count=batch.delivery_count,
             )
-            tiles.append(Tile(first_offset=first, last_offset=last, condition=recorded))
+            tiles.append(StatusRange(first_offset=first, last_offset=last, status=recorded))
     _fill(tiles, LAST_OFFSET + 1, rest)
     return tuple(tiles)
 
 
-def differences(before: Sequence[Tile], after: Sequence[Tile]) -> Iterator[tuple[int, int, Condition, Condition]]:
+def differences(
+    before: Sequence[StatusRange], after: Sequence[StatusRange]
+) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
     """First and last offset and both conditions of every longest range whose condition is not the same in two tilings.
 
     Cost: O(n) for n tiles of both.
     """
-    begun: tuple[int, int, Condition, Condition] | None = None
+    begun: tuple[int, int, OffsetStatus, OffsetStatus] | None = None
     for first, last, old, new in _aligned(before, after):
         if begun is not None and begun[2:] == (old, new) and begun[1] + 1 == first:
             begun = (begun[0], last, old, new)
@@ -126,21 +130,23 @@ def differences(before: Sequence[Tile], after: Sequence[Tile]) -> Iterator[tuple
         yield begun
 
 
-def _fill(tiles: list[Tile], end: int, condition: Condition) -> None:
+def _fill(tiles: list[StatusRange], end: int, condition: OffsetStatus) -> None:
     """Put what lies between the last tile and `end` in `condition`."""
     reached = tiles[-1].last_offset + 1 if tiles else 0
     if reached < end:
-        tiles.append(Tile(first_offset=reached, last_offset=end - 1, condition=condition))
+        tiles.append(StatusRange(first_offset=reached, last_offset=end - 1, status=condition))
 
 
-def _aligned(before: Iterable[Tile], after: Iterable[Tile]) -> Iterator[tuple[int, int, Condition, Condition]]:
+def _aligned(
+    before: Iterable[StatusRange], after: Iterable[StatusRange]
+) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
     """Both tilings cut at each other's edges."""
     olds, news = iter(before), iter(after)
     old, new = next(olds), next(news)
     first = 0
     while True:
         last = min(old.last_offset, new.last_offset)
-        yield first, last, old.condition, new.condition
+        yield first, last, old.status, new.status
         if last == LAST_OFFSET:
             return
         first = last + 1

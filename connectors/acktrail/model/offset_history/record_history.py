@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from acktrail.model.offset_history.offset_status import Condition, Standing
-from acktrail.model.offset_history.status_changes import Cause, Change, Evidence
-from acktrail.model.offset_history.status_intervals import Ending, Interval, intervals
+from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
+from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
+from acktrail.model.offset_history.status_intervals import StatusEnd, StatusInterval, status_intervals
 
-__all__ = ["Blank", "Fate", "NotKnown", "fate"]
+__all__ = ["RecordHistory", "UnknownPeriod", "UnknownReason", "record_history"]
 
 
-class NotKnown(StrEnum):
+class UnknownReason(StrEnum):
     """Why something about a record is not known."""
 
     DELIVERIES = "deliveries"
@@ -36,90 +36,90 @@ class NotKnown(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blank:
+class UnknownPeriod:
     """Something that is not known: from the record `since` to the record `until`, where these mean something."""
 
-    reason: NotKnown
-    since: Evidence | None = None
-    until: Evidence | None = None
+    reason: UnknownReason
+    since: RecordPosition | None = None
+    until: RecordPosition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class RecordHistory:
     """What is known of one offset of one share partition, oldest first.
 
-    `intervals` follow each other without a hole; the last one holds to this day. Neighbours differ.
+    `status_intervals` follow each other without a hole; the last one holds to this day. Neighbours differ.
     """
 
     offset: int
-    intervals: tuple[Interval, ...]
-    blanks: tuple[Blank, ...]
+    intervals: tuple[StatusInterval, ...]
+    blanks: tuple[UnknownPeriod, ...]
 
     @property
-    def now(self) -> Interval:
+    def now(self) -> StatusInterval:
         """What holds to this day."""
         return self.intervals[-1]
 
     @property
-    def last_recorded(self) -> Interval | None:
+    def last_recorded(self) -> StatusInterval | None:
         """The last delivery state that was ever recorded of it; None: none ever was."""
-        recorded = (found for found in reversed(self.intervals) if found.condition.standing is Standing.RECORDED)
+        recorded = (found for found in reversed(self.intervals) if found.status.kind is OffsetStatusKind.RECORDED)
         return next(recorded, None)
 
 
-def fate(offset: int, changes: Iterable[Change]) -> Fate | None:
+def record_history(offset: int, changes: Iterable[StatusChange]) -> RecordHistory | None:
     """The fate of `offset` by the changes of its share partition on one state partition, in log order; None: none."""
     own = tuple(
         replace(found, first_offset=offset, last_offset=offset)
-        for found in intervals(change for change in changes if change.covers(offset))
+        for found in status_intervals(change for change in changes if change.covers(offset))
         if found.first_offset <= offset <= found.last_offset
     )
-    return Fate(offset=offset, intervals=own, blanks=tuple(_blanks(own))) if own else None
+    return RecordHistory(offset=offset, intervals=own, blanks=tuple(_blanks(own))) if own else None
 
 
-def _blanks(own: Sequence[Interval]) -> Iterator[Blank]:
-    yield Blank(reason=NotKnown.DELIVERIES)
-    if own[0].condition.standing is Standing.UNKNOWN and own[0].until is not None:
-        yield Blank(reason=NotKnown.EARLIER, until=own[0].until)
+def _blanks(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
+    yield UnknownPeriod(reason=UnknownReason.DELIVERIES)
+    if own[0].status.kind is OffsetStatusKind.UNKNOWN and own[0].until is not None:
+        yield UnknownPeriod(reason=UnknownReason.EARLIER, until=own[0].until)
     for found in own:
         yield from _of_interval(found)
     for before, after in pairwise(own):
         yield from _of_step(before, after)
     if _never_in_scope(own):
-        yield Blank(reason=NotKnown.NEVER_IN_SCOPE, until=own[0].until)
+        yield UnknownPeriod(reason=UnknownReason.NEVER_IN_SCOPE, until=own[0].until)
 
 
-def _of_interval(found: Interval) -> Iterator[Blank]:
+def _of_interval(found: StatusInterval) -> Iterator[UnknownPeriod]:
     if found.since is None:
         return
-    if found.condition.standing is Standing.UNKNOWN and found.since.cause in _OF_CAUSE:
-        yield Blank(reason=_OF_CAUSE[found.since.cause], since=found.since, until=found.until)
-    elif found.condition.standing is Standing.RECORDED and not found.is_dated:
-        yield Blank(reason=NotKnown.UNDATED, until=found.since)
+    if found.status.kind is OffsetStatusKind.UNKNOWN and found.since.cause in _OF_CAUSE:
+        yield UnknownPeriod(reason=_OF_CAUSE[found.since.cause], since=found.since, until=found.until)
+    elif found.status.kind is OffsetStatusKind.RECORDED and not found.is_dated:
+        yield UnknownPeriod(reason=UnknownReason.UNDATED, until=found.since)
 
 
-_OF_CAUSE = {Cause.GAP: NotKnown.GAP, Cause.UNREADABLE: NotKnown.UNREADABLE}
+_OF_CAUSE = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
 
-def _of_step(before: Interval, after: Interval) -> Iterator[Blank]:
-    if after.condition.standing is Standing.RECORDED and after.is_dated and _endings(before, after) > 1:
-        yield Blank(reason=NotKnown.SKIPPED_ENDINGS, since=before.since, until=after.since)
-    if before.ended_by is Ending.PASSED and before.condition.standing is Standing.UNRECORDED:
-        yield Blank(reason=NotKnown.PASSED_UNRECORDED, since=before.since, until=after.since)
+def _of_step(before: StatusInterval, after: StatusInterval) -> Iterator[UnknownPeriod]:
+    if after.status.kind is OffsetStatusKind.RECORDED and after.is_dated and _endings(before, after) > 1:
+        yield UnknownPeriod(reason=UnknownReason.SKIPPED_ENDINGS, since=before.since, until=after.since)
+    if before.ended_by is StatusEnd.PASSED and before.status.kind is OffsetStatusKind.UNRECORDED:
+        yield UnknownPeriod(reason=UnknownReason.PASSED_UNRECORDED, since=before.since, until=after.since)
 
 
-def _endings(before: Interval, after: Interval) -> int:
+def _endings(before: StatusInterval, after: StatusInterval) -> int:
     """By how much the delivery count grew."""
-    return _count(after.condition) - _count(before.condition)
+    return _count(after.status) - _count(before.status)
 
 
-def _count(condition: Condition) -> int:
+def _count(condition: OffsetStatus) -> int:
     return condition.delivery_count or 0
 
 
-def _never_in_scope(own: Sequence[Interval]) -> bool:
-    seen = [found.condition.standing for found in own if found.condition.standing not in _BEFORE_ALL]
-    return bool(seen) and seen[0] is Standing.BELOW_START
+def _never_in_scope(own: Sequence[StatusInterval]) -> bool:
+    seen = [found.status.kind for found in own if found.status.kind not in _BEFORE_ALL]
+    return bool(seen) and seen[0] is OffsetStatusKind.BELOW_START
 
 
-_BEFORE_ALL = frozenset({Standing.ABSENT, Standing.UNKNOWN, Standing.UNINITIALIZED})
+_BEFORE_ALL = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})

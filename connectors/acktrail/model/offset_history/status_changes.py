@@ -15,12 +15,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from acktrail.model.offset_history.offset_status import ABSENT, UNKNOWN, Condition, Held, Standing, differences, tiling
+from acktrail.model.offset_history.offset_status import (
+    ABSENT,
+    UNKNOWN,
+    KnownState,
+    OffsetStatus,
+    OffsetStatusKind,
+    differences,
+    status_ranges,
+)
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["DATING", "Cause", "Change", "Evidence", "History"]
+__all__ = ["DATING", "Cause", "History", "RecordPosition", "StatusChange"]
 
 
 class Cause(StrEnum):
@@ -45,7 +53,7 @@ DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RecordPosition:
     """The state record that shows something, and the broker's time of it in ms; None where there is no record."""
 
     state_partition: int
@@ -55,15 +63,15 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StatusChange:
     """Offsets `first_offset` to `last_offset`, both inclusive, went from one condition to another."""
 
     key: SharePartition
     first_offset: int
     last_offset: int
-    before: Condition
-    after: Condition
-    at: Evidence
+    before: OffsetStatus
+    after: OffsetStatus
+    at: RecordPosition
 
     def covers(self, offset: int) -> bool:
         """Whether `offset` is one of its offsets."""
@@ -72,9 +80,9 @@ class Change:
     @property
     def is_dated(self) -> bool:
         """Whether it happened with the record at `at`; if not, this record only shows what may have been so before."""
-        if self.before.standing is not Standing.UNKNOWN or self.at.cause in DATING:
+        if self.before.kind is not OffsetStatusKind.UNKNOWN or self.at.cause in DATING:
             return True
-        return self.at.cause is Cause.UPDATE and self.after.standing is Standing.RECORDED
+        return self.at.cause is Cause.UPDATE and self.after.kind is OffsetStatusKind.RECORDED
 
 
 class History:
@@ -87,53 +95,57 @@ class History:
     The changes of a log do not depend on where it is cut: going on from `held` gives what one pass gives.
     """
 
-    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, Held]) -> None:
+    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, KnownState]) -> None:
         self._state_partition = state_partition
         self.held = held
 
-    def record(self, record: StateRecord, *, offset: int, timestamp_ms: int | None) -> Iterator[Change]:
+    def record(self, record: StateRecord, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
         """Apply a record; the changes it makes, ascending. The first record of a share partition speaks of all offsets,
         also of those that are not known before and after it.
         """
         held = self.held.get(record.key)
         state = held if isinstance(held, SharePartitionState) else None
-        new: Held = apply(state, record) or Standing.ABSENT
+        new: KnownState = apply(state, record) or OffsetStatusKind.ABSENT
         self.held[record.key] = new
         at = self._evidence(offset, timestamp_ms, _cause(state, record))
         if held is None:
             return _first_changes(record.key, new, at)
         return _changes(record.key, held, new, at)
 
-    def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[Change]:
+    def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
         """A record of `key` that cannot be read: from here on its state is not known."""
         return self._forget(key, self._evidence(offset, timestamp_ms, Cause.UNREADABLE))
 
-    def gap(self, first_offset: int) -> Iterator[Change]:
+    def gap(self, first_offset: int) -> Iterator[StatusChange]:
         """The records from `first_offset` on were not exported: from there on no state is known."""
         at = self._evidence(first_offset, None, Cause.GAP)
         for key in sorted(self.held):
             yield from self._forget(key, at)
 
-    def _forget(self, key: SharePartition, at: Evidence) -> Iterator[Change]:
+    def _forget(self, key: SharePartition, at: RecordPosition) -> Iterator[StatusChange]:
         held = self.held.get(key)
-        self.held[key] = Standing.UNKNOWN
-        return iter(()) if held is None else _changes(key, held, Standing.UNKNOWN, at)
+        self.held[key] = OffsetStatusKind.UNKNOWN
+        return iter(()) if held is None else _changes(key, held, OffsetStatusKind.UNKNOWN, at)
 
-    def _evidence(self, offset: int, timestamp_ms: int | None, cause: Cause) -> Evidence:
-        return Evidence(state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause)
-
-
-def _changes(key: SharePartition, old: Held, new: Held, at: Evidence) -> Iterator[Change]:
-    return (_change(key, *difference, at) for difference in differences(tiling(old), tiling(new)))
+    def _evidence(self, offset: int, timestamp_ms: int | None, cause: Cause) -> RecordPosition:
+        return RecordPosition(
+            state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause
+        )
 
 
-def _first_changes(key: SharePartition, new: Held, at: Evidence) -> Iterator[Change]:
+def _changes(key: SharePartition, old: KnownState, new: KnownState, at: RecordPosition) -> Iterator[StatusChange]:
+    return (_change(key, *difference, at) for difference in differences(status_ranges(old), status_ranges(new)))
+
+
+def _first_changes(key: SharePartition, new: KnownState, at: RecordPosition) -> Iterator[StatusChange]:
     before = ABSENT if at.cause is Cause.INITIALIZE else UNKNOWN
-    return (_change(key, tile.first_offset, tile.last_offset, before, tile.condition, at) for tile in tiling(new))
+    return (_change(key, tile.first_offset, tile.last_offset, before, tile.status, at) for tile in status_ranges(new))
 
 
-def _change(key: SharePartition, first: int, last: int, before: Condition, after: Condition, at: Evidence) -> Change:
-    return Change(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
+def _change(
+    key: SharePartition, first: int, last: int, before: OffsetStatus, after: OffsetStatus, at: RecordPosition
+) -> StatusChange:
+    return StatusChange(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
 
 
 def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:

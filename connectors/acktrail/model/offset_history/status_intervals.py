@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from acktrail.model.offset_history.offset_status import LAST_OFFSET, Condition, Standing
-from acktrail.model.offset_history.status_changes import Cause, Change, Evidence
+from acktrail.model.offset_history.offset_status import LAST_OFFSET, OffsetStatus, OffsetStatusKind
+from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
 
-__all__ = ["Ending", "Interval", "ending", "intervals"]
+__all__ = ["StatusEnd", "StatusInterval", "status_end", "status_intervals"]
 
 
-class Ending(StrEnum):
+class StatusEnd(StrEnum):
     """How an interval ended."""
 
     CHANGED = "changed"
@@ -38,7 +38,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class StatusInterval:
     """Offsets `first_offset` to `last_offset` in one condition, from the record `since` to the one before `until`.
 
     `since` None: from before the first record known. `is_dated`: it began with `since`; else that record only shows
@@ -47,81 +47,81 @@ class Interval:
 
     first_offset: int
     last_offset: int
-    condition: Condition
-    since: Evidence | None
+    status: OffsetStatus
+    since: RecordPosition | None
     is_dated: bool
-    until: Evidence | None = None
-    ended_by: Ending | None = None
+    until: RecordPosition | None = None
+    ended_by: StatusEnd | None = None
 
 
-def intervals(changes: Iterable[Change]) -> tuple[Interval, ...]:
+def status_intervals(changes: Iterable[StatusChange]) -> tuple[StatusInterval, ...]:
     """The intervals that the changes of one share partition make, in log order: ascending by `since`, then offset.
 
     Together they tile offsets and time: any offset has exactly one at any record. No changes, no intervals.
     Cost: O(c * log n + m) for c changes, n open intervals and m intervals made.
     """
-    open_now: list[Interval] = []
-    closed: list[Interval] = []
+    open_now: list[StatusInterval] = []
+    closed: list[StatusInterval] = []
     for change in changes:
         if not open_now:
             open_now.append(_of_all(change.before))
         _cut(open_now, change.first_offset)
         _cut(open_now, change.last_offset + 1)
         begin, end = (bisect_left(open_now, edge, key=_first) for edge in (change.first_offset, change.last_offset + 1))
-        how = ending(change)
+        how = status_end(change)
         closed.extend(replace(piece, until=change.at, ended_by=how) for piece in open_now[begin:end])
         open_now[begin:end] = [_begun(change)]
     return tuple(sorted((*closed, *open_now), key=_place))
 
 
-def ending(change: Change) -> Ending:
+def status_end(change: StatusChange) -> StatusEnd:
     """How the condition before `change` ended."""
     of_cause = _OF_CAUSE.get(change.at.cause)
     if of_cause is not None:
         return of_cause
     return (
-        _FROM_NOTHING.get(change.before.standing)
-        or _OF_STANDING.get(change.after.standing)
-        or _NO_MORE.get(change.before.standing, Ending.STARTED)
+        _FROM_NOTHING.get(change.before.kind)
+        or _OF_STANDING.get(change.after.kind)
+        or _NO_MORE.get(change.before.kind, StatusEnd.STARTED)
     )
 
 
 _OF_CAUSE: Final = {
-    Cause.GAP: Ending.LOST,
-    Cause.UNREADABLE: Ending.LOST,
-    Cause.INITIALIZE: Ending.STARTED,
-    Cause.RESET: Ending.RESET,
-    Cause.TOMBSTONE: Ending.DELETED,
+    Cause.GAP: StatusEnd.LOST,
+    Cause.UNREADABLE: StatusEnd.LOST,
+    Cause.INITIALIZE: StatusEnd.STARTED,
+    Cause.RESET: StatusEnd.RESET,
+    Cause.TOMBSTONE: StatusEnd.DELETED,
 }
 
 _FROM_NOTHING: Final = {
-    Standing.UNKNOWN: Ending.SHOWN,
-    Standing.ABSENT: Ending.STARTED,
-    Standing.UNINITIALIZED: Ending.STARTED,
+    OffsetStatusKind.UNKNOWN: StatusEnd.SHOWN,
+    OffsetStatusKind.ABSENT: StatusEnd.STARTED,
+    OffsetStatusKind.UNINITIALIZED: StatusEnd.STARTED,
 }
 
-_OF_STANDING: Final = {Standing.RECORDED: Ending.CHANGED, Standing.BELOW_START: Ending.PASSED}
+_OF_STANDING: Final = {OffsetStatusKind.RECORDED: StatusEnd.CHANGED, OffsetStatusKind.BELOW_START: StatusEnd.PASSED}
 """By what came after it."""
 
-_NO_MORE: Final = {Standing.RECORDED: Ending.DROPPED, Standing.BELOW_START: Ending.REWOUND}
+_NO_MORE: Final = {OffsetStatusKind.RECORDED: StatusEnd.DROPPED, OffsetStatusKind.BELOW_START: StatusEnd.REWOUND}
 """By what it was, where afterwards an offset is at or above the start offset without a delivery state."""
 
 
-def _of_all(condition: Condition) -> Interval:
-    return Interval(first_offset=0, last_offset=LAST_OFFSET, condition=condition, since=None, is_dated=False)
+def _of_all(condition: OffsetStatus) -> StatusInterval:
+    return StatusInterval(first_offset=0, last_offset=LAST_OFFSET, status=condition, since=None, is_dated=False)
 
 
-def _begun(change: Change) -> Interval:
-    return Interval(
+def _begun(change: StatusChange) -> StatusInterval:
+    return StatusInterval(
         first_offset=change.first_offset,
         last_offset=change.last_offset,
-        condition=change.after,
+        status=change.after,
         since=change.at,
         is_dated=change.is_dated,
     )
 
 
-def _cut(pieces: list[Interval], edge: int) -> None:
+def _cut(pieces: list[StatusInterval], edge: int) -> None:
     """Let a piece begin at `edge`."""
     if not 0 < edge <= LAST_OFFSET:
         return
@@ -131,9 +131,9 @@ def _cut(pieces: list[Interval], edge: int) -> None:
         pieces[index - 1 : index] = [replace(piece, last_offset=edge - 1), replace(piece, first_offset=edge)]
 
 
-def _first(interval: Interval) -> int:
+def _first(interval: StatusInterval) -> int:
     return interval.first_offset
 
 
-def _place(interval: Interval) -> tuple[int, int]:
+def _place(interval: StatusInterval) -> tuple[int, int]:
     return (-1 if interval.since is None else interval.since.offset, interval.first_offset)

@@ -16,12 +16,12 @@ from typing import Final, Self
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.offset_status import Condition, Standing
+from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["LEAST_RECORDED", "STANDINGS", "OffsetMarks", "condition_of", "mark", "mark_of"]
+__all__ = ["LEAST_RECORDED", "UNRECORDED_KINDS", "OffsetMarks", "mark", "mark_of_status", "status_of_mark"]
 
-STANDINGS: Final[tuple[Standing, ...]] = tuple(standing for standing in Standing if standing is not Standing.RECORDED)
+UNRECORDED_KINDS: Final = tuple(kind for kind in OffsetStatusKind if kind is not OffsetStatusKind.RECORDED)
 """The conditions without a delivery state; the mark of ``STANDINGS[n]`` is ``LEAST_RECORDED - 1 - n``."""
 
 LEAST_RECORDED: Final = -(1 << 24)
@@ -39,25 +39,25 @@ def mark(delivery_state: int, delivery_count: int) -> int:
     return delivery_count * _STATES + delivery_state + _NO_STATE
 
 
-def mark_of(condition: Condition) -> int:
+def mark_of_status(condition: OffsetStatus) -> int:
     """The mark of any condition."""
     if condition.delivery_state is None or condition.delivery_count is None:
-        return _MARKS[condition.standing]
+        return _MARKS[condition.kind]
     return mark(condition.delivery_state, condition.delivery_count)
 
 
-def condition_of(number: int) -> Condition:
+def status_of_mark(number: int) -> OffsetStatus:
     """The condition of a mark."""
     if number < LEAST_RECORDED:
-        return Condition(standing=STANDINGS[LEAST_RECORDED - 1 - number])
+        return OffsetStatus(kind=UNRECORDED_KINDS[LEAST_RECORDED - 1 - number])
     count, state = divmod(number, _STATES)
-    return Condition(standing=Standing.RECORDED, delivery_state=state - _NO_STATE, delivery_count=count)
+    return OffsetStatus(kind=OffsetStatusKind.RECORDED, delivery_state=state - _NO_STATE, delivery_count=count)
 
 
-_MARKS: Final[dict[Standing, int]] = {
-    standing: LEAST_RECORDED - 1 - number for number, standing in enumerate(STANDINGS)
+_MARKS: Final[dict[OffsetStatusKind, int]] = {
+    standing: LEAST_RECORDED - 1 - number for number, standing in enumerate(UNRECORDED_KINDS)
 }
-_BELOW_START: Final = _MARKS[Standing.BELOW_START]
+_BELOW_START: Final = _MARKS[OffsetStatusKind.BELOW_START]
 
 
 class OffsetMarks:
@@ -91,7 +91,7 @@ class OffsetMarks:
         """The state after all updates."""
         if not self._is_changed:
             return self._base
-        ranges = zip(self._firsts, self._lasts, map(condition_of, self._marks), strict=True)
+        ranges = zip(self._firsts, self._lasts, map(status_of_mark, self._marks), strict=True)
         base = self._base
         return SharePartitionState(
             key=base.key,
@@ -217,11 +217,11 @@ class OffsetMarks:
         marks[begin:end] = [piece[2] for piece in pieces]
 
 
-def _standing_of_rest(state: SharePartitionState) -> Standing:
+def _standing_of_rest(state: SharePartitionState) -> OffsetStatusKind:
     """Of offsets at or above the start offset that no batch names (``conditions.tiling``)."""
     if state.state_epoch is None:
-        return Standing.UNKNOWN
-    return Standing.UNINITIALIZED if state.start_offset is None else Standing.UNRECORDED
+        return OffsetStatusKind.UNKNOWN
+    return OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
 
 
 def _joined(firsts: Sequence[int], lasts: Sequence[int], marks: Sequence[int]) -> list[_Range] | None:

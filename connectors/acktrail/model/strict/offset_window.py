@@ -13,11 +13,11 @@ from acktrail.model.strict.violations import Rule
 
 __all__ = [
     "DOCUMENTED_STATES",
-    "Window",
+    "OffsetWindow",
     "batch_violations",
     "effective_start_offset",
     "effective_window",
-    "violations",
+    "window_violations",
 ]
 
 DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
@@ -25,7 +25,7 @@ DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class OffsetWindow:
     """What delivery goes on from: every offset below `start_offset` is done with, none at or above `end_offset`
     (exclusive) is mentioned. Both None: not initialised.
     """
@@ -52,7 +52,7 @@ def effective_start_offset(start_offset: int | None, batches: Sequence[StateBatc
 
 def effective_window(
     start_offset: int | None, batches: Sequence[StateBatch], *, end_offset: int | None = None
-) -> Window:
+) -> OffsetWindow:
     """The window after the leading terminal batches are absorbed.
 
     `end_offset` is the recorded one, where a generation records it; the result's is at least that, one past every
@@ -61,10 +61,14 @@ def effective_window(
     start = effective_start_offset(start_offset, batches)
     ends = [offset for offset in (start, end_offset) if offset is not None]
     ends += [batch.last_offset + 1 for batch in batches]
-    return Window(start_offset=start, end_offset=max(ends, default=None), batches=prune_state_batches(batches, start))
+    return OffsetWindow(
+        start_offset=start, end_offset=max(ends, default=None), batches=prune_state_batches(batches, start)
+    )
 
 
-def violations(window: Window, *, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES) -> tuple[Rule, ...]:
+def window_violations(
+    window: OffsetWindow, *, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES
+) -> tuple[Rule, ...]:
     """The rules that a window breaks, each once, in a fixed order. An unknown end bounds nothing."""
     broken = set(batch_violations(window.batches, durable_states=durable_states))
     broken.update(_outside(window))
@@ -97,7 +101,7 @@ def _broken_between(one: StateBatch, other: StateBatch) -> Rule:
     return Rule.BATCHES_ASCENDING if other.last_offset < one.first_offset else Rule.BATCHES_NON_OVERLAPPING
 
 
-def _outside(window: Window) -> Iterator[Rule]:
+def _outside(window: OffsetWindow) -> Iterator[Rule]:
     start, end = window.start_offset, window.end_offset
     if start is None:
         if window.batches:

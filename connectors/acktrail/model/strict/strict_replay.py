@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from acktrail.model.delivery import DURABLE_STATES
-from acktrail.model.records import Placed, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.epoch_rules import Epochs, broken_by_snapshot, broken_by_update
-from acktrail.model.strict.offset_window import Window, batch_violations, violations
-from acktrail.model.strict.violations import DIFFERING_RULES, Finding, Rule
+from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, window_violations
+from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation
 
 __all__ = ["StrictReplay", "replay_strictly"]
 
@@ -25,19 +25,19 @@ class StrictReplay:
     """The state of every share partition, and what was found on the way, in the order of the records."""
 
     states: Mapping[SharePartition, SharePartitionState]
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
     @property
-    def differences(self) -> tuple[Finding, ...]:
+    def differences(self) -> tuple[Violation, ...]:
         """The findings about records that a broker applies and this replay does not."""
         return tuple(found for found in self.findings if found.rule in DIFFERING_RULES)
 
 
-def replay_strictly(records: Iterable[Placed[StateRecord]]) -> StrictReplay:
+def replay_strictly(records: Iterable[RecordAt[StateRecord]]) -> StrictReplay:
     """The state of every share partition after `records`, which come in log order within a state partition."""
     states: dict[SharePartition, SharePartitionState] = {}
     homes: dict[SharePartition, int] = {}
-    findings: list[Finding] = []
+    findings: list[Violation] = []
     for placed in records:
         record = placed.record
         rules = _broken_rules(states.get(record.key), record)
@@ -55,8 +55,8 @@ def _broken_rules(state: SharePartitionState | None, record: StateRecord) -> tup
         case Tombstone():
             return ()
         case ShareSnapshot():
-            window = Window(start_offset=record.start_offset, end_offset=None, batches=record.batches)
-            own = violations(window, durable_states=DURABLE_STATES)
+            window = OffsetWindow(start_offset=record.start_offset, end_offset=None, batches=record.batches)
+            own = window_violations(window, durable_states=DURABLE_STATES)
             return (*broken_by_snapshot(before, _epochs(record)), *own)
         case ShareUpdate():
             own = batch_violations(record.batches, durable_states=DURABLE_STATES)
@@ -73,10 +73,10 @@ def _epochs(found: SharePartitionState | ShareSnapshot | ShareUpdate) -> Epochs:
     )
 
 
-def _finding(placed: Placed[StateRecord], rule: Rule) -> Finding:
+def _finding(placed: RecordAt[StateRecord], rule: Rule) -> Violation:
     record = placed.record
     detail = "tombstone"
     if not isinstance(record, Tombstone):
         kind = "snapshot" if isinstance(record, ShareSnapshot) else "update"
         detail = f"{kind} of snapshot epoch {record.snapshot_epoch}"
-    return Finding(rule=rule, subject=record.key, partition=placed.partition, offset=placed.offset, detail=detail)
+    return Violation(rule=rule, subject=record.key, partition=placed.partition, offset=placed.offset, detail=detail)

@@ -10,10 +10,10 @@ from typing import Final
 
 from acktrail.model.share_partition import GroupId, SharePartition
 
-__all__ = ["DIFFERING_RULES", "Finding", "Rule", "Severity", "severity_of"]
+__all__ = ["DIFFERING_RULES", "Rule", "RuleSeverity", "Violation", "severity_of"]
 
 
-class Severity(StrEnum):
+class RuleSeverity(StrEnum):
     """How bad it is that a rule is broken."""
 
     CRITICAL = "critical"
@@ -72,18 +72,18 @@ _CRITICAL: Final = frozenset(
 _WARN: Final = frozenset(
     {Rule.ACKNOWLEDGED_COUNT_GE_1, Rule.DELTA_HAS_CHECKPOINT, Rule.DELETION_ORDER, Rule.DELETION_COMPLETE}
 )
-_SEVERITIES: Final[Mapping[Rule, Severity]] = MappingProxyType(
-    {**dict.fromkeys(_CRITICAL, Severity.CRITICAL), **dict.fromkeys(_WARN, Severity.WARN)}
+_SEVERITIES: Final[Mapping[Rule, RuleSeverity]] = MappingProxyType(
+    {**dict.fromkeys(_CRITICAL, RuleSeverity.CRITICAL), **dict.fromkeys(_WARN, RuleSeverity.WARN)}
 )
 
 
-def severity_of(rule: Rule) -> Severity:
+def severity_of(rule: Rule) -> RuleSeverity:
     """How bad it is that `rule` is broken."""
-    return _SEVERITIES.get(rule, Severity.ERROR)
+    return _SEVERITIES.get(rule, RuleSeverity.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Violation:
     """One rule that one record broke.
 
     `subject` is the share partition, or the group where the topic partition is that of the log. `partition` and

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from acktrail.drafts.dialects import dialect_named
 from acktrail.errors import ConfigurationError
-from acktrail.wire.dialects.detect_layout import probe
+from acktrail.wire.dialects.detect_layout import detect_layout
 from acktrail.wire.dialects.released import KAFKA_4_2, Dialect
 from acktrail.wire.raw_record import RawRecord
 
@@ -29,7 +29,7 @@ def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dial
     if name != AUTO:
         return dialect_named(name)
     try:
-        return dialect_named(probe((raw.key, raw.value) for raw in sample()).dialect)
+        return dialect_named(detect_layout((raw.key, raw.value) for raw in sample()).dialect)
     except ConfigurationError as error:
         if error.data.get("readings"):
             raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from acktrail.errors import AcktrailError, MalformedFile, MissingDependency
-from acktrail.offline.read.open_file import bare_suffix, opened
+from acktrail.offline.read.open_file import bare_suffix, open_file
 from acktrail.wire.raw_record import RawRecord
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
         import pyarrow  # noqa: F401  # whether it is there
     except ImportError as error:
         raise MissingDependency(f"{file}: reading it needs pyarrow", hint="install acktrail[tables]") from error
-    with opened(file) as raw:
+    with open_file(file) as raw:
         try:
             schema, batches = _reader(raw, bare_suffix(file))
             _check_schema(schema, str(file))

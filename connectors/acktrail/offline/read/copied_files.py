@@ -11,7 +11,7 @@ from acktrail.errors import MalformedFile
 from acktrail.offline.read.column_files import COLUMN_SUFFIXES, read_columns
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, read_segment
 from acktrail.offline.read.open_file import bare_suffix
-from acktrail.offline.read.read_report import Reading
+from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.read.record_dump import DUMP_SUFFIX, read_dump
 from acktrail.wire.raw_record import RawRecord
 
@@ -24,7 +24,7 @@ _SAMPLE: Final = 1_000
 """Records of each file that are looked at to find the dialect."""
 
 
-def read_files(files: Iterable[Path], reading: Reading) -> Iterator[RawRecord]:
+def read_files(files: Iterable[Path], reading: ReadReport) -> Iterator[RawRecord]:
     """Every record of `files`, file by file in their own order; `reading` is for log segments.
 
     Raises:
@@ -37,7 +37,7 @@ def read_files(files: Iterable[Path], reading: Reading) -> Iterator[RawRecord]:
         yield from read_file(file, reading)
 
 
-def read_file(file: Path, reading: Reading) -> Iterator[RawRecord]:
+def read_file(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
     """Every record of one file; as `read_files`."""
     suffix = bare_suffix(file)
     if suffix == DUMP_SUFFIX:
@@ -50,8 +50,8 @@ def read_file(file: Path, reading: Reading) -> Iterator[RawRecord]:
     raise MalformedFile("not a format that is read", file=str(file), hint=hint)
 
 
-def sample_of(files: Sequence[Path], reading: Reading) -> Iterator[RawRecord]:
+def sample_of(files: Sequence[Path], reading: ReadReport) -> Iterator[RawRecord]:
     """The first records of each file; raises as `read_files`, and tells nobody of damage."""
-    quiet = Reading(state_partition=reading.state_partition, control=reading.control)
+    quiet = ReadReport(state_partition=reading.state_partition, control=reading.control)
     for file in files:
         yield from islice(read_file(file, quiet), _SAMPLE)

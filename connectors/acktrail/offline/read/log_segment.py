@@ -15,8 +15,8 @@ from typing import BinaryIO, Final
 from acktrail.errors import InputError, MalformedFile, MalformedRecord
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.offline.read.codecs import unpacked
-from acktrail.offline.read.open_file import opened
-from acktrail.offline.read.read_report import Damage, DamageStatus, Reading
+from acktrail.offline.read.open_file import open_file
+from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import ControlType, LogRecord, batch_records, control_type
@@ -35,7 +35,7 @@ _Markers = dict[int, list[tuple[int, int]]]
 """By producer: offset and type of its control records, ascending."""
 
 
-def read_segment(file: Path, reading: Reading) -> Iterator[RawRecord]:
+def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
     """The records of one segment, in the order of the log; `reading` is told what is not among them.
 
     Raises:
@@ -45,7 +45,7 @@ def read_segment(file: Path, reading: Reading) -> Iterator[RawRecord]:
         MissingDependency: pyarrow is needed for its compression.
     """
     partition = _partition(file, reading)
-    with opened(file) as raw:
+    with open_file(file) as raw:
         yield from _Segment(file, raw, partition, reading).records()
 
 
@@ -61,7 +61,7 @@ def state_partition_of_folder(file: Path, *, any_topic: bool = False) -> int | N
 class _Segment:
     """One segment while it is read."""
 
-    def __init__(self, file: Path, raw: BinaryIO, partition: int, reading: Reading) -> None:
+    def __init__(self, file: Path, raw: BinaryIO, partition: int, reading: ReadReport) -> None:
         self._file, self._raw = str(file), raw
         self._partition = partition
         self._reading = reading
@@ -92,7 +92,7 @@ class _Segment:
                 yield self._raw_record(record)
                 offset = record.offset + 1
         except MalformedRecord as error:
-            self._damaged(batch, DamageStatus.CORRUPT_BATCH, error.message, offset)
+            self._damaged(batch, SegmentDamageStatus.CORRUPT_BATCH, error.message, offset)
 
     def _raw_record(self, record: LogRecord) -> RawRecord:
         return RawRecord(
@@ -112,7 +112,7 @@ class _Segment:
         following = bisect_right(ends, (batch.header.last_offset, 1 << 16))
         if following == len(ends):
             reason = f"the end of the transaction of producer {batch.header.producer_id} is not in this file"
-            self._damaged(batch, DamageStatus.UNDECIDED_TRANSACTION, reason, batch.header.base_offset)
+            self._damaged(batch, SegmentDamageStatus.UNDECIDED_TRANSACTION, reason, batch.header.base_offset)
             return False
         if ends[following][1] == ControlType.COMMIT:
             return True
@@ -128,10 +128,10 @@ class _Segment:
         return found
 
     def _tell(self, found: Fragment) -> None:
-        status = DamageStatus.TORN_TAIL if found.is_torn else DamageStatus.CORRUPT_BATCH
+        status = SegmentDamageStatus.TORN_TAIL if found.is_torn else SegmentDamageStatus.CORRUPT_BATCH
         header = found.header
         self._reading.on_damage(
-            Damage(
+            SegmentDamage(
                 state_partition=self._partition,
                 file=self._file,
                 position=found.position,
@@ -143,9 +143,9 @@ class _Segment:
             )
         )
 
-    def _damaged(self, batch: IntactBatch, status: DamageStatus, reason: str, offset: int) -> None:
+    def _damaged(self, batch: IntactBatch, status: SegmentDamageStatus, reason: str, offset: int) -> None:
         self._reading.on_damage(
-            Damage(
+            SegmentDamage(
                 state_partition=self._partition,
                 file=self._file,
                 position=batch.position,
@@ -168,7 +168,7 @@ def _ends(batch: IntactBatch) -> Iterator[tuple[int, int]]:
         return  # told where the batch itself comes up; transactions that it would have ended stay undecided
 
 
-def _partition(file: Path, reading: Reading) -> int:
+def _partition(file: Path, reading: ReadReport) -> int:
     named, wanted = state_partition_of_folder(file, any_topic=reading.control), reading.state_partition
     if None not in (named, wanted) and named != wanted:
         raise InputError(f"{file}: the folder says state partition {named}, not {wanted}", hint="leave the option out")

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from acktrail.errors import MalformedFile, MissingDependency, UnknownName
 
-__all__ = ["COMPRESSED_SUFFIXES", "bare_suffix", "opened", "reason_of"]
+__all__ = ["COMPRESSED_SUFFIXES", "bare_suffix", "open_file", "reason_of"]
 
 COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 
@@ -24,7 +24,7 @@ def bare_suffix(file: Path) -> str:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[BinaryIO]:
+def open_file(file: Path) -> Iterator[BinaryIO]:
     """`file` for reading, seekable.
 
     Raises:

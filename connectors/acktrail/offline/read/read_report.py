@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Damage", "DamageStatus", "Reading"]
+__all__ = ["ReadReport", "SegmentDamage", "SegmentDamageStatus"]
 
 
-class DamageStatus(StrEnum):
+class SegmentDamageStatus(StrEnum):
     """Why the records of a piece of a log are not known."""
 
     CORRUPT_BATCH = "corrupt_batch"
@@ -21,7 +21,7 @@ class DamageStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class SegmentDamage:
     """A piece of a segment: `size_bytes` from byte `position` on (in the unpacked file).
 
     `first_offset` and `last_offset` are what its header says, None where there is none that can be read. Readable
@@ -34,16 +34,16 @@ class Damage:
     size_bytes: int
     first_offset: int | None
     last_offset: int | None
-    status: DamageStatus
+    status: SegmentDamageStatus
     reason: str
 
 
-def _nobody(_damage: Damage) -> None:
+def _nobody(_damage: SegmentDamage) -> None:
     """Nobody wants to know."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Reading:
+class ReadReport:
     """How segments are read, and what was left out on the way.
 
     `state_partition` is for segments whose folder does not name it. `control` asks for the control records (drafts
@@ -53,12 +53,12 @@ class Reading:
 
     state_partition: int | None = None
     control: bool = False
-    on_damage: Callable[[Damage], None] = _nobody
+    on_damage: Callable[[SegmentDamage], None] = _nobody
     control_records: int = 0
     aborted_records: int = 0
     nameless: list[str] = field(default_factory=list)
 
-    def take(self, other: Reading) -> None:
+    def take(self, other: ReadReport) -> None:
         """Count what `other` counted as well."""
         self.control_records += other.control_records
         self.aborted_records += other.aborted_records

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import share_partition_of
-from acktrail.model.offset_history.completeness import Completeness, Missing
-from acktrail.model.offset_history.offset_status import Standing
-from acktrail.model.offset_history.record_history import NotKnown
-from acktrail.model.offset_history.status_changes import Cause, Evidence
+from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.record_history import UnknownReason
+from acktrail.model.offset_history.status_changes import Cause, RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions
@@ -34,7 +34,7 @@ _SKIPPED: Final = "unknown_type"
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 """Records that tell the whole state: nothing is unknown after them."""
 
-_LOSS: Final = {Cause.GAP: NotKnown.GAP, Cause.UNREADABLE: NotKnown.UNREADABLE}
+_LOSS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Scope:
         return reduce(and_, used) if used else None
 
 
-def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Completeness:
+def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> HistoryCompleteness:
     """What the history in `tables` lacks of the share partitions in `scope`. No history: nothing is known of any.
 
     Raises:
@@ -69,7 +69,7 @@ def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Comp
     numbers = sorted({row["state_partition"] for row in held})
     gaps = _noted_gaps(tables, numbers)
     missing = [*_of_rows(tables, scope, held), *_behind(gaps, change_positions(tables, numbers))]
-    return Completeness(
+    return HistoryCompleteness(
         missing=(*_with_places(tables, missing, gaps), *_unattributed(tables, numbers)),
         is_current=is_current,
         state_partitions={key: frozenset(own) for key, own in places.items()},
@@ -86,7 +86,7 @@ def _held(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
     return rows
 
 
-def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) -> Iterator[Missing]:
+def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) -> Iterator[MissingRecords]:
     """The times that rows of the history give as unknown, and share partitions of which it has no row."""
     own: dict[tuple[SharePartition, int], list[dict[str, Any]]] = {}
     for event in sorted(_events(tables, scope), key=_record_offset):
@@ -95,13 +95,13 @@ def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) ->
         yield from _of_share_partition(key, number, events)
     for row in held:
         key, number = share_partition_of(row), row["state_partition"]
-        if row["held"] == Standing.UNKNOWN.value and (key, number) not in own:
-            yield Missing(key=key, state_partition=number, reason=NotKnown.EARLIER)
+        if row["held"] == OffsetStatusKind.UNKNOWN.value and (key, number) not in own:
+            yield MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
 
 
 def _events(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
     """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
-    unknown = Standing.UNKNOWN.value
+    unknown = OffsetStatusKind.UNKNOWN.value
     own, is_event = scope.expression(), (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
     snapshot = tables.snapshot(CHANGES)
     if snapshot is None:
@@ -114,7 +114,7 @@ def _events(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
-    is_loss = pc.not_equal(rows["before_standing"], Standing.UNKNOWN.value)
+    is_loss = pc.not_equal(rows["before_standing"], OffsetStatusKind.UNKNOWN.value)
     return _summed(rows.select(list(_EVENT)).append_column("is_loss", is_loss))
 
 
@@ -123,9 +123,13 @@ def _summed(rows: pa.Table) -> pa.Table:
     return summed.select([*_EVENT, "is_loss_max"]).rename_columns([*_EVENT, "is_loss"])
 
 
-def _of_share_partition(key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]) -> Iterator[Missing]:
+def _of_share_partition(
+    key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]
+) -> Iterator[MissingRecords]:
     """`events` in log order. What is unknown stays so until the first record that tells the whole state."""
-    open_now = [] if events[0]["is_loss"] else [Missing(key=key, state_partition=number, reason=NotKnown.EARLIER)]
+    open_now = (
+        [] if events[0]["is_loss"] else [MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)]
+    )
     for event in events:
         cause = Cause(event["cause"])
         if event["is_loss"]:
@@ -136,9 +140,9 @@ def _of_share_partition(key: SharePartition, number: int, events: Sequence[Mappi
     yield from open_now
 
 
-def _loss(key: SharePartition, number: int, cause: Cause, event: Mapping[str, Any]) -> Missing:
+def _loss(key: SharePartition, number: int, cause: Cause, event: Mapping[str, Any]) -> MissingRecords:
     offset = event["record_offset"]
-    return Missing(
+    return MissingRecords(
         key=key,
         state_partition=number,
         reason=_LOSS[cause],
@@ -148,8 +152,8 @@ def _loss(key: SharePartition, number: int, cause: Cause, event: Mapping[str, An
     )
 
 
-def _evidence(event: Mapping[str, Any], cause: Cause) -> Evidence:
-    return Evidence(
+def _evidence(event: Mapping[str, Any], cause: Cause) -> RecordPosition:
+    return RecordPosition(
         state_partition=event["state_partition"],
         offset=event["record_offset"],
         timestamp_ms=event["record_timestamp_ms"],
@@ -167,19 +171,19 @@ def _noted_gaps(tables: Tables, numbers: Sequence[int]) -> dict[int, list[tuple[
     return {number: sorted(own) for number, own in found.items()}
 
 
-def _behind(gaps: Mapping[int, Sequence[tuple[int, int]]], positions: Mapping[int, int]) -> Iterator[Missing]:
+def _behind(gaps: Mapping[int, Sequence[tuple[int, int]]], positions: Mapping[int, int]) -> Iterator[MissingRecords]:
     """Gaps behind the last record of the history: no row tells of them yet."""
     for number, own in gaps.items():
         for first, last in own:
             if first >= positions[number] > 0:
-                yield Missing(
-                    key=None, state_partition=number, reason=NotKnown.GAP, first_record=first, last_record=last
+                yield MissingRecords(
+                    key=None, state_partition=number, reason=UnknownReason.GAP, first_record=first, last_record=last
                 )
 
 
 def _with_places(
-    tables: Tables, missing: Sequence[Missing], gaps: Mapping[int, Sequence[tuple[int, int]]]
-) -> Iterator[Missing]:
+    tables: Tables, missing: Sequence[MissingRecords], gaps: Mapping[int, Sequence[tuple[int, int]]]
+) -> Iterator[MissingRecords]:
     """`missing` where those that are gaps have their end and the broker's time of the record before them."""
     before = {(each.state_partition, each.first_record - 1) for each in missing if _is_gap(each) and each.first_record}
     times = _times(tables, before)
@@ -192,8 +196,8 @@ def _with_places(
         yield replace(each, last_record=max(ends, default=None), after_ms=times.get((each.state_partition, first - 1)))
 
 
-def _is_gap(missing: Missing) -> bool:
-    return missing.reason is NotKnown.GAP
+def _is_gap(missing: MissingRecords) -> bool:
+    return missing.reason is UnknownReason.GAP
 
 
 def _times(tables: Tables, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
@@ -210,21 +214,21 @@ def _times(tables: Tables, places: Iterable[tuple[int, int]]) -> dict[tuple[int,
     return {(row["state_partition"], row["offset"]): row["timestamp_ms"] for row in rows.to_pylist()}
 
 
-def _unattributed(tables: Tables, numbers: Sequence[int]) -> Iterator[Missing]:
+def _unattributed(tables: Tables, numbers: Sequence[int]) -> Iterator[MissingRecords]:
     """Unreadable records that do not say which share partition they are about: any of their state partition's."""
     is_unreadable = (pc.field("decode_status") != "decoded") & (pc.field("decode_status") != _SKIPPED)
     where = is_unreadable & pc.field("group_id").is_null() & pc.field("state_partition").isin(list(numbers))
     rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where).to_pylist()
     for row in sorted(rows, key=lambda row: (row["state_partition"], row["offset"])):
         number, offset, time = row["state_partition"], row["offset"], row["timestamp_ms"]
-        yield Missing(
+        yield MissingRecords(
             key=None,
             state_partition=number,
-            reason=NotKnown.UNREADABLE,
+            reason=UnknownReason.UNREADABLE,
             first_record=offset,
             last_record=offset,
             after_ms=time,
-            until=Evidence(state_partition=number, offset=offset, timestamp_ms=time, cause=Cause.UNREADABLE),
+            until=RecordPosition(state_partition=number, offset=offset, timestamp_ms=time, cause=Cause.UNREADABLE),
         )
 
 

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.change_rows import CHANGE_COLUMNS, changes_of
-from acktrail.columnar.rate_counts import RATE_INPUTS, rate_pieces, summed
+from acktrail.columnar.rate_counts import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.archived_ranges import Archiving, archivings
-from acktrail.model.offset_history.completeness import Completeness, LastState, last_states
-from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, Standing
-from acktrail.model.offset_history.record_history import Fate, fate
-from acktrail.model.offset_history.status_changes import Change, Evidence
-from acktrail.model.offset_history.status_intervals import Interval
+from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
+from acktrail.model.offset_history.completeness import HistoryCompleteness, LastKnownState, last_known_states
+from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, OffsetStatusKind
+from acktrail.model.offset_history.record_history import RecordHistory, record_history
+from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
+from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -31,7 +31,7 @@ from acktrail.tables.past.history_tables import CHANGES, HELD, RECORDS_USED
 __all__ = ["HistoryReader", "RecordInstance", "TopicName"]
 
 _NEAREST: Final = 3
-_UNKNOWN: Final = Interval(first_offset=0, last_offset=LAST_OFFSET, condition=UNKNOWN, since=None, is_dated=False)
+_UNKNOWN: Final = StatusInterval(first_offset=0, last_offset=LAST_OFFSET, status=UNKNOWN, since=None, is_dated=False)
 _ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
 
 
@@ -53,7 +53,7 @@ class RecordInstance:
 
     topic: TopicName
     state_partition: int
-    fate: Fate
+    history: RecordHistory
 
 
 class HistoryReader:
@@ -116,7 +116,7 @@ class HistoryReader:
             self._raise_unknown(group_id, topic, partition)
         return tuple(sorted(self._instances(rows, offset), key=_begun))
 
-    def archived(self, group_id: str, since_ms: int | None = None) -> list[Archiving]:
+    def archived(self, group_id: str, since_ms: int | None = None) -> list[ArchivedRange]:
         """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
 
         Raises:
@@ -127,7 +127,7 @@ class HistoryReader:
         )
         if not rows.num_rows:
             self.known_partitions(group_id)
-        found = archivings(sorted(changes_of(rows), key=_log_order))
+        found = archived_ranges(sorted(changes_of(rows), key=_log_order))
         return sorted((each for each in found if _is_since(each.at, since_ms)), key=_time)
 
     def rates(
@@ -153,14 +153,14 @@ class HistoryReader:
         ]
         given = [condition for condition in conditions if condition is not None]
         batches = self.snapshot.batches(columns=RATE_INPUTS, where=reduce(and_, given) if given else None)
-        found = summed(rate_pieces(pa.Table.from_batches([batch]), every_ms) for batch in batches)
+        found = sum_rates(partial_rates(pa.Table.from_batches([batch]), every_ms) for batch in batches)
         if group_id is not None and not found.num_rows:
             self.known_partitions(group_id)
         return found
 
     def completeness(
         self, group_id: str | None = None, *, topic: str | None = None, partition: int | None = None
-    ) -> Completeness:
+    ) -> HistoryCompleteness:
         """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all.
 
         A share partition of which no record at all was exported is in no answer: it was made and deleted within a gap.
@@ -169,7 +169,7 @@ class HistoryReader:
         scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
         return read_completeness(self._tables, scope, is_current=self.is_current)
 
-    def last_states(self, key: SharePartition, first: int, last: int) -> tuple[LastState, ...]:
+    def last_known_states(self, key: SharePartition, first: int, last: int) -> tuple[LastKnownState, ...]:
         """The newest delivery state that the history knows of each offset from `first` to `last`, both inclusive.
 
         Offsets without a piece were never in scope of the group, or the history never heard of the share partition:
@@ -184,8 +184,8 @@ class HistoryReader:
         )
         changes = sorted(changes_of(self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)), key=_log_order)
         if len({change.at.state_partition for change in changes}) > 1:
-            return (LastState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
-        return last_states(changes, first, last)
+            return (LastKnownState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
+        return last_known_states(changes, first, last)
 
     def known_partitions(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted.
@@ -204,13 +204,13 @@ class HistoryReader:
         ]
 
     def _instances(self, rows: pa.Table, offset: int) -> Iterable[RecordInstance]:
-        of_place: dict[tuple[str, int], list[Change]] = {}
+        of_place: dict[tuple[str, int], list[StatusChange]] = {}
         for change in changes_of(rows):
             of_place.setdefault((change.key.topic_id, change.at.state_partition), []).append(change)
         for (topic_id, state_partition), changes in of_place.items():
-            found = fate(offset, sorted(changes, key=_record_offset))
+            found = record_history(offset, sorted(changes, key=_record_offset))
             if found is not None:
-                yield RecordInstance(topic=self.topic(topic_id), state_partition=state_partition, fate=found)
+                yield RecordInstance(topic=self.topic(topic_id), state_partition=state_partition, history=found)
 
     def _raise_unknown(self, group_id: str, topic: str, partition: int) -> None:
         known_partitions = self.known_partitions(group_id)
@@ -231,29 +231,29 @@ class HistoryReader:
 
 
 def _tells_of_archived() -> pc.Expression:
-    """Changes to and from archived, and those that end a time of which nothing was known: as ``archivings`` needs."""
+    """Changes to and from archived, and from an unknown status: what ``archived_ranges`` needs."""
     archived = int(DeliveryState.ARCHIVED)
     was_or_is = (pc.field("delivery_state") == archived) | (pc.field("before_state") == archived)
-    return was_or_is | (pc.field("before_standing") == Standing.UNKNOWN.value)
+    return was_or_is | (pc.field("before_standing") == OffsetStatusKind.UNKNOWN.value)
 
 
-def _log_order(change: Change) -> tuple[int, int, int]:
+def _log_order(change: StatusChange) -> tuple[int, int, int]:
     return (change.at.state_partition, change.at.offset, change.first_offset)
 
 
-def _is_since(at: Evidence, since_ms: int | None) -> bool:
+def _is_since(at: RecordPosition, since_ms: int | None) -> bool:
     return since_ms is None or at.timestamp_ms is None or at.timestamp_ms >= since_ms
 
 
-def _time(archiving: Archiving) -> tuple[Any, ...]:
+def _time(archiving: ArchivedRange) -> tuple[Any, ...]:
     return (archiving.at.timestamp_ms or 0, archiving.key, archiving.first_offset)
 
 
-def _record_offset(change: Change) -> int:
+def _record_offset(change: StatusChange) -> int:
     return change.at.offset
 
 
 def _begun(instance: RecordInstance) -> tuple[Any, ...]:
     """By the time that the first record shows; one without a time comes first."""
-    since = next((found.since for found in instance.fate.intervals if found.since is not None), None)
+    since = next((found.since for found in instance.history.intervals if found.since is not None), None)
     return (-1 if since is None or since.timestamp_ms is None else since.timestamp_ms, instance.state_partition)

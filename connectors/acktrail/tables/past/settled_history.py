@@ -10,10 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.change_rows import change_table
-from acktrail.columnar.held_rows import held_of
-from acktrail.columnar.settled_offsets import SETTLED_INPUTS, Settled, by_share_partition, settled, tells_of_settled
-from acktrail.model.offset_history.offset_status import Held
-from acktrail.model.offset_history.status_changes import Change
+from acktrail.columnar.held_rows import known_states_of
+from acktrail.columnar.settled_offsets import (
+    SETTLED_INPUTS,
+    SettledCounts,
+    by_share_partition,
+    settled_counts,
+    settled_filter,
+)
+from acktrail.model.offset_history.offset_status import KnownState
+from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
@@ -49,7 +55,7 @@ class AffectedRange:
 class RangeOutcome:
     """What the history tells of a range. `reason`: why it does not tell all of it; None: it does."""
 
-    settled: Settled
+    settled: SettledCounts
     reason: str | None
 
 
@@ -93,18 +99,18 @@ class SettledHistory:
             and self.positions[own.state_partition] <= own.record_offset
         )
 
-    def saved_states(self, keys: Collection[SharePartition]) -> tuple[dict[int, int], dict[SharePartition, Held]]:
+    def saved_states(self, keys: Collection[SharePartition]) -> tuple[dict[int, int], dict[SharePartition, KnownState]]:
         """Where newer records are to be read from, by state partition, and what is held of `keys` there."""
         positions = saved_positions(self._tables)
         where = pc.field("group_id").isin(sorted({key.group_id for key in keys}))
-        found = dict(held_of(saved_rows(self._tables, where)))
+        found = dict(known_states_of(saved_rows(self._tables, where)))
         return positions, {key: held for key, held in found.items() if key in keys}
 
-    def add(self, changes: Iterable[Change], ends: Mapping[int, int]) -> None:
+    def add(self, changes: Iterable[StatusChange], ends: Mapping[int, int]) -> None:
         """Take in what newer records changed, up to `ends` (by state partition)."""
         told = self.positions
         newer = change_table(change for change in changes if change.at.offset >= told[change.at.state_partition])
-        self._rows = pa.concat_tables([self._rows, newer.select(SETTLED_INPUTS).filter(tells_of_settled())])
+        self._rows = pa.concat_tables([self._rows, newer.select(SETTLED_INPUTS).filter(settled_filter())])
         self.positions = {**told, **ends}
 
     def outcomes(self) -> dict[SharePartition, RangeOutcome]:
@@ -133,7 +139,7 @@ def _rows(snapshot: TableSnapshot, ranges: Collection[AffectedRange]) -> pa.Tabl
         & pc.field("topic_id").isin(sorted({own.key.topic_id for own in ranges}))
         & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
         & (pc.field("last_offset") >= min(own.first_offset for own in ranges))
-        & tells_of_settled()
+        & settled_filter()
     )
     return snapshot.read(columns=SETTLED_INPUTS, where=where)
 
@@ -144,7 +150,9 @@ def _outcome(
     if rows is None:
         return _nothing(own, "the history has no record of it (run acktrail export, then acktrail history)")
     number = own.state_partition
-    found = settled(rows, own.first_offset, own.last_offset, [] if number is None else list(doubts.get(number, ())))
+    found = settled_counts(
+        rows, own.first_offset, own.last_offset, [] if number is None else list(doubts.get(number, ()))
+    )
     if number is None or own.record_offset is None:
         return _doubted(own, found, "whether the history is up to date is not known")
     if positions[number] <= own.record_offset:
@@ -159,12 +167,14 @@ def _outcome(
 
 
 def _nothing(own: AffectedRange, reason: str) -> RangeOutcome:
-    return RangeOutcome(settled=Settled(acknowledged=0, archived=0, unknown=own.records, since_ms=None), reason=reason)
+    return RangeOutcome(
+        settled=SettledCounts(acknowledged=0, archived=0, unknown=own.records, since_ms=None), reason=reason
+    )
 
 
-def _doubted(own: AffectedRange, found: Settled, reason: str) -> RangeOutcome:
+def _doubted(own: AffectedRange, found: SettledCounts, reason: str) -> RangeOutcome:
     """`found`, which may have changed since."""
-    unknown = Settled(
+    unknown = SettledCounts(
         acknowledged=found.acknowledged, archived=found.archived, unknown=own.records, since_ms=found.since_ms
     )
     return RangeOutcome(settled=unknown, reason=reason)

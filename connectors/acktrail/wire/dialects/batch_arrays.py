@@ -24,11 +24,11 @@ __all__ = [
     "UINT8",
     "UINT16",
     "UINT32",
-    "absent",
+    "absent_if_none",
     "end_of_message",
     "group_id_bytes",
+    "none_if_absent",
     "packed",
-    "present",
     "read_batch_array",
     "read_compact_batch_array",
     "read_offset",
@@ -46,12 +46,12 @@ _BATCH_BYTES: Final = 8 + 8 + 1 + 2
 """A batch without a tag buffer."""
 
 
-def present(number: int) -> int | None:
+def none_if_absent(number: int) -> int | None:
     """None for -1, Kafka's number for "not there"."""
     return None if number == _ABSENT else number
 
 
-def absent(number: int | None) -> int:
+def absent_if_none(number: int | None) -> int:
     """-1 for None."""
     return _ABSENT if number is None else number
 

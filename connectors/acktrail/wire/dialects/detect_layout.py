@@ -15,7 +15,7 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, Dialect
 
-__all__ = ["CANDIDATES", "Probed", "probe", "reads"]
+__all__ = ["CANDIDATES", "DetectedLayout", "detect_layout", "reads"]
 
 CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)
 """4.2 stands for 4.1 too: it reads a 4.1 record as 4.1 does, and loses nothing should a count come later."""
@@ -27,7 +27,7 @@ _HINT: Final = "name the dialect that the brokers' release writes: 4.0, or 4.2 f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class DetectedLayout:
     """What a sample showed: `dialect` by name; how many records only that dialect reads (`witnesses`), how many say
     nothing (`silent`: tombstones, foreign types, or read by both) and how many no dialect reads (`unread`).
     """
@@ -38,7 +38,7 @@ class Probed:
     unread: int
 
 
-def probe(sample: Iterable[tuple[bytes | None, bytes | None]]) -> Probed:
+def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> DetectedLayout:
     """The one dialect that the records of `sample`, as (key, value), agree on.
 
     Raises:
@@ -64,7 +64,7 @@ def probe(sample: Iterable[tuple[bytes | None, bytes | None]]) -> Probed:
     if len(witnesses) != 1:
         raise _undecided(witnesses, counts, both, unread)
     (dialect,) = witnesses
-    return Probed(dialect=dialect, witnesses=counts[dialect], silent=silent, unread=unread)
+    return DetectedLayout(dialect=dialect, witnesses=counts[dialect], silent=silent, unread=unread)
 
 
 def reads(dialect: Dialect[StateRecord], key: bytes, value: bytes) -> bool:

@@ -14,9 +14,9 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.dialects.batch_arrays import (
     UINT16,
-    absent,
+    absent_if_none,
+    none_if_absent,
     packed,
-    present,
     read_compact_batch_array,
     read_version,
     write_compact_batch_array,
@@ -76,7 +76,7 @@ def _read_snapshot(key: SharePartition, value: bytes, position: int) -> ShareSna
         snapshot_epoch=snapshot_epoch,
         state_epoch=state_epoch,
         leader_epoch=leader_epoch,
-        start_offset=present(start_offset),
+        start_offset=none_if_absent(start_offset),
         delivery_complete_count=None,
         create_timestamp_ms=None,
         write_timestamp_ms=None,
@@ -93,8 +93,8 @@ def _read_update(key: SharePartition, value: bytes, position: int) -> ShareUpdat
     return ShareUpdate(
         key=key,
         snapshot_epoch=snapshot_epoch,
-        leader_epoch=present(leader_epoch),
-        start_offset=present(start_offset),
+        leader_epoch=none_if_absent(leader_epoch),
+        start_offset=none_if_absent(start_offset),
         delivery_complete_count=None,
         batches=batches,
     )
@@ -110,7 +110,7 @@ def _snapshot_bytes(record: ShareSnapshot) -> bytes:
             packed(UINT16, record.snapshot_epoch, "snapshot epoch"),
             packed(INT32, record.state_epoch, "state epoch"),
             packed(INT32, record.leader_epoch, "leader epoch"),
-            packed(INT64, absent(record.start_offset), "start offset"),
+            packed(INT64, absent_if_none(record.start_offset), "start offset"),
             write_compact_batch_array(record.batches),
             _NO_TAGS,
         )
@@ -124,8 +124,8 @@ def _update_bytes(record: ShareUpdate) -> bytes:
         (
             INT16.pack(VALUE_VERSION),
             packed(UINT16, record.snapshot_epoch, "snapshot epoch"),
-            packed(INT32, absent(record.leader_epoch), "leader epoch"),
-            packed(INT64, absent(record.start_offset), "start offset"),
+            packed(INT32, absent_if_none(record.leader_epoch), "leader epoch"),
+            packed(INT64, absent_if_none(record.start_offset), "start offset"),
             write_compact_batch_array(record.batches),
             _NO_TAGS,
         )

@@ -10,12 +10,12 @@ from typing import Final, Generic, TypeVar
 from acktrail.model.records import StateRecord
 from acktrail.wire.dialects import kafka_4_0, kafka_4_1, kafka_4_2
 
-__all__ = ["KAFKA_4_0", "KAFKA_4_1", "KAFKA_4_2", "Carrier", "Dialect"]
+__all__ = ["KAFKA_4_0", "KAFKA_4_1", "KAFKA_4_2", "Dialect", "RecordLocation"]
 
 RecordT = TypeVar("RecordT")
 
 
-class Carrier(StrEnum):
+class RecordLocation(StrEnum):
     """Where records of a dialect lie."""
 
     STATE_TOPIC = "state_topic"
@@ -31,7 +31,7 @@ class Dialect(Generic[RecordT]):
 
     name: str
     summary: str
-    carrier: Carrier
+    carrier: RecordLocation
     shipped: bool
     decode: Callable[[bytes | None, bytes | None], RecordT]
     encode: Callable[[RecordT], tuple[bytes, bytes | None]]
@@ -40,7 +40,7 @@ class Dialect(Generic[RecordT]):
 KAFKA_4_0: Final[Dialect[StateRecord]] = Dialect(
     name="4.0",
     summary="Kafka 4.0: uint16 snapshot epoch, no timestamps",
-    carrier=Carrier.STATE_TOPIC,
+    carrier=RecordLocation.STATE_TOPIC,
     shipped=True,
     decode=kafka_4_0.decode,
     encode=kafka_4_0.encode,
@@ -48,7 +48,7 @@ KAFKA_4_0: Final[Dialect[StateRecord]] = Dialect(
 KAFKA_4_1: Final[Dialect[StateRecord]] = Dialect(
     name="4.1",
     summary="Kafka 4.1: int32 snapshot epoch, timestamps",
-    carrier=Carrier.STATE_TOPIC,
+    carrier=RecordLocation.STATE_TOPIC,
     shipped=True,
     decode=kafka_4_1.decode,
     encode=kafka_4_1.encode,
@@ -56,7 +56,7 @@ KAFKA_4_1: Final[Dialect[StateRecord]] = Dialect(
 KAFKA_4_2: Final[Dialect[StateRecord]] = Dialect(
     name="4.2",
     summary="Kafka 4.2 and later: as 4.1, with the delivery complete count; reads 4.1 too",
-    carrier=Carrier.STATE_TOPIC,
+    carrier=RecordLocation.STATE_TOPIC,
     shipped=True,
     decode=kafka_4_2.decode,
     encode=kafka_4_2.encode,

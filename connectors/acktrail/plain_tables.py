@@ -1,11 +1,12 @@
-"""Plain tables for people: columns as wide as their content, long names cut, hostile names made harmless."""
+"""Text for people: names from a cluster made harmless, and plain tables with long names cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
-__all__ = ["printable", "shortened", "table"]
+__all__ = ["printable", "printable_parts", "shortened", "table"]
 
 _LONGEST: Final = 64
 """A SHA-256 in hex is shown in full."""
@@ -13,8 +14,19 @@ _HEAD: Final = 40
 
 
 def printable(text: str) -> str:
-    """`text` with every control or otherwise unprintable character escaped, so that it cannot steer a terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    """`text` with every character that is not printable as an escape (``\\n``, ``\\u202e``): group ids and topic names
+    are any text that a client sent.
+
+    The result is one line that moves no cursor and turns no reading direction.
+    """
+    return "".join(part for part, _ in printable_parts(text))
+
+
+def printable_parts(text: str) -> Iterator[tuple[str, bool]]:
+    """Runs of `printable` text in order, each with whether it is an escape."""
+    for is_printable, characters in groupby(text, str.isprintable):
+        run = "".join(characters)
+        yield (run, False) if is_printable else (run.encode("unicode_escape").decode("ascii"), True)
 
 
 def shortened(text: str) -> str:

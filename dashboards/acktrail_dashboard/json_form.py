@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from acktrail.times import utc_text
 from acktrail_dashboard.summary_types import Summary
 
 __all__ = ["summary_json"]
@@ -27,5 +28,5 @@ def summary_json(summary: Summary) -> str:
 
 def _plain(value: Any) -> str:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return utc_text(value, "auto")
     raise TypeError(f"no JSON form for {type(value).__name__}")

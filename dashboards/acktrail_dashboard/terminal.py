@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from acktrail.plain_tables import shortened
-from acktrail_dashboard.safe_text import visible
+from acktrail.plain_tables import printable, shortened
 from acktrail_dashboard.summary_types import PartitionRow, Summary
 from acktrail_dashboard.verdicts import attention, severity_tone, verdict_tone
 from acktrail_dashboard.wording import (
@@ -92,7 +91,7 @@ def _shown(summary: Summary) -> list[PartitionRow]:
 
 def _cells(row: PartitionRow) -> tuple[str, ...]:
     return (
-        visible(row.group_id),
+        printable(row.group_id),
         topic_text(row.topic, row.topic_id),
         number(row.partition),
         number(row.start_offset.value),
@@ -119,8 +118,8 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
 
 def _head(summary: Summary) -> tuple[str, ...]:
     head = summary.head
-    cluster = visible(head.cluster_id or "unknown")
-    return (f"Run {visible(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}",)
+    cluster = printable(head.cluster_id or "unknown")
+    return (f"Run {printable(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}",)
 
 
 def _left_off(summary: Summary, shown: list[PartitionRow]) -> tuple[str, ...]:
@@ -145,7 +144,7 @@ def _worst(summary: Summary) -> tuple[str, ...]:
     first = summary.findings[:FINDINGS_SHOWN]
     more = len(summary.findings) - len(first)
     lines = tuple(
-        f"  {visible(row.severity):<8}  {visible(row.rule)}: {visible(row.subject)}: {visible(row.detail)}"
+        f"  {printable(row.severity):<8}  {printable(row.rule)}: {printable(row.subject)}: {printable(row.detail)}"
         + _evidence(address(row.evidence_state_partition, row.evidence_offset))
         for row in first
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from acktrail_dashboard.safe_text import visible
+from acktrail.plain_tables import printable
 from acktrail_dashboard.summary_types import PartitionRow, Summary, Totals
 from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
 
@@ -43,12 +43,12 @@ def instant(moment: datetime | None) -> str:
 
 
 def verdict_text(word: str) -> str:
-    return visible(canonical(word).replace("_", " "))
+    return printable(canonical(word).replace("_", " "))
 
 
 def topic_text(topic: str | None, topic_id: str) -> str:
     """The topic's name, else its id, said to be one."""
-    return visible(topic) if topic is not None else f"topic id {visible(topic_id) or 'unknown'}"
+    return printable(topic) if topic is not None else f"topic id {printable(topic_id) or 'unknown'}"
 
 
 def notes(row: PartitionRow) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def notes(row: PartitionRow) -> tuple[str, ...]:
     gaps = tuple(f"{' and '.join(names)} unknown: {reason}" for reason, names in unknown.items())
     state = () if row.completeness == "complete" else (_completeness(row),)
     says_more = row.reason and (row.moved or verdict_tone(row.verdict) != "ok")
-    return tuple(visible(text) for text in ((row.reason,) if says_more else ()) + state + gaps)
+    return tuple(printable(text) for text in ((row.reason,) if says_more else ()) + state + gaps)
 
 
 def address(state_partition: int | None, offset: int | None) -> str:
@@ -110,7 +110,7 @@ def verdicts_line(totals: Totals) -> str:
 
 
 def findings_line(totals: Totals) -> str:
-    return _joined(f"{number(count)} {visible(severity)}" for severity, count in totals.findings)
+    return _joined(f"{number(count)} {printable(severity)}" for severity, count in totals.findings)
 
 
 def quality_line(totals: Totals) -> str:

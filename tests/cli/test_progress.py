@@ -11,7 +11,8 @@ import pytest
 from drivers.command_line import run
 from jobs.world import World, batch, key_of, snapshot, update
 
-from acktrail.cli import progress
+from acktrail import progress
+from acktrail.cli import progress as command_progress
 from acktrail.cli.commands.export import _shown_on
 from acktrail.cli.main import _run
 from acktrail.connect.activity import doing, listening
@@ -99,8 +100,8 @@ def test_what_something_else_prints_meanwhile_begins_its_line(terminal: Terminal
 @pytest.mark.parametrize("verb", ["decoded", "replayed"])
 def test_a_count_of_records(terminal: Terminal, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results between the counts have no live line beside them on the same terminal; the sum stands alone."""
-    monkeypatch.setattr(progress, "_SHOWN_EVERY", 1)
-    with at(terminal), progress.file_counter(verb, prints_meanwhile=verb == "decoded") as count:
+    monkeypatch.setattr(command_progress, "_SHOWN_EVERY", 1)
+    with at(terminal), command_progress.record_counter(verb, prints_meanwhile=verb == "decoded") as count:
         count(readable=True)
         assert (terminal.screen != [""]) is (verb == "replayed")
         if verb == "decoded":

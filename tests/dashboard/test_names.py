@@ -9,8 +9,8 @@ from unicodedata import category
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.plain_tables import printable
 from acktrail_dashboard.html.markup import element, name
-from acktrail_dashboard.safe_text import visible
 
 ANY_TEXT = st.text(alphabet=st.characters())
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -19,7 +19,7 @@ HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 def test_nothing_hidden_is_left() -> None:
     """Of all characters there are, none that is hidden comes through."""
-    shown = visible("".join(map(chr, range(sys.maxunicode + 1))))
+    shown = printable("".join(map(chr, range(sys.maxunicode + 1))))
     assert not {category(character) for character in set(shown)} & HIDDEN
     assert shown.encode().decode() == shown
 
@@ -27,13 +27,13 @@ def test_nothing_hidden_is_left() -> None:
 @given(ANY_TEXT)
 def test_showing_twice_is_showing_once(text: str) -> None:
     """What is shown has nothing left to show."""
-    assert visible(visible(text)) == visible(text)
+    assert printable(printable(text)) == printable(text)
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "M"])))
 def test_plain_text_is_left_alone(text: str) -> None:
     """Letters, digits, marks and punctuation of every script stay as they are."""
-    assert visible(text) == text
+    assert printable(text) == text
 
 
 class Events(HTMLParser):
@@ -62,6 +62,6 @@ def read(html: str) -> Events:
 def test_text_never_becomes_markup(text: str) -> None:
     """Any text, as content or attribute, is read back by a parser as that text; no tag comes of it."""
     as_name, inside = read(name(text).html), read(element("p", text, title=text).html)
-    assert as_name.text == inside.text == visible(text)
+    assert as_name.text == inside.text == printable(text)
     assert {tag for tag, _ in as_name.tags} <= {"bdi", "span"}
-    assert inside.tags == [("p", [("title", visible(text))])]
+    assert inside.tags == [("p", [("title", printable(text))])]

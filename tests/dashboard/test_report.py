@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 from acktrail.errors import ConfigurationError
+from acktrail.plain_tables import printable
 from acktrail_dashboard.html.partition_section import PARTITIONS_SHOWN
 from acktrail_dashboard.html.report import render_html, write_whole
 from acktrail_dashboard.html.unknowns import unknowns
 from acktrail_dashboard.rows.run_tables import RunTables
-from acktrail_dashboard.safe_text import visible
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import render_text
 
@@ -170,7 +170,7 @@ def test_hostile_names_are_shown_as_text(hostile: str) -> None:
     """Every name is in the page as text, whole, with its hidden characters shown; none of it became an element."""
     page = Page(hostile)
     for name in HOSTILE:
-        assert visible(name) in page.words
+        assert printable(name) in page.words
     assert "\u202e" not in hostile
     assert "\x1b" not in hostile
     assert "\x00" not in hostile

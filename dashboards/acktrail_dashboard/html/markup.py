@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from acktrail_dashboard.safe_text import visible, visible_parts
+from acktrail.plain_tables import printable, printable_parts
 
 __all__ = ["Child", "Markup", "code", "element", "joined", "name"]
 
@@ -32,7 +32,7 @@ def joined(children: Iterable[Child]) -> Markup:
 def element(tag: str, *children: Child, **attributes: str | int | None) -> Markup:
     """One element. Attribute names: a trailing underscore falls away, others become hyphens; None leaves one out."""
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(visible(str(value)))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(printable(str(value)))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -43,17 +43,17 @@ def element(tag: str, *children: Child, **attributes: str | int | None) -> Marku
 
 def name(text: str) -> Markup:
     """A name from a cluster: set apart from the direction of its surroundings, hidden characters shown as escapes."""
-    parts = (element("span", part, class_="esc") if is_escape else part for part, is_escape in visible_parts(text))
+    parts = (element("span", part, class_="esc") if is_escape else part for part, is_escape in printable_parts(text))
     return element("bdi", *parts)
 
 
 def code(text: str) -> Markup:
     """An identifier, which may break after its underscores."""
-    first, *rest = visible(text).split("_")
+    first, *rest = printable(text).split("_")
     return element("code", first, *(joined(("_", Markup("<wbr>"), part)) for part in rest))
 
 
 def _html(child: Child) -> str:
     if child is None:
         return ""
-    return child.html if isinstance(child, Markup) else escape(visible(child))
+    return child.html if isinstance(child, Markup) else escape(printable(child))

@@ -14,6 +14,7 @@ from typing import Final
 
 from acktrail import __version__
 from acktrail.errors import ConfigurationError
+from acktrail.plain_tables import printable
 from acktrail_dashboard.html.detail_sections import (
     archived_section,
     export_section,
@@ -29,7 +30,6 @@ from acktrail_dashboard.html.svg import patterns
 from acktrail_dashboard.html.unknowns import unknown_section
 from acktrail_dashboard.offset_bands import windows_of
 from acktrail_dashboard.rows.run_tables import RunTables, of_run
-from acktrail_dashboard.safe_text import visible
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.wording import instant
 
@@ -117,7 +117,7 @@ def _head(run_id: str) -> Markup:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", f"acktrail: share group report, run {visible(run_id)}"),
+        element("title", f"acktrail: share group report, run {printable(run_id)}"),
         element("style", Markup(_style())),
     )
 

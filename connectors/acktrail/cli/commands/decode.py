@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, say_left_out
-from acktrail.cli.progress import file_counter
+from acktrail.cli.progress import record_counter
 from acktrail.cli.text.json_lines import json_line
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def decode(
     from acktrail.offline.record_json import damage_json
 
     others = 0
-    with file_counter("decoded", prints_meanwhile=True) as count:
+    with record_counter("decoded", prints_meanwhile=True) as count:
 
         def show_damage(damage: SegmentDamage) -> None:
             count(readable=False)

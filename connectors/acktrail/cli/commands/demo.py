@@ -37,19 +37,19 @@ def demo(
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """
-    from acktrail.cli.narration import Narration
     from acktrail.embedded.demo import Demo
+    from acktrail.progress import StepLines
 
     signal.signal(signal.SIGTERM, _interrupt)
     with (
-        Narration() as narration,
-        Demo(out, version=version, dags_folder=dags, keep=keep, say=narration.say, progress=narration.count) as running,
+        StepLines() as steps,
+        Demo(out, version=version, dags_folder=dags, keep=keep, say=steps.say, progress=steps.count) as running,
     ):
         outcome = running.run()
         _show(outcome)
         if serve:
             _serve(running)
-        narration.say("broker and Airflow end")
+        steps.say("broker and Airflow end")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

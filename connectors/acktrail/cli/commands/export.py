@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.progress import LiveLine
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAllAnswered
 from acktrail.export.use_cases import CONNECTORS, ExportSummary, Gap
+from acktrail.progress import LiveLine
 
 if TYPE_CHECKING:
     from acktrail.connect.worker import Progress

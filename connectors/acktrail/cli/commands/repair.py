@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.progress import table_progress
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from acktrail.export.repair_run import RepairPreview
     from acktrail.tables.exported.continuity import LostOffsets
 
-__all__ = ["app", "table_progress"]
+__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -65,24 +64,6 @@ def repair(
         if not as_json:
             typer.echo("nothing was changed; to mend the tables: --execute", err=True)
         raise typer.Exit(ConfigurationError.exit_code)
-
-
-@contextmanager
-def table_progress() -> Iterator[Callable[[str, int], None]]:
-    """Shows on a terminal how many rows of a table were read."""
-    is_live, shown = sys.stderr.isatty(), False
-
-    def show(table: str, rows: int) -> None:
-        nonlocal shown
-        if is_live:
-            shown = True
-            typer.echo(f"\r{table}: {rows:,} rows read\033[K", nl=False, err=True)
-
-    try:
-        yield show
-    finally:
-        if shown:
-            typer.echo("\r\033[K", nl=False, err=True)
 
 
 def _json(found: RepairPreview, *, executed: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, say_damage, say_left_out
-from acktrail.cli.progress import Counter, file_counter
+from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.cli.text.json_lines import json_line
 from acktrail.model.strict.policy import Policy
 from acktrail.plain_tables import printable
@@ -73,10 +73,10 @@ def replay(
     moment, cut = None if at is None else parse_log_point(at), LogCut()
     reading = ReadReport(state_partition=state_partition)
     is_plain = policy is Policy.BROKER and moment is None and findings is None
-    has_numpy = is_plain and _pays_to_sweep(files)
-    with file_counter("replayed") as count:
+    is_sorted_replay = is_plain and _pays_to_sweep(files)
+    with record_counter("replayed") as count:
         chosen = chosen_dialect(dialect, files, reading)
-        swept = _swept(files, chosen, reading, count) if has_numpy else None
+        swept = _swept(files, chosen, reading, count) if is_sorted_replay else None
         replayed = swept or _folded(
             files, chosen, reading, count, policy=policy, moment=moment, cut=cut, audited=findings is not None
         )
@@ -103,7 +103,7 @@ def _pays_to_sweep(files: list[Path]) -> bool:
     return True
 
 
-def _swept(files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: Counter) -> DialectReplay | None:
+def _swept(files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter) -> DialectReplay | None:
     """All share partitions at once, where the files are in the order of their log; None where they are not."""
     from acktrail.offline.replay_dialects import DialectReplay
     from acktrail.offline.replay_sorted import replay_sorted
@@ -129,7 +129,7 @@ def _folded(
     files: list[Path],
     dialect: Dialect[Any],
     reading: ReadReport,
-    count: Counter,
+    count: RecordCounter,
     *,
     policy: Policy,
     moment: LogPoint | None,
@@ -156,7 +156,7 @@ def _belonging(records: Iterable[RawRecord], moment: LogPoint | None, cut: LogCu
     return records if moment is None else up_to(records, moment, cut)
 
 
-def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: Counter) -> Iterator[RecordAt[Any]]:
+def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: RecordCounter) -> Iterator[RecordAt[Any]]:
     from acktrail.model.records import RecordAt
     from acktrail.wire.raw_record import decode_with
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from acktrail.cli.commands.repair import table_progress
 from acktrail.cli.doctor_checks.checks import Check, tried
+from acktrail.cli.progress import table_progress
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError

@@ -75,12 +75,12 @@ class Ivy:
         into: Path,
         *,
         overrides: Mapping[str, str] | None = None,
-        advance: Callable[[int], None] = lambda _: None,
+        progress: Callable[[int], None] = lambda _done: None,
     ) -> None:
         """Put the jars of `dependencies` into ``into/<organisation>/<artifact>-<revision>.jar``.
 
         Metadata is read only when a dependency is transitive; `overrides` are revisions of org.apache.kafka modules.
-        `advance` is called with the steps done since the last call: two for each jar.
+        `progress` is called with the steps done so far: two for each jar.
         Raises RetryableError when something cannot be fetched.
         """
         wanted = tuple(dependencies)
@@ -88,10 +88,9 @@ class Ivy:
         self.log_path.unlink(missing_ok=True)
         command = self._command(wanted, into, overrides or {})
         with GuardedProcess(command, log_path=self.log_path, grace_s=2.0) as process:
-            seen = 0
             while process.wait(_POLL_S) is None:
-                seen = self._advance(seen, advance)
-            self._advance(seen, advance)
+                progress(self._steps_done())
+            progress(self._steps_done())
         if process.poll() != 0:
             raise RetryableError(
                 f"Ivy could not fetch {self._missing()}", hint=f"check the network and its proxy; see {self.log_path}"
@@ -109,11 +108,9 @@ class Ivy:
             *("-types", "jar", "bundle", "-retrieve", f"{into}/{_PATTERN}"),
         )
 
-    def _advance(self, seen: int, advance: Callable[[int], None]) -> int:
-        done = sum(self._log().count(step) for step in _STEPS)
-        if done > seen:
-            advance(done - seen)
-        return max(seen, done)
+    def _steps_done(self) -> int:
+        log = self._log()
+        return sum(log.count(step) for step in _STEPS)
 
     def _log(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from acktrail.embedded.kafka.ivy import Dependency, Ivy
 from acktrail.embedded.kafka.jar_lock import Lock, read_lock
 from acktrail.embedded.kafka.java import Java
-from acktrail.embedded.progress_lines import progress, say
+from acktrail.progress import StepLines
 
 __all__ = ["resolve", "resolve_lock"]
 
@@ -72,8 +72,9 @@ def _retrieve(lock: Lock, ivy: Ivy, into: Path) -> None:
     )
     size_mb = sum(jar.size for jar in lock.jars) / 1e6
     title = f"Fetching Kafka {lock.version} ({len(lock.jars)} jars, {size_mb:.0f} MB)"
-    with progress(title, steps=2 * len(lock.jars)) as advance:
-        ivy.retrieve(dependencies, into, advance=advance)
+    with StepLines() as lines:
+        lines.say(title)
+        ivy.retrieve(dependencies, into, progress=lambda done: lines.count(title, done, 2 * len(lock.jars)))
 
 
 def _flatten(fetched: Path, into: Path) -> Path:
@@ -91,6 +92,6 @@ def _exclusive(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another process that is fetching Kafka")
+            StepLines().say("waiting for another process that is fetching Kafka")
             fcntl.flock(stream, fcntl.LOCK_EX)
         yield

@@ -19,7 +19,6 @@ from typing import Final
 
 from acktrail.config import KafkaConfig, read_properties
 from acktrail.embedded.process.deadline import Deadline
-from acktrail.embedded.progress_lines import progress as progress_bar
 from acktrail.embedded.workload.demo_cluster import Cluster
 from acktrail.embedded.workload.group_scripts import Stage, deleted_topics, tell, to_settle
 from acktrail.embedded.workload.ledger import Ledger, action_ranges, fate_ranges
@@ -28,6 +27,7 @@ from acktrail.embedded.workload.scenario import Scenario, Story, plan_scenario
 from acktrail.embedded.workload.state_observer import StateWatch
 from acktrail.embedded.workload.workload_report import GroupRun, SharePartitionRun, TopicRun, WorkloadReport
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.progress import StepLines
 
 __all__ = ["DEFAULT_SEED", "Progress", "run_workload"]
 
@@ -222,21 +222,13 @@ def _summary() -> str:
 
 def _run_with_progress(options: argparse.Namespace) -> WorkloadReport:
     properties = read_properties(options.client_config) if options.client_config else {}
-    with progress_bar("demo workload", steps=100) as advance:
-        shown = 0
-
-        def show(_doing: str, done: int, steps: int) -> None:
-            nonlocal shown
-            percent = 100 * done // steps
-            advance(percent - shown)
-            shown = percent
-
+    with StepLines() as lines:
         return run_workload(
             options.bootstrap_server,
             seed=options.seed,
             scale=options.scale,
             prefix=options.prefix,
-            progress=show,
+            progress=lines.count,
             deadline_s=options.deadline,
             properties=properties,
         )

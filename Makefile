@@ -11,10 +11,10 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel test demo bench clean
+.PHONY: help sync check lint types contracts wheel wheel-demo test demo bench clean
 
 help: ## What the targets do
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 sync: .venv/.synced ## The environment (.venv) and nothing else
 
@@ -54,12 +54,19 @@ types: sync
 	@$(BIN)/mypy dags/acktrail_dags dags/*.py
 
 contracts: sync
-	@PYTHONPATH=dags:simulation $(BIN)/lint-imports --no-logo --no-timing-output 2>/dev/null || PYTHONPATH=dags:simulation $(BIN)/lint-imports
+	@PYTHONPATH=simulation $(BIN)/lint-imports --no-logo --no-timing-output 2>/dev/null || PYTHONPATH=simulation $(BIN)/lint-imports
 
 wheel: sync
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --no-build-isolation --out-dir dist
 	@$(BIN)/check-wheel-contents dist
+
+# pip and a folder elsewhere: neither uv nor this checkout may be what makes it work.
+wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, runs the demo from an empty folder
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir "$$folder/empty" && \
+	$(PYTHON) -m venv "$$folder/venv" && \
+	"$$folder/venv/bin/python" -m pip install -q --disable-pip-version-check "$$(ls dist/*.whl)[all]" && \
+	cd "$$folder/empty" && env -u PYTHONPATH "$$folder/venv/bin/acktrail" demo
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run
 	@$(BIN)/python benchmarks/run.py

@@ -15,13 +15,9 @@ tables end: nothing is lost, nothing doubled.
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
-from pathlib import Path
 
 from airflow.sdk import CronTriggerTimetable, dag, get_current_context, task
-
-sys.path.append(str(Path(__file__).parent))  # wherever this folder lies below Airflow's
 
 from acktrail_dags import parameters
 from acktrail_dags.assets import EXPORTED

@@ -16,14 +16,10 @@ task repeats it on the same one.
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import cast
 
 from airflow.sdk import chain, dag, get_current_context, task
-
-sys.path.append(str(Path(__file__).parent))  # wherever this folder lies below Airflow's
 
 from acktrail_dags import parameters
 from acktrail_dags.assets import EXPORTED, REPORTED

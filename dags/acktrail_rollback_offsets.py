@@ -12,13 +12,9 @@ default, a person's approval, verification, audit.
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
-from pathlib import Path
 
 from airflow.sdk import dag, get_current_context, task
-
-sys.path.append(str(Path(__file__).parent))  # wherever this folder lies below Airflow's
 
 from acktrail_dags.reset_chain import by_hand, carry_out
 from acktrail_dags.reset_parameters import rollback_fields

@@ -22,6 +22,7 @@ COMMANDS: Final = MappingProxyType(
     {
         "demo": "acktrail.cli.commands.demo:app",
         "broker": "acktrail.cli.commands.broker:app",
+        "airflow": "acktrail.cli.commands.airflow:app",
         "export": "acktrail.cli.commands.export:app",
         "groups": "acktrail.cli.commands.groups:app",
         "offsets": "acktrail.cli.commands.offsets:app",

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-import acktrail
 from acktrail.embedded.airflow.airflow_api import DagRun, TaskRun
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.airflow.dag_files import dags_folder
 from acktrail.embedded.demo_folder import DemoFolder, demo_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
@@ -20,7 +20,7 @@ from acktrail.embedded.workload.workload_report import WorkloadReport
 from acktrail.embedded.workload.workload_run import DEFAULT_SEED, run_workload
 from acktrail.errors import MissingDependency
 
-__all__ = ["Demo", "DemoOutcome", "dags_of_checkout"]
+__all__ = ["Demo", "DemoOutcome"]
 
 EXPORT: Final = "acktrail_export"
 RECONCILE: Final = "acktrail_reconcile"
@@ -88,7 +88,7 @@ class Demo:
         return _started(self._folder)
 
     def __enter__(self) -> Self:
-        dags = _with_dags(self._dags_folder or dags_of_checkout())
+        dags = _with_dags(self._dags_folder or dags_folder())
         with contextlib.ExitStack() as owned:
             self._folder = owned.enter_context(demo_folder(self._root))
             owned.push(self._leave_folder)
@@ -172,18 +172,11 @@ class Demo:
             self.folder.clear_servers()
 
 
-def dags_of_checkout() -> Path:
-    """The DAG folder beside this package's source."""
-    return Path(acktrail.__file__).resolve().parents[2] / "dags"
-
-
 def _with_dags(folder: Path) -> Path:
-    """`folder`. Raises MissingDependency where it does not hold the DAGs (a wheel does not bring them)."""
+    """`folder`. Raises MissingDependency where it does not hold the DAGs."""
     for dag_id in (EXPORT, RECONCILE):
         if not (folder / f"{dag_id}.py").is_file():
-            raise MissingDependency(
-                f"no {dag_id}.py in {folder}", hint="run from a clone, or name its folder with --dags"
-            )
+            raise MissingDependency(f"no {dag_id}.py in {folder}", hint="name the folder of acktrail's DAG files")
     return folder
 
 

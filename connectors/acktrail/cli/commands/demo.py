@@ -28,7 +28,7 @@ def demo(
         Path, typer.Option(help="Folder for tables and report; what a demo left in it goes.")
     ] = _DEFAULT_FOLDER,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the servers' folders too: logs, metadata, data.")] = False,
-    dags: Annotated[Path | None, typer.Option(help="The DAG folder. Default: the clone's.")] = None,
+    dags: Annotated[Path | None, typer.Option(help="The DAG folder. Default: acktrail's own.")] = None,
 ) -> None:
     """Start Kafka and Airflow, let share groups work, export, reconcile, and show what became of every record.
 

@@ -1,0 +1,17 @@
+"""Puts the DAG files beside the package that they share, so that a wheel brings a whole DAG folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class DagFilesInWheel(BuildHookInterface):  # type: ignore[type-arg]
+    """An editable installation keeps its DAG folder: ``dags/`` of the checkout."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "standard":
+            for file in Path(self.root, "dags").glob("*.py"):
+                build_data["force_include"][str(file)] = f"acktrail_dags/dag_files/{file.name}"

@@ -9,12 +9,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, partial_rates, sum_rates
+from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import CHANGES
-from acktrail_jobs import spark_schemas
-from acktrail_jobs.worker_frame import shares_frame
+from acktrail_jobs.spark_workers import worker_frame
 
 __all__ = ["delivery_rates"]
 
@@ -27,7 +26,7 @@ def delivery_rates(spark: SparkSession, config: TablesConfig, every_ms: int) -> 
     """
     snapshot = Tables(config).snapshot(CHANGES)
     paths = [] if snapshot is None else [(file.path,) for file in snapshot.files()]
-    pieces = shares_frame(spark, spark_schemas.RATES, paths, partial(_counted, config, every_ms))
+    pieces = worker_frame(spark, RATES, paths, partial(_counted, config, every_ms))
     sums = [f.when(~f.bool_or(f.isnull(name)), f.try_sum(name)).alias(name) for name in COUNTS]
     return pieces.groupBy("group_id", "topic_id", "partition", "interval_start_ms").agg(*sums)
 

@@ -1,18 +1,30 @@
-"""The state of every share partition at any past moment, as a Spark DataFrame."""
+"""The state of every share partition at any past moment, as a Spark DataFrame: each worker replays its share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
+from acktrail.reconcile.coverage import Coverage
+from acktrail.reconcile.observed_run import Observation
+from acktrail.reconcile.saved.replay_start import Recall, replay_of, replay_shares
 from acktrail.reconcile.state_at import read_moment
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.replay_source import replayed_states
-from acktrail_jobs.spark_schemas import SHARE_PARTITION_STATES
+from acktrail_jobs.session import parallelism
+from acktrail_jobs.spark_workers import worker_frame
 
 __all__ = ["states_at"]
 
-_NOT_OF_A_MOMENT = ("cluster_id", "run_id", "topic")
+_NOT_OF_A_MOMENT: Final = ("cluster_id", "run_id", "topic")
+_STATE_AT: Final = pa.schema([field for field in SHARE_PARTITION_STATES if field.name not in _NOT_OF_A_MOMENT])
+_ROWS_AT_ONCE: Final = 2_048
 
 
 def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = None) -> DataFrame:
@@ -26,5 +38,17 @@ def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = Non
         ConfigurationError: nothing was exported.
     """
     moment = read_moment(Tables(config), at_ms)
-    columns = [name for name in SHARE_PARTITION_STATES.names if name not in _NOT_OF_A_MOMENT]
-    return replayed_states(spark, config, moment.observation, moment.coverages).select(*columns)
+    shares = replay_shares(moment.coverages, Recall(remembers=False), parallelism(spark))
+    return worker_frame(spark, _STATE_AT, shares, partial(_replay_share, config, moment.observation))
+
+
+def _replay_share(
+    config: TablesConfig, observation: Observation, coverages: Sequence[Coverage]
+) -> Iterator[pa.RecordBatch]:
+    yield from _batches(replay_of(Tables(config), observation, Recall(remembers=False), coverages).rows())
+
+
+def _batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+    remaining = iter(rows)
+    while taken := list(islice(remaining, _ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pylist([dict(row) for row in taken], schema=_STATE_AT)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
+
 __all__ = ["submitted_settings", "user_settings"]
 
 _DEFAULTS: Final = "spark-defaults.conf"
@@ -29,8 +31,6 @@ def user_settings(environment: Mapping[str, str]) -> frozenset[str]:
 
 def submitted_settings() -> frozenset[str]:
     """Settings that ``spark-submit`` was given, by options, ``--conf`` or its files: in the Java it has started."""
-    from pyspark import SparkConf, SparkContext
-
     SparkContext._ensure_initialized()  # noqa: SLF001  # a SparkConf has these once Java is connected
     return frozenset(name for name, _ in SparkConf().getAll())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import pkgutil
@@ -126,6 +127,27 @@ def test_only_config_reads_the_environment() -> None:
     }
 
     assert readers == {"connectors/acktrail/config.py"}
+
+
+def _imports(file: Path) -> set[str]:
+    """The top-level packages that a file imports."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+def test_what_lies_in_the_jobs_runs_on_spark() -> None:
+    """Every module of the jobs but their commands imports PySpark: logic that does not need it has its own rooms."""
+    files = [file for file in SOURCES["acktrail_jobs"].glob("*.py") if file.name != "__init__.py"]
+    others = [folder.name for folder in SOURCES["acktrail_jobs"].iterdir() if folder.is_dir()]
+
+    assert files
+    assert {file.name for file in files if "pyspark" not in _imports(file)} == set()
+    assert set(others) <= {"commands", "__pycache__"}
 
 
 def test_no_module_is_a_grab_bag() -> None:

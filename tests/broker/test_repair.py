@@ -24,9 +24,9 @@ from acktrail.export.use_cases import export, observe
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.commands.reconcile import reconcile
-from acktrail_jobs.history_run import build_history
-from acktrail_jobs.verify_run import verify
+from acktrail_jobs.commands.verify import verify
 
 pytestmark = pytest.mark.broker
 

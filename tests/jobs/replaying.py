@@ -17,7 +17,6 @@ from acktrail.reconcile.saved.replay_start import Recall, replay_of
 from acktrail.reconcile.saved.resume import Recollection
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_jobs.replay_source import _batches
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 
@@ -64,8 +63,7 @@ def _replay(tables: Tables, observation: Observation, recall: Recall, coverages:
 
 
 def _rows(found: Replay) -> list[dict[str, Any]]:
-    rows = [row for batch in _batches(found.rows()) for row in batch.to_pylist()]
-    return sorted(rows, key=lambda row: tuple(row[name] for name in _ORDER))
+    return sorted(found.rows(), key=lambda row: tuple(row[name] for name in _ORDER))
 
 
 @dataclass(kw_only=True)

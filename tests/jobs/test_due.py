@@ -17,8 +17,8 @@ from acktrail.reconcile.schedule.cluster_fingerprint import Fingerprint
 from acktrail.reconcile.schedule.reconcile_checks import check, covered, last_reconciliation
 from acktrail.reconcile.schedule.reconcile_due import LONGEST, Decision, Last, due
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs import workers as rooms
-from acktrail_jobs.reconcile_run import reconcile
+from acktrail_jobs.commands import open_workers
+from acktrail_jobs.commands.reconcile import reconcile
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)
@@ -29,7 +29,7 @@ KEY = key_of("a")
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """No Spark for these small worlds."""
-    monkeypatch.setattr(rooms, "_runs_spark", lambda: False)
+    monkeypatch.setattr(open_workers, "_has_session", lambda: False)
     monkeypatch.delenv("ACKTRAIL_RECONCILE_EVERY", raising=False)
 
 

@@ -18,6 +18,7 @@ from acktrail.columnar.held_rows import known_states_of
 from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
+from acktrail.history import history_run as job
 from acktrail.history.history_step import Stretch
 from acktrail.history.packed_changes import unpacked
 from acktrail.model.offset_history.offset_status import KnownState
@@ -28,7 +29,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
-from acktrail_jobs import history_run as job
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.spark_rates import delivery_rates
 

@@ -19,7 +19,7 @@ from acktrail.config import TablesConfig
 from acktrail.reconcile.saved.saved_replay_table import kept_memory
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_jobs.verify_run import export_differences
+from acktrail_jobs.commands.verify_tables import export_differences
 
 OBSERVATIONS = 3
 

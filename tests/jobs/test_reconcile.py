@@ -16,10 +16,10 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.reconcile import reconcile_run as job
 from acktrail.reconcile.state_values import state_of
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs import reconcile_run as job
 from acktrail_jobs.commands.reconcile import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

@@ -10,11 +10,12 @@ from jobs.world import World, batch, key_of, snapshot
 from pyspark.sql import SparkSession
 
 from acktrail.errors import ConfigurationError, MissingDependency
-from acktrail_jobs import workers as rooms
+from acktrail.workers.workers import InProcessWorkers
+from acktrail_jobs.commands import open_workers
+from acktrail_jobs.commands.open_workers import workers_on
 from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.verify import verify
 from acktrail_jobs.spark_workers import SparkWorkers
-from acktrail_jobs.verify_run import verify
-from acktrail_jobs.workers import Here, workers
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -27,7 +28,7 @@ MOST_JOBS = 2
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process of its own, where no session runs."""
-    monkeypatch.setattr(rooms, "_runs_spark", lambda: False)
+    monkeypatch.setattr(open_workers, "_has_session", lambda: False)
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "ACKTRAIL_DRIVER_ROWS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -56,18 +57,18 @@ def test_both_make_the_same_tables(tmp_path: Path, no_spark: None, monkeypatch: 
         for world in (here, there):
             scattered(world)
             world.observe(run)
-        with workers(None, 10) as found:
-            assert isinstance(found, Here)
+        with workers_on(None)(10) as found:
+            assert isinstance(found, InProcessWorkers)
         ours = reconcile(here.config, run, with_history=True)
         monkeypatch.setenv("ACKTRAIL_DRIVER_ROWS", "0")
-        monkeypatch.setattr(rooms, "_runs_spark", lambda: True)
+        monkeypatch.setattr(open_workers, "_has_session", lambda: True)
         theirs = reconcile(there.config, run, with_history=True)
         assert ours == theirs
         for name in WRITTEN:
             assert plain(here, name) == plain(there, name) != [], name
         assert not verify(here.config).differences
         monkeypatch.delenv("ACKTRAIL_DRIVER_ROWS")
-        monkeypatch.setattr(rooms, "_runs_spark", lambda: False)
+        monkeypatch.setattr(open_workers, "_has_session", lambda: False)
         assert not verify(there.config).differences
 
 
@@ -108,19 +109,19 @@ def test_small_inputs_need_no_session(
     """Unless the person who runs it says where Spark is; a session that runs is used in any case."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with workers(master, rows_to_read) as found:
-        assert isinstance(found, Here if is_here else SparkWorkers)
+    with workers_on(master)(rows_to_read) as found:
+        assert isinstance(found, InProcessWorkers if is_here else SparkWorkers)
     monkeypatch.undo()
-    with workers(master, rows_to_read) as found:
+    with workers_on(master)(rows_to_read) as found:
         assert isinstance(found, SparkWorkers)
 
 
 def test_a_wrong_setting_is_refused_early(no_spark: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A number that is none; a JAVA_HOME without Java, though nothing here needs Java yet."""
     monkeypatch.setenv("ACKTRAIL_DRIVER_ROWS", "many")
-    with pytest.raises(ConfigurationError, match="is no number"), workers(None, 1):
+    with pytest.raises(ConfigurationError, match="is no number"), workers_on(None)(1):
         pass
     monkeypatch.delenv("ACKTRAIL_DRIVER_ROWS")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(MissingDependency, match="JAVA_HOME"), workers(None, 1):
+    with pytest.raises(MissingDependency, match="JAVA_HOME"), workers_on(None)(1):
         pass

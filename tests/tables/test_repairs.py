@@ -18,8 +18,8 @@ from samples.history_tables import build
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.exported.continuity import LostOffsets
 from acktrail.tables.exported.repairs import corrected
-from acktrail_jobs.history_run import build_history
-from acktrail_jobs.verify_run import verify
+from acktrail_jobs.commands.history import build_history
+from acktrail_jobs.commands.verify import verify
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a data file is missing": lambda table: [file.unlink() for file in table.glob("*.parquet")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,7 +12,9 @@ from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail_jobs.commands.job_options import Master
-from acktrail_jobs.summaries import HistorySummary
+
+if TYPE_CHECKING:
+    from acktrail.history.history_run import HistorySummary
 
 __all__ = ["app", "build_history"]
 
@@ -38,16 +41,17 @@ def _command(
 
 
 def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
-    """Build the history: see ``acktrail_jobs.history_run.build_history``.
+    """Build the history: see ``acktrail.history.history_run.build_history`` and ``workers_on``.
 
     Raises:
-        AcktrailError: as said there; also where the Spark job fails, with the failure's last line.
+        AcktrailError: as stated there; also where the Spark job fails, with the failure's last line.
     """
-    from acktrail_jobs.history_run import build_history as run
-    from acktrail_jobs.spark_errors import translated
+    from acktrail.history.history_run import build_history as run
+    from acktrail_jobs.commands.open_workers import workers_on
+    from acktrail_jobs.commands.spark_errors import translated
 
     with translated():
-        return run(tables, master)
+        return run(tables, workers_on(master))
 
 
 def _text(summary: HistorySummary) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,9 @@ from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail_jobs.commands.job_options import Master
-from acktrail_jobs.summaries import ReconcileSummary
+
+if TYPE_CHECKING:
+    from acktrail.reconcile.reconcile_run import ReconcileSummary
 
 __all__ = ["app", "reconcile"]
 
@@ -45,16 +47,26 @@ def _command(
 def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
-    """Reconcile an observation: see ``acktrail_jobs.reconcile_run.reconcile``.
+    """Reconcile an observation: see ``acktrail.reconcile.reconcile_run.reconcile`` and ``workers_on``; `with_history`,
+    bring ``delivery_history`` up to date with the same workers.
 
     Raises:
-        AcktrailError: as said there; also where the Spark job fails, with the failure's last line.
+        AcktrailError: as stated there; also where the Spark job fails, with the failure's last line.
     """
-    from acktrail_jobs.reconcile_run import reconcile as run
-    from acktrail_jobs.spark_errors import translated
+    from acktrail.history.history_run import build_history
+    from acktrail.reconcile.reconcile_run import reconcile as run
+    from acktrail.tables.delta.store import Tables
+    from acktrail_jobs.commands.open_workers import workers_on
+    from acktrail_jobs.commands.spark_errors import translated
+
+    open_workers = workers_on(master)
+
+    def add_history() -> None:
+        if with_history and Tables(tables).exists("state_records"):
+            build_history(tables, open_workers)
 
     with translated():
-        return run(tables, run_id, master, with_history=with_history)
+        return run(tables, open_workers, run_id, before_done=add_history)
 
 
 def _text(summary: ReconcileSummary) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -12,7 +12,9 @@ from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail_jobs.commands.job_options import Master
-from acktrail_jobs.summaries import VerifySummary
+
+if TYPE_CHECKING:
+    from acktrail_jobs.commands.verify_tables import VerifySummary
 
 __all__ = ["app", "verify"]
 
@@ -45,16 +47,17 @@ def _command(
 
 
 def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
-    """Verify: see ``acktrail_jobs.verify_run.verify``.
+    """Verify: see ``acktrail_jobs.commands.verify_tables.verify`` and ``workers_on``.
 
     Raises:
-        AcktrailError: as said there; also where the Spark job fails, with the failure's last line.
+        AcktrailError: as stated there; also where the Spark job fails, with the failure's last line.
     """
-    from acktrail_jobs.spark_errors import translated
-    from acktrail_jobs.verify_run import verify as run
+    from acktrail_jobs.commands.open_workers import workers_on
+    from acktrail_jobs.commands.spark_errors import translated
+    from acktrail_jobs.commands.verify_tables import verify as run
 
     with translated():
-        return run(tables, master)
+        return run(tables, workers_on(master))
 
 
 def _text(summary: VerifySummary) -> str:

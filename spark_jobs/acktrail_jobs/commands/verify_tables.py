@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -29,17 +29,37 @@ from acktrail.tables.exported.raw_bytes import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
 from acktrail.workers.worker_results import collected, parcels_of
-from acktrail_jobs.summaries import Difference, VerifySummary
-from acktrail_jobs.workers import Workers, workers
+from acktrail.workers.workers import OpenWorkers, Workers
 
-__all__ = ["verify"]
+__all__ = ["Difference", "VerifySummary", "export_differences", "verify"]
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 _CONTRADICTING: Final = "contradicting"
 _NOTHING_TOLD: Final = VERIFIED_ARROW.empty_table()
 
 
-def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something that is stored and is not what the records say. `subject`: a coordinator key, or a state partition."""
+
+    table: str
+    state_partition: int
+    subject: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySummary:
+    """What was compared: share partitions of the saved replay, changes of the history and the records that made them.
+    `differences` has the first one of each state partition in each table."""
+
+    share_partitions: int
+    records: int
+    changes: int
+    differences: tuple[Difference, ...] = ()
+
+
+def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
     """Replay again all records that ``replay_memory`` comes from, tell again all that ``delivery_history`` tells, and
     compare; decode every raw key and value again, too. Writes nothing.
 
@@ -57,13 +77,13 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
     _check_readable(stored, kept)
     moment = read_moment(stored)
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
-    with workers(master, records) as at_work:
+    with open_workers(records) as workers:
         doing(f"decoding about {records:,} records again")
-        contradicting = _contradicting(at_work, stored)
+        contradicting = _contradicting(workers, stored)
         doing(f"replaying about {records:,} records again")
-        again = _replayed_again(at_work, stored, kept, moment)
+        again = _replayed_again(workers, stored, kept, moment)
         doing(f"telling the history of about {records:,} records again")
-        told = _told_again(at_work, stored, moment) if has_history else _NOTHING_TOLD
+        told = _told_again(workers, stored, moment) if has_history else _NOTHING_TOLD
     own = read_memory(stored, kept, kept.positions).rows
     return VerifySummary(
         share_partitions=own.num_rows,
@@ -107,7 +127,7 @@ def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
             )
 
 
-def _replayed_again(at_work: Workers, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
+def _replayed_again(workers: Workers, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
     """What a replay from the beginning remembers where the kept memory ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
@@ -116,31 +136,31 @@ def _replayed_again(at_work: Workers, stored: Tables, kept: Kept, moment: TopicA
     }
     if not coverages:
         return MEMORY_COLUMNS.empty_table()
-    shares = replay_shares(coverages, Recall(), at_work.count)
+    shares = replay_shares(coverages, Recall(), workers.count)
     work = RememberedShare(config=stored.config, observation=moment.observation)
-    return collected(at_work.parcels(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
+    return collected(workers.run(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
 
 
-def _told_again(at_work: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
+def _told_again(workers: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
     """Rows of ``VERIFIED_ARROW``."""
     held = saved_positions(stored)
     told = ((number, end, held.get(number, 0)) for number, end in change_positions(stored, moment.coverages).items())
     longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
-    count = min(len(longest), at_work.count)
+    count = min(len(longest), workers.count)
     shares = [tuple(longest[worker::count]) for worker in range(count)]
-    parcels = at_work.parcels(shares, Retelling(config=stored.config))
+    parcels = workers.run(shares, Retelling(config=stored.config))
     return collected(parcels, {"verified": VERIFIED_ARROW})["verified"]
 
 
-def _contradicting(at_work: Workers, stored: Tables) -> pa.Table:
+def _contradicting(workers: Workers, stored: Tables) -> pa.Table:
     """Rows of ``CONTRADICTIONS``: records whose decoded columns are not what their bytes say."""
     records = stored.snapshot(RECORDS)
     if records is None or not reads_as_own(records):
         return CONTRADICTIONS.empty_table()
     paths = [file.path for file in sorted(records.files(), key=lambda file: -file.size_bytes)]
-    count = min(len(paths), at_work.count)
+    count = min(len(paths), workers.count)
     shares = [tuple(paths[worker::count]) for worker in range(count)]
-    parcels = at_work.parcels(shares, partial(_contradictions_in, stored.config))
+    parcels = workers.run(shares, partial(_contradictions_in, stored.config))
     return collected(parcels, {_CONTRADICTING: CONTRADICTIONS})[_CONTRADICTING]
 
 

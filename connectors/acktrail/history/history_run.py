@@ -23,10 +23,9 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, files_digest
 from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions, saved_rows
-from acktrail_jobs.summaries import HistorySummary
-from acktrail_jobs.workers import Workers, workers
+from acktrail.workers.workers import OpenWorkers, Workers
 
-__all__ = ["build_history"]
+__all__ = ["HistorySummary", "build_history"]
 
 _PARTITIONS_AT_LEAST: Final = 8
 """State partitions in one step, where so many have new records: work for several workers."""
@@ -35,11 +34,20 @@ RECORDS_AT_ONCE: Final = 125_000
 """Records of one step, each of which is one commit: what driver and workers hold at a time."""
 
 
-def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySummary:
+    """New records, on how many state partitions, the changes they made, and in how many commits."""
+
+    records: int
+    changes: int
+    state_partitions: int
+    steps: int
+
+
+def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySummary:
     """Bring ``delivery_history`` up to the end of ``state_records``, reading only what is new.
 
-    Stopped at any moment it goes on where its tables end. Spark is not started where nothing or little is new
-    (``acktrail_jobs.workers``). `master` None: what ``spark-submit`` says, else two local threads.
+    Stopped at any time it continues where its tables end. No workers are opened where nothing is new.
 
     Raises:
         ConfigurationError: nothing was exported, or the tables cannot be read or written.
@@ -53,10 +61,10 @@ def build_history(tables: TablesConfig, master: str | None = None) -> HistorySum
         raise _nothing_exported(stored)
     run = _Run(stored, records)
     if not run.is_done:
-        with workers(master, run.rows) as at_work:
+        with open_workers(run.rows) as workers:
             while not run.is_done:
                 doing(f"history: about {run.rows:,} records to go")
-                run.step(at_work)
+                run.step(workers)
     run.close()
     return HistorySummary(
         records=run.records, changes=run.changes, state_partitions=run.state_partitions, steps=run.steps
@@ -89,13 +97,13 @@ class _Run:
         """About how many records are new."""
         return sum(new.end - self._bounds[number] for number, new in self._new.items())
 
-    def step(self, at_work: Workers) -> None:
+    def step(self, workers: Workers) -> None:
         """Apply a limited number of records: workers grow them to changes, then two commits follow."""
         stretches = self._stretches()
-        count = min(len(stretches), at_work.count)
+        count = min(len(stretches), workers.count)
         shares = [tuple(stretches[worker::count]) for worker in range(count)]
         work = _Work(config=self._stored.config, paths=self._paths, goes_on=bool(self._holding.positions))
-        done = unpacked(at_work.parcels(shares, work))
+        done = unpacked(workers.run(shares, work))
         self._bounds |= {stretch.state_partition: stretch.end for stretch in stretches}
         self._commit(done)
         self.records += done.records

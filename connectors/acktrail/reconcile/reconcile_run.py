@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,29 +25,48 @@ from acktrail.reconcile.verdict_rows import Judge
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail_jobs.history_run import build_history
-from acktrail_jobs.summaries import ReconcileSummary
-from acktrail_jobs.workers import Workers, workers
+from acktrail.workers.workers import OpenWorkers, Workers
 
-__all__ = ["reconcile"]
+__all__ = ["ReconcileSummary", "reconcile"]
 
 _ROWS_AT_ONCE: Final = 50_000
 """Rows of one commit."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileSummary:
+    """What the tables hold of a run: counts by verdict, and its findings by rule and by severity.
+
+    `moved`: share partitions whose description changed while the state topic was read. `went_on_from`: the run whose
+    saved replay was continued; None: all records were replayed, and `replayed_all` says why.
+    """
+
+    run_id: str
+    share_partitions: int
+    moved: int
+    verdicts: dict[str, int] = field(default_factory=dict)
+    findings: dict[str, int] = field(default_factory=dict)
+    severities: dict[str, int] = field(default_factory=dict)
+    went_on_from: str | None = field(default=None, compare=False)
+    replayed_all: str | None = field(default=None, compare=False)
+
+
 def reconcile(
-    tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
+    tables: TablesConfig,
+    open_workers: OpenWorkers,
+    run_id: str | None = None,
+    *,
+    before_done: Callable[[], object] = lambda: None,
 ) -> ReconcileSummary:
-    """Reconcile an observation: write ``share_partition_states``, ``reconciliations`` and ``findings``; `with_history`,
-    bring ``delivery_history`` up to date with the same workers.
+    """Reconcile an observation: write ``share_partition_states``, ``reconciliations`` and ``findings``.
 
     Replays the records that came since the last reconciliation, from the states that it left (``replay_memory``); or
     all of them, where these cannot be used or are of later records. The same run again changes nothing: a run that was
-    stopped half-way is completed. Small inputs start no Spark session (``acktrail_jobs.workers``).
+    stopped half-way is completed.
 
     Args:
         run_id: the observation; None: the newest complete one.
-        master: None: what ``spark-submit`` says, else two local threads.
+        before_done: called while the workers are open; where it fails, the run is not noted as reconciled.
 
     Raises:
         DamagedTables: ``state_records`` lost commits or files that it had.
@@ -62,18 +81,17 @@ def reconcile(
     begin(stored, observation.cluster_id, observation.run_id)
     rows = recollection.recall().rows(recollection.coverages)
     doing(f"replaying about {rows:,} records and states")
-    with workers(master, rows) as at_work:
-        _reconcile(at_work, stored, observation, recollection)
-        if with_history and stored.exists("state_records"):
-            build_history(tables, master)
+    with open_workers(rows) as workers:
+        _reconcile(workers, stored, observation, recollection)
+        before_done()
     covered(stored, observation.cluster_id, observation.run_id, recollection.covered_version)
     found = _summary(stored, observation.run_id)
     return replace(found, went_on_from=recollection.run_id, replayed_all=recollection.doubt)
 
 
-def _reconcile(at_work: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> None:
+def _reconcile(workers: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> None:
     coverages = recollection.coverages
-    found = _judged(at_work, stored, observation, recollection)
+    found = _judged(workers, stored, observation, recollection)
     doing(f"writing the states of {found.states.num_rows:,} share partitions")
     for number, rows in _pieces(found.states):
         _append_once(stored, "share_partition_states", rows.cast(SHARE_PARTITION_STATES), observation, number)
@@ -85,13 +103,15 @@ def _reconcile(at_work: Workers, stored: Tables, observation: Observation, recol
     recollection.keep(lambda: found.memory)
 
 
-def _judged(at_work: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> Judged:
+def _judged(workers: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> Judged:
     coverages: dict[int, Coverage] = recollection.coverages
     recall, samples = recollection.recall(), read_samples(stored, observation.run_id)
     judge = Judge(observation=observation, coverages=coverages)
-    shares = replay_shares(coverages, recall, at_work.count)
-    work = JudgedShare(config=stored.config, judge=judge, recall=recall, samples=samples if at_work.are_here else None)
-    return put_together(at_work.parcels(shares, work), judge, samples)
+    shares = replay_shares(coverages, recall, workers.count)
+    work = JudgedShare(
+        config=stored.config, judge=judge, recall=recall, samples=samples if workers.in_this_process else None
+    )
+    return put_together(workers.run(shares, work), judge, samples)
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:

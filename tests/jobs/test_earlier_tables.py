@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run
+from drivers.command_line import run
 from jobs.exported_world import ExportedWorld
 from jobs.test_history import live
 

@@ -181,7 +181,7 @@ def test_a_version_without_records_is_used_too(world: World) -> None:
     assert versions(world) == before
 
 
-@pytest.mark.parametrize("table", ["add", "hold"])
+@pytest.mark.parametrize("table", ["add", "save"])
 def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     """Before either of a step's two commits: the next run, with more records, loses and doubles nothing."""
     monkeypatch.setattr(job, "RECORDS_AT_ONCE", 20)

@@ -20,6 +20,7 @@ from servers.fake_kafka import (
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done
+from acktrail.broker.client.coordinators import SendResult
 from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, alter_request, results_per_target
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 from acktrail.embedded.kafka.kafka_node import free_ports
@@ -73,7 +74,7 @@ def test_the_answer_is_read_as_the_schema_says() -> None:
 def test_every_partition_asked_for_has_a_result(case: dict[str, Any]) -> None:
     """R004-14, R004-32: a top-level error counts for each partition, a partition left out was not attempted."""
     asked = [ChangeTarget(topic=topic, partition=partition) for topic, partition, _ in case["requested"]]
-    said = {
+    parts = {
         ChangeTarget(topic=topic["TopicName"], partition=row["PartitionIndex"]): PartResponse(
             error_code=row["ErrorCode"], message=None
         )
@@ -81,14 +82,8 @@ def test_every_partition_asked_for_has_a_result(case: dict[str, Any]) -> None:
         for row in topic["Partitions"]
     }
     response = case["response"]
-    results = results_per_target(
-        "g",
-        asked,
-        error_code=response["ErrorCode"],
-        message=response.get("ErrorMessage"),
-        said=said,
-        operation="READ",
-    )
+    sent = SendResult(error_code=response["ErrorCode"], message=response.get("ErrorMessage"))
+    results = results_per_target("g", asked, sent, lambda _: parts, "READ")
 
     found = [[r.topic, r.partition, "NOT_ATTEMPTED" if r.error_code is None else r.error_code] for r in results]
     assert found == case["result"]

@@ -18,6 +18,7 @@ from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
+from acktrail.broker.client.coordinators import SendResult
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, results_per_target
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, GroupNotEmpty, OutcomeUnknown, PlanStale
@@ -221,14 +222,11 @@ def answered(error_code: int, scope: str) -> Any:
     """A broker that answers so and does nothing, in place of the request."""
 
     def alter(_: ShareGroupAdmin, group_id: str, offsets: Any) -> tuple[ChangeResult, ...]:
-        parts = [ChangeTarget(topic=new.topic, partition=new.partition) for new in offsets]
-        said = (
-            {part: PartResponse(error_code=error_code, message="its words") for part in parts}
-            if scope == "part"
-            else {}
-        )
-        top = error_code if scope == "top" else 0
-        return results_per_target(group_id, parts, error_code=top, message="its words", said=said, operation="READ")
+        targets = [ChangeTarget(topic=new.topic, partition=new.partition) for new in offsets]
+        sent = SendResult(error_code=error_code if scope == "top" else 0, message="its words")
+        answer = PartResponse(error_code=error_code, message="its words")
+        parts = dict.fromkeys(targets, answer) if scope == "part" else {}
+        return results_per_target(group_id, targets, sent, lambda _: parts, "READ")
 
     return alter
 

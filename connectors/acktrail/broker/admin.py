@@ -30,7 +30,14 @@ from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoResponse
 from acktrail.broker.client.coordinators import Coordinators
-from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, error_for, error_name, raise_for
+from acktrail.broker.client.error_codes import (
+    ASK_AGAIN,
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_ID_NOT_FOUND,
+    NONE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
 from acktrail.broker.descriptions import (
     Capabilities,
     GroupConfigs,
@@ -44,16 +51,18 @@ from acktrail.broker.descriptions import (
     TopicDescription,
     TopicPartition,
 )
-from acktrail.broker.groups import group_responses
-from acktrail.broker.groups.arguments import check_partition, check_timestamp
-from acktrail.broker.groups.authorized_operations import read_rights
-from acktrail.broker.groups.capabilities import capabilities_of
-from acktrail.broker.groups.change_sender import GroupWriter
-from acktrail.broker.groups.group_configs import read_group_configs
-from acktrail.broker.logs.batch_headers import Batch, LogStretch, read_batches
-from acktrail.broker.logs.batch_timestamps import BatchTimes, LogPosition, read_batch_times
+from acktrail.broker.groups import group_requests
+from acktrail.broker.groups.change_requests import GroupWriter, check_partition, check_timestamp
+from acktrail.broker.logs.batch_headers import (
+    Batch,
+    BatchTimes,
+    LogPosition,
+    LogStretch,
+    read_batch_times,
+    read_batches,
+)
 from acktrail.broker.logs.describe_topics import describe_topics, hidden_topics
-from acktrail.broker.logs.log_offsets import list_log_offsets, list_offsets_at
+from acktrail.broker.logs.list_offsets import list_log_offsets, list_offsets_at
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
 
@@ -100,7 +109,7 @@ class ShareGroupAdmin:
 
     def capabilities(self) -> Capabilities:
         """Which requests are served, and whether lag is among the answers."""
-        return capabilities_of(self._client.api_versions)
+        return Capabilities.of(self._client.api_versions)
 
     def list_groups(self, types: Sequence[str] = (_SHARE,)) -> tuple[GroupListing, ...]:
         """The groups of these types (none named: of every type) on every broker, by id. A group that this principal may
@@ -117,11 +126,17 @@ class ShareGroupAdmin:
             again: list[int] = []
             for node, reply in zip(pending, self._client.send_all(requests), strict=True):
                 if self._is_listed(reply):
-                    found |= {g.group_id: g for g in group_responses.listings(reply, node)}
+                    found |= {g.group_id: g for g in group_requests.listings(reply, node)}
                 else:
                     again.append(node)
             if again and not backoff.wait():
-                raise_for(15, None, operation="DESCRIBE", kind="the groups of broker", name=str(again[0]))
+                raise error_for(
+                    COORDINATOR_NOT_AVAILABLE,
+                    None,
+                    operation="DESCRIBE",
+                    kind="the groups of broker",
+                    name=str(again[0]),
+                )
             pending = again
         return tuple(found[group_id] for group_id in sorted(found))
 
@@ -136,10 +151,8 @@ class ShareGroupAdmin:
             ConfigurationError: the cluster does not serve share groups.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.query(
-            wanted, group_responses.describe_request, tolerates_silence=tolerates_silence
-        )
-        return tuple(group_responses.description(group_id, answers[group_id]) for group_id in wanted)
+        answers = self._coordinators.query(wanted, group_requests.describe_request, tolerates_silence=tolerates_silence)
+        return tuple(group_requests.description(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """One share group that must be there.
@@ -178,8 +191,8 @@ class ShareGroupAdmin:
             Unreachable, RetryableError: a coordinator did not answer.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.query(wanted, group_responses.offsets_request, tolerates_silence=tolerates_silence)
-        return tuple(group_responses.offsets(group_id, answers[group_id]) for group_id in wanted)
+        answers = self._coordinators.query(wanted, group_requests.offsets_request, tolerates_silence=tolerates_silence)
+        return tuple(group_requests.offsets(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_offsets(
         self, group_id: str, topics: Mapping[str, Sequence[int]] | None = None
@@ -196,10 +209,10 @@ class ShareGroupAdmin:
         """
         if topics is not None:
             self._check_partitions(topics)
-        request = group_responses.offsets_request if topics is None else group_responses.named_offsets_request(topics)
-        found = group_responses.offsets(group_id, self._coordinators.query([group_id], request)[group_id])
+        request = group_requests.offsets_request if topics is None else group_requests.named_offsets_request(topics)
+        found = group_requests.offsets(group_id, self._coordinators.query([group_id], request)[group_id])
         if found.error_code != NONE:
-            raise_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
+            raise error_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
         return found.offsets
 
     def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
@@ -253,7 +266,7 @@ class ShareGroupAdmin:
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""
-        return read_group_configs(self._client, group_ids)
+        return group_requests.read_group_configs(self._client, group_ids)
 
     def rights(self, group_ids: Iterable[str], topics: Iterable[str] = ()) -> Rights:
         """What this principal may do with groups and topics, told by their descriptions; nothing is tried.
@@ -261,7 +274,7 @@ class ShareGroupAdmin:
         Raises:
             Unreachable, RetryableError: a broker did not answer.
         """
-        return read_rights(self._client, self._coordinators, group_ids, topics)
+        return group_requests.read_rights(self._client, self._coordinators, group_ids, topics)
 
     def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
         """CHANGES start offsets of a group without members (request 91): one result for each, in the order asked for.
@@ -304,13 +317,13 @@ class ShareGroupAdmin:
     def _is_listed(self, reply: Any) -> bool:
         """Whether a broker listed its groups. False: ask again."""
         if isinstance(reply, NoResponse):
-            if self._client.may_try_again(reply):
+            if reply.may_try_again:
                 return False
             raise self._client.explain(reply)
-        if reply.error_code in group_responses.ASK_AGAIN:
+        if reply.error_code in ASK_AGAIN:
             return False
         if reply.error_code != NONE:
-            raise_for(reply.error_code, None, operation="DESCRIBE", kind="the cluster", name="")
+            raise error_for(reply.error_code, None, operation="DESCRIBE", kind="the cluster", name="")
         return True
 
     def _check_partitions(self, topics: Mapping[str, Sequence[int]]) -> None:
@@ -327,10 +340,10 @@ class ShareGroupAdmin:
                 raise UnknownName("partition", f"{topic.name}:{outside[0]}", nearest=(last,))
 
     def _refuse_topic(self, topic: TopicDescription) -> None:
-        if error_name(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION":
+        if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             known = [other.name for other in self.topics()]
             raise UnknownName("topic", topic.name, nearest=difflib.get_close_matches(topic.name, known, n=_NEAREST))
-        raise_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
+        raise error_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
 
 
 def _checked(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:

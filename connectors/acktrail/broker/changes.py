@@ -1,7 +1,7 @@
-"""Changes to share groups: what is asked for, and what became of each part of it.
+"""Changes to share groups: what is asked for, and the outcome of each part of it.
 
-A change is sent once. What the coordinator certainly did not do is REFUSED and may be asked for again; what nobody can
-tell is UNKNOWN and must be looked up before anything else is done. A part that the answer leaves out was NOT_ATTEMPTED,
+A change is sent once. A part that the coordinator certainly did not do is REFUSED and may be sent again; a part whose
+outcome is UNKNOWN must be verified before anything else is done. A part that the response leaves out was NOT_ATTEMPTED,
 which is a failure: brokers of release 4.1 drop the error of the whole request that way.
 """
 
@@ -9,36 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from acktrail.broker.client.error_codes import NONE, error_for
+from acktrail.broker.client.error_codes import NONE, ErrorScope, Outcome, error_for
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone
 
 __all__ = ["ChangeResult", "ConfigsChange", "ErrorScope", "NewStartOffset", "Outcome", "raise_unless_done"]
-
-
-class Outcome(StrEnum):
-    """What became of one part of a change."""
-
-    DONE = "done"
-    REFUSED = "refused"
-    """The broker said no: nothing was changed here."""
-    NOT_ATTEMPTED = "not_attempted"
-    """The answer does not mention it."""
-    UNKNOWN = "unknown"
-    """It may have been done: verify before anything else."""
-
-
-class ErrorScope(StrEnum):
-    """Where an error stood in the answer."""
-
-    TOP = "top"
-    """On the whole request; it counts for every part of it."""
-    PART = "part"
-    ABSENT = "absent"
-    """The part is not in the answer."""
-    NO_ANSWER = "no_answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -60,9 +36,9 @@ class ConfigsChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """What became of one part: a group, a topic of a group, or a share partition.
+    """The outcome of one part: a group, a topic of a group, or a share partition.
 
-    `error_code` is Kafka's, None where it gave none; `error` its name with the broker's words; `advice` what to do.
+    `error_code` is Kafka's, None where it gave none; `error` its name with the broker's message; `advice` what to do.
     """
 
     group_id: str
@@ -83,10 +59,10 @@ def raise_unless_done(results: Sequence[ChangeResult], *, operation: str) -> Non
     """Pass when every part was done. `operation` is the ACL operation the change needs on the group.
 
     Raises:
-        OutcomeUnknown: for some part nobody can tell; or a part was not attempted.
+        OutcomeUnknown: the outcome of a part is not known, or a part was not attempted.
         PartlyDone: some parts were done, others refused.
         NotAuthorized, UnknownName, GroupNotEmpty, InputError, ConfigurationError, RetryableError: everything was
-            refused; the first refusal says why, nothing was changed.
+            refused and nothing changed; the error is that of the first part.
     """
     failed = [result for result in results if result.outcome is not Outcome.DONE]
     if not failed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = [
     "Capabilities",
@@ -23,6 +24,24 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
 ]
+
+
+_LIST_OFFSETS: Final = 2
+_DESCRIBE_LOG_DIRS: Final = 35
+_DELETE_GROUPS: Final = 42
+_SHARE_GROUP_DESCRIBE: Final = 77
+_DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
+_ALTER_SHARE_GROUP_OFFSETS: Final = 91
+
+# The newest first: a release is the first one whose request is served in this version.
+_SIGNS: Final = (
+    ("4.4 or later", _DELETE_GROUPS, 3),
+    ("4.3", _DESCRIBE_LOG_DIRS, 5),
+    ("4.2", _LIST_OFFSETS, 11),
+    ("4.1", _DESCRIBE_SHARE_GROUP_OFFSETS, 0),
+    ("4.0", _SHARE_GROUP_DESCRIBE, 0),
+)
+_BEFORE_SHARE_GROUPS: Final = "before 4.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -46,6 +65,23 @@ class Capabilities:
     """Request 90 is there in version 1."""
     resets_share_groups: bool = False
     """Request 91 is served and does something: from 4.2 on. 4.1 answers without an error and changes nothing."""
+
+    @classmethod
+    def of(cls, api_versions: Mapping[int, tuple[int, int]]) -> Capabilities:
+        """The capabilities of a cluster that serves these versions, lowest and highest by api key."""
+
+        def serves(key: int, version: int) -> bool:
+            low, high = api_versions.get(key, (0, -1))
+            return low <= version <= high
+
+        return cls(
+            api_versions=dict(api_versions),
+            release=next((name for name, key, version in _SIGNS if serves(key, version)), _BEFORE_SHARE_GROUPS),
+            describes_share_groups=serves(_SHARE_GROUP_DESCRIBE, 1) and _DESCRIBE_SHARE_GROUP_OFFSETS in api_versions,
+            reports_lag=serves(_DESCRIBE_SHARE_GROUP_OFFSETS, 1),
+            # 4.1 answers 91 without an error and does nothing; it is the release without a lag in 90.
+            resets_share_groups=serves(_ALTER_SHARE_GROUP_OFFSETS, 0) and serves(_DESCRIBE_SHARE_GROUP_OFFSETS, 1),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

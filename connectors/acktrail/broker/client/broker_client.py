@@ -1,4 +1,4 @@
-"""A connection to a cluster: requests and answers, nothing that knows about groups or topics.
+"""A connection to a cluster: requests and responses, without any knowledge of groups or topics.
 
 kafka-python's connections and codec do the work: TLS, SASL, framing, version negotiation. Its event loop runs on the
 caller's thread and only during a call: between calls nothing happens in the background.
@@ -20,14 +20,13 @@ from kafka.errors import (
     RequestTimedOutError,
     UnknownBrokerIdError,
 )
+from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.client_settings import ClientSettings
-from acktrail.broker.client.connection_errors import explain
-from acktrail.broker.client.kafka_connection import ConnectionManager
-from acktrail.broker.client.tls_files import ensure_pem_files
+from acktrail.broker.client.connection_errors import ensure_pem_files, explain
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
 
@@ -62,7 +61,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoResponse:
-    """A request that got no answer: the connection failed before or while it was waiting.
+    """A request without a response: the connection failed before or while it was waiting.
 
     `may_have_arrived` False: it certainly was not sent.
     """
@@ -70,6 +69,30 @@ class NoResponse:
     node_id: int | None
     error: Exception
     may_have_arrived: bool = True
+
+    @property
+    def may_try_again(self) -> bool:
+        """Whether a new connection may help: not when the broker took the request and kept silent."""
+        return not isinstance(self.error, RequestTimedOutError)
+
+
+class _ConnectionManager(KafkaConnectionManager):
+    """Still delivers a response that arrives together with the end of the stream.
+
+    kafka-python 3.0.12 drops it. That is how brokers refuse a login: they answer and close at once.
+    """
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        receive = transport._sock_recv  # noqa: SLF001
+
+        def receive_data_first() -> tuple[bytes, Exception | None]:
+            """The end of the stream is there the next time as well."""
+            data, error = receive()
+            return data, None if data else error
+
+        transport._sock_recv = receive_data_first  # noqa: SLF001
+        return transport
 
 
 class BrokerClient:
@@ -86,7 +109,7 @@ class BrokerClient:
         self._bootstrap_servers = config.bootstrap_servers
         self._timeout_s = bootstrap_timeout_s
         self._net = NetworkSelector()
-        self._manager = ConnectionManager(self._net, **_connection_options(self._settings))
+        self._manager = _ConnectionManager(self._net, **_connection_options(self._settings))
         self._cluster = self._manager.cluster
         try:
             self._bootstrap()
@@ -115,9 +138,7 @@ class BrokerClient:
         return self._settings.request_timeout_ms / 1000
 
     def send_all(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
-        """Send all requests at once, each to its node (None: any), and wait for all.
-
-        A request that got no answer has a `NoResponse` in its place.
+        """Send all requests at once, each to its node (None: any), and wait for all: a response or `NoResponse` each.
 
         Raises:
             ConfigurationError: a broker does not serve such a request, or refused the login.
@@ -135,12 +156,12 @@ class BrokerClient:
             (answer,) = self.send_all([(node_id, request)])
             if not isinstance(answer, NoResponse):
                 return answer
-            if not self.may_try_again(answer) or not backoff.wait():
+            if not answer.may_try_again or not backoff.wait():
                 raise self.explain(answer)
 
     def send_once(self, request: Any, node_id: int | None = None) -> Any:
-        """Send one request that changes something: once, never again. The connection is made first, so that a
-        `NoResponse` can tell what was not sent from what may have arrived.
+        """Send one request that changes something: once, never again. The connection is made first, so that
+        `NoResponse.may_have_arrived` is known.
 
         Raises:
             ConfigurationError: a broker does not serve such a request, or refused the login.
@@ -149,28 +170,23 @@ class BrokerClient:
 
     def metadata(self, topics: Sequence[str] | None, *, with_rights: bool = False) -> Any:
         """Metadata for `topics` (None: all). The client learns brokers from it. It creates no topic. `with_rights`:
-        the answer says what this principal may do with each topic."""
+        the response lists what this principal may do with each topic."""
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         answer = self.send(_metadata_request(wanted, with_rights=with_rights))
         self._cluster.update_metadata(answer)
         return answer
 
     def topic_ids(self, topic_ids: Sequence[UUID]) -> Any:
-        """Metadata of topics by id (version 12, Kafka 3.1): beside an error the answer has the id and no name."""
+        """Metadata of topics by id (version 12, Kafka 3.1): beside an error the response has the id and no name."""
         wanted = [MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
         return self.send(_metadata_request(wanted, min_version=12))
 
     def learn_coordinator(self, found: Any, key: str) -> int:
-        """Remember the broker in one row of a FindCoordinator answer; it may be newer than the metadata."""
+        """Remember the broker in one row of a FindCoordinator response; it may be newer than the metadata."""
         return int(self._cluster.add_coordinator(found, 0, key, synthesize_node_id=False))
 
-    @staticmethod
-    def may_try_again(missing: NoResponse) -> bool:
-        """Whether a new connection may help: not when the broker took the request and kept silent."""
-        return not isinstance(missing.error, RequestTimedOutError)
-
     def explain(self, missing: NoResponse) -> AcktrailError:
-        """The error to raise for a request that got no answer."""
+        """The error to raise for a request without a response."""
         if isinstance(missing.error, RequestTimedOutError):
             return RetryableError(
                 f"{self._address(missing.node_id)} did not answer within {self.request_timeout_s:g} s",
@@ -257,20 +273,17 @@ class BrokerClient:
 
     def _missing(self, missing: NoResponse) -> NoResponse:
         """Trying again does not help against a wrong configuration."""
-        told = self.explain(missing) if _is_about_login(missing.error) else None
-        if isinstance(told, ConfigurationError):
-            raise told from missing.error
+        is_about_login = "Sasl" in type(missing.error).__name__ or "CERTIFICATE_VERIFY_FAILED" in str(missing.error)
+        explained = self.explain(missing) if is_about_login else None
+        if isinstance(explained, ConfigurationError):
+            raise explained from missing.error
         return missing
 
 
-def _is_about_login(error: Exception) -> bool:
-    return "Sasl" in type(error).__name__ or "CERTIFICATE_VERIFY_FAILED" in str(error)
-
-
 def _none_answered(addresses: Sequence[str], reasons: Sequence[AcktrailError]) -> Unreachable:
-    told = "; ".join(reason.message.removeprefix("no Kafka broker answered at ") for reason in reasons)
+    messages = "; ".join(reason.message.removeprefix("no Kafka broker answered at ") for reason in reasons)
     hint = next((reason.hint for reason in reasons if reason.hint), "")
-    return Unreachable(", ".join(addresses), reason=told, hint=hint)
+    return Unreachable(", ".join(addresses), reason=messages, hint=hint)
 
 
 def _metadata_request(topics: Sequence[Any] | None, *, with_rights: bool = False, min_version: int = 0) -> Any:

@@ -1,6 +1,6 @@
-"""Requests that go to each group's coordinator, and follow it when it moves.
+"""Requests to each group's coordinator, which follow it when it moves.
 
-A question is asked again after anything that a new try can cure. A change is sent again only after the coordinator said
+A query is repeated after anything that a new try can cure. A change is sent again only after the coordinator answered
 that it did nothing; after silence it is never sent again.
 """
 
@@ -15,50 +15,58 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.broker_client import BrokerClient, NoResponse
-from acktrail.broker.client.change_outcomes import SAFE_TO_SEND_AGAIN
-from acktrail.broker.client.error_codes import COORDINATOR_LOADING, MOVED_COORDINATOR, NONE, REQUEST_TIMED_OUT
+from acktrail.broker.client.error_codes import (
+    ASK_AGAIN,
+    COORDINATOR_NOT_AVAILABLE,
+    MOVED_COORDINATOR,
+    NONE,
+    REQUEST_TIMED_OUT,
+    SAFE_TO_SEND_AGAIN,
+)
 from acktrail.errors import RetryableError
 
 __all__ = ["CoordinatorResponse", "Coordinators", "SendResult"]
 
-_ASK_AGAIN: Final = MOVED_COORDINATOR | {COORDINATOR_LOADING}
 _GROUPS_AT_ONCE: Final = 500
 _TIMEOUTS: Final = 2
-"""How many times the request timeout it keeps trying: as in Kafka's clients (``default.api.timeout.ms``)."""
+"""A query is repeated for this many request timeouts, as in Kafka's clients (``default.api.timeout.ms``)."""
+
+_RequestFor = Callable[[Sequence[str]], Any]
+_TopError = Callable[[Any], tuple[int, str | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorResponse:
-    """What the coordinator `node_id` said about a group; `body` is None when it could not be asked."""
+    """The response of the coordinator `node_id` about one group; `body` is None when it could not be asked."""
 
     node_id: int | None
     error_code: int
-    message: str | None
-    body: Any
+    message: str | None = None
+    body: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
     """What became of a change that was to be sent once.
 
-    `reply` is the answer, with `error_code` and `message` of the whole request. Without a reply: an error code says why
-    it was not sent; `lost` says why nobody can tell whether it arrived.
+    `reply` is the response, with `error_code` and `message` of the whole request. Without a reply: an error code is the
+    reason why it was not sent; `lost` is the reason why it is not known whether it arrived.
     """
 
-    error_code: int
-    message: str | None
-    reply: Any
+    error_code: int = NONE
+    message: str | None = None
+    reply: Any = None
     lost: str | None = None
 
 
 class Coordinators:
-    """Finds the coordinators of groups, and asks them.
+    """Finds the coordinators of groups, and sends requests to them.
 
     While a coordinator is being elected, created or loaded (codes 14, 15, 16; on a fresh cluster until
-    ``__consumer_offsets`` exists) it asks again until twice `client.request_timeout_s` have passed.
-    It is for requests that read: one that got no answer in time is sent once more. A coordinator keeps silent for
-    about half a minute when it looks for the state of a topic that is just being deleted (five tries of its persister,
-    ``PersisterStateManager``), and answers at once when asked again.
+    ``__consumer_offsets`` exists) a query is repeated until twice `client.request_timeout_s` have passed. A query
+    without a response in time is sent once more: a coordinator is silent for about half a minute when it looks for the
+    state of a topic that is just being deleted (five tries of its persister, ``PersisterStateManager``), and answers at
+    once when asked again.
     """
 
     def __init__(self, client: BrokerClient) -> None:
@@ -66,40 +74,34 @@ class Coordinators:
         self._known: dict[str, int] = {}
 
     def query(
-        self,
-        group_ids: Iterable[str],
-        request_for: Callable[[Sequence[str]], Any],
-        *,
-        tolerates_silence: bool = False,
+        self, group_ids: Iterable[str], request_for: _RequestFor, *, tolerates_silence: bool = False
     ) -> dict[str, CoordinatorResponse]:
-        """One answer for each group. `request_for` makes the request for groups that share a coordinator; its answer
-        has `groups` with `group_id`, `error_code` and `error_message`.
+        """One response for each group. `request_for` makes the request for groups that share a coordinator; its
+        response has `groups` with `group_id`, `error_code` and `error_message`.
 
         `tolerates_silence`: a group whose coordinator does not answer in time has the error REQUEST_TIMED_OUT.
 
         Raises:
             Unreachable, RetryableError: a coordinator did not answer in time.
         """
-        answers: dict[str, CoordinatorResponse] = {}
+        responses: dict[str, CoordinatorResponse] = {}
         pending = list(dict.fromkeys(group_ids))
         backoff = Backoff(_TIMEOUTS * self._client.request_timeout_s)
         while pending:
             try:
-                answers |= self._round(pending, request_for, backoff)
+                responses |= self._round(pending, request_for, backoff)
             except RetryableError as error:
                 if not tolerates_silence:
                     raise
-                answers |= {group_id: _silent(error) for group_id in pending}
-                break
-            pending = [group_id for group_id in pending if answers[group_id].error_code in _ASK_AGAIN]
+                silent = CoordinatorResponse(node_id=None, error_code=REQUEST_TIMED_OUT, message=error.message)
+                return responses | dict.fromkeys(pending, silent)
+            pending = [group_id for group_id in pending if responses[group_id].error_code in ASK_AGAIN]
             if pending and not backoff.wait():
                 break
-        return answers
+        return responses
 
-    def send_once(
-        self, group_id: str, make_request: Callable[[], Any], whole_error: Callable[[Any], tuple[int, str | None]]
-    ) -> SendResult:
-        """Send a change to the group's coordinator. `whole_error` reads the error on the whole request in an answer.
+    def send_once(self, group_id: str, make_request: Callable[[], Any], top_error: _TopError) -> SendResult:
+        """Send a change to the group's coordinator. `top_error` reads the error on the whole request in a response.
 
         Raises:
             Unreachable, RetryableError: it could not be sent: nothing was changed.
@@ -107,91 +109,75 @@ class Coordinators:
         """
         backoff = Backoff(self._client.request_timeout_s)
         while True:
-            told = self._try_once(group_id, make_request, whole_error, backoff)
-            if told is not None and (told.error_code not in SAFE_TO_SEND_AGAIN or not backoff.wait()):
-                return told
+            result = self._try_once(group_id, make_request, top_error, backoff)
+            if result is not None and (result.error_code not in SAFE_TO_SEND_AGAIN or not backoff.wait()):
+                return result
             self._known.pop(group_id, None)
 
     def _try_once(
-        self,
-        group_id: str,
-        make_request: Callable[[], Any],
-        whole_error: Callable[[Any], tuple[int, str | None]],
-        backoff: Backoff,
+        self, group_id: str, make_request: Callable[[], Any], top_error: _TopError, backoff: Backoff
     ) -> SendResult | None:
         """One try; None: it was not sent and there is time for another."""
-        missing = self._locate([] if group_id in self._known else [group_id]).get(group_id)
+        missing = self._locate([group_id]).get(group_id)
         if missing is not None:
-            return SendResult(error_code=missing.error_code, message=missing.message, reply=None)
+            return SendResult(error_code=missing.error_code, message=missing.message)
         reply = self._client.send_once(make_request(), self._known[group_id])
         if not isinstance(reply, NoResponse):
-            code, message = whole_error(reply)
+            code, message = top_error(reply)
             return SendResult(error_code=code, message=message, reply=reply)
         if reply.may_have_arrived:
             self._known.pop(group_id, None)
-            return SendResult(error_code=NONE, message=None, reply=None, lost=self._client.explain(reply).message)
+            return SendResult(lost=self._client.explain(reply).message)
         if not backoff.wait():
             raise self._client.explain(reply)
         return None
 
     def _round(
-        self, group_ids: Sequence[str], request_for: Callable[[Sequence[str]], Any], backoff: Backoff
+        self, group_ids: Sequence[str], request_for: _RequestFor, backoff: Backoff
     ) -> dict[str, CoordinatorResponse]:
-        answers = self._locate([group_id for group_id in group_ids if group_id not in self._known])
+        responses = self._locate(group_ids)
         by_node: dict[int, list[str]] = defaultdict(list)
         for group_id in group_ids:
             if group_id in self._known:
                 by_node[self._known[group_id]].append(group_id)
-        parts = [(node, part) for node, groups in by_node.items() for part in _parts(groups)]
-        replies = self._client.send_all([(node, request_for(part)) for node, part in parts])
-        for (node, part), reply in zip(parts, replies, strict=True):
-            answers |= self._read(node, part, reply, backoff)
-        return answers
+        sent = [(node, part) for node, groups in by_node.items() for part in _parts(groups)]
+        replies = self._client.send_all([(node, request_for(part)) for node, part in sent])
+        for (node, part), reply in zip(sent, replies, strict=True):
+            responses |= self._read(node, part, reply, backoff)
+        return responses
 
     def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:
-        """Learn the coordinators of `group_ids`; the answers are for those that could not be found."""
+        """Learn the coordinators of `group_ids` that are not known yet; the responses are for those not found."""
         failed: dict[str, CoordinatorResponse] = {}
-        for part in _parts(group_ids):
+        for part in _parts([group_id for group_id in group_ids if group_id not in self._known]):
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
-            for found in self._client.send(request).coordinators:
-                if found.error_code == NONE:
-                    self._known[found.key] = self._client.learn_coordinator(found, found.key)
+            for row in self._client.send(request).coordinators:
+                if row.error_code == NONE:
+                    self._known[row.key] = self._client.learn_coordinator(row, row.key)
                 else:
-                    failed[found.key] = CoordinatorResponse(
-                        node_id=None, error_code=found.error_code, message=found.error_message, body=None
+                    failed[row.key] = CoordinatorResponse(
+                        node_id=None, error_code=row.error_code, message=row.error_message
                     )
         return failed
 
     def _read(self, node: int, part: Sequence[str], reply: Any, backoff: Backoff) -> dict[str, CoordinatorResponse]:
+        """The responses in `reply`; a coordinator that moved, went away or was silent is looked for again."""
         if isinstance(reply, NoResponse):
-            return self._lost(node, part, reply, backoff)
-        answers = {
-            group.group_id: CoordinatorResponse(
-                node_id=node, error_code=group.error_code, message=group.error_message, body=group
-            )
-            for group in reply.groups
-        }
-        for group_id, answer in answers.items():
-            if answer.error_code in MOVED_COORDINATOR:
+            if backoff.left_s <= 0:
+                raise self._client.explain(reply)
+            lost = CoordinatorResponse(node_id=node, error_code=COORDINATOR_NOT_AVAILABLE)
+            responses = dict.fromkeys(part, lost)
+        else:
+            responses = {
+                group.group_id: CoordinatorResponse(
+                    node_id=node, error_code=group.error_code, message=group.error_message, body=group
+                )
+                for group in reply.groups
+            }
+        for group_id, response in responses.items():
+            if response.error_code in MOVED_COORDINATOR:
                 self._known.pop(group_id, None)
-        return answers
-
-    def _lost(
-        self, node: int, part: Sequence[str], lost: NoResponse, backoff: Backoff
-    ) -> dict[str, CoordinatorResponse]:
-        """The coordinator went away or kept silent: look for it again, as long as there is time."""
-        if backoff.left_s <= 0:
-            raise self._client.explain(lost)
-        for group_id in part:
-            self._known.pop(group_id, None)
-        code = next(iter(sorted(MOVED_COORDINATOR)))
-        return {
-            group_id: CoordinatorResponse(node_id=node, error_code=code, message=None, body=None) for group_id in part
-        }
-
-
-def _silent(error: RetryableError) -> CoordinatorResponse:
-    return CoordinatorResponse(node_id=None, error_code=REQUEST_TIMED_OUT, message=error.message, body=None)
+        return responses
 
 
 def _parts(group_ids: Sequence[str]) -> list[Sequence[str]]:

@@ -1,8 +1,10 @@
-"""What Kafka's error codes mean to a caller: names, what may be tried again, and the error to raise."""
+"""What Kafka's error codes mean to a caller: when to ask again, what to raise, whether a change happened."""
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 from kafka.errors import kafka_errors
 
@@ -17,49 +19,63 @@ from acktrail.errors import (
 )
 
 __all__ = [
-    "COORDINATOR_LOADING",
+    "ASK_AGAIN",
+    "COORDINATOR_NOT_AVAILABLE",
     "GROUP_AUTHORIZATION_FAILED",
     "GROUP_ID_NOT_FOUND",
+    "LEADER_NOT_AVAILABLE",
     "LOOK_AGAIN",
     "MOVED_COORDINATOR",
     "NONE",
-    "NON_EMPTY_GROUP",
+    "NOT_COORDINATOR",
     "REQUEST_TIMED_OUT",
+    "SAFE_TO_SEND_AGAIN",
     "TOPIC_AUTHORIZATION_FAILED",
     "UNANSWERED",
+    "UNKNOWN_TOPIC_ID",
     "UNKNOWN_TOPIC_OR_PARTITION",
+    "ErrorScope",
+    "Outcome",
+    "advice_for",
     "error_for",
-    "error_name",
     "error_text",
-    "raise_for",
+    "outcome_of",
 ]
 
 NONE: Final = 0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+LEADER_NOT_AVAILABLE: Final = 5
 REQUEST_TIMED_OUT: Final = 7
 COORDINATOR_LOADING: Final = 14
+COORDINATOR_NOT_AVAILABLE: Final = 15
+NOT_COORDINATOR: Final = 16
+REBALANCE_IN_PROGRESS: Final = 27
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 GROUP_AUTHORIZATION_FAILED: Final = 30
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
+UNSUPPORTED_VERSION: Final = 35
 NON_EMPTY_GROUP: Final = 68
 GROUP_ID_NOT_FOUND: Final = 69
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+UNKNOWN_TOPIC_ID: Final = 100
 
-MOVED_COORDINATOR: Final = frozenset({15, 16})
-"""COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: ask who it is, then ask again."""
-
-LOOK_AGAIN: Final = frozenset({5, 6, 9, 13, 72, 74, 75, 78})
-"""The leader moved or is not ready: fetch metadata, then ask again."""
+MOVED_COORDINATOR: Final = frozenset({COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+"""Find the coordinator again, then repeat the request."""
+ASK_AGAIN: Final = MOVED_COORDINATOR | {COORDINATOR_LOADING}
+"""The coordinator moved, is being elected, or loads."""
+SAFE_TO_SEND_AGAIN: Final = ASK_AGAIN | {REBALANCE_IN_PROGRESS}
+"""As the error of a whole change: the coordinator did nothing."""
+UNANSWERED: Final = ASK_AGAIN | {REQUEST_TIMED_OUT}
+"""No coordinator answered for a group: its state is not known."""
+LOOK_AGAIN: Final = frozenset({LEADER_NOT_AVAILABLE, 6, 9, 13, 72, 74, 75, 78})
+"""The leader moved or is not ready: fetch metadata, then repeat the request."""
 
 _AUTHORIZATION: Final = frozenset(
     {TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED}
 )
-_UNKNOWN: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, 100})
+_UNKNOWN: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_ID})
 _REFUSED_INPUT: Final = frozenset({17, 24, 40, 42, 44})
-_UNSUPPORTED: Final = 35
-UNANSWERED: Final = frozenset({REQUEST_TIMED_OUT, COORDINATOR_LOADING}) | MOVED_COORDINATOR
-"""No coordinator answered for a group: its state is not known."""
-
-_TRY_LATER: Final = frozenset({REQUEST_TIMED_OUT, COORDINATOR_LOADING, 89}) | MOVED_COORDINATOR | LOOK_AGAIN
+_TRY_LATER: Final = UNANSWERED | LOOK_AGAIN | {THROTTLING_QUOTA_EXCEEDED}
 
 
 def error_name(code: int) -> str:
@@ -69,25 +85,17 @@ def error_name(code: int) -> str:
 
 
 def error_text(code: int, message: str | None = None) -> str | None:
-    """Name and the broker's own words; None when `code` is none."""
+    """Name and the broker's own message; None when `code` is none."""
     if code == NONE:
         return None
     return f"{error_name(code)}: {message}" if message else error_name(code)
 
 
-def raise_for(code: int, message: str | None, *, operation: str, kind: str, name: str) -> NoReturn:
-    """Raise what a caller can act on for an error `code` that Kafka gave for `kind` (group, topic ...) `name`.
+def error_for(code: int, message: str | None, *, operation: str, kind: str, name: str) -> AcktrailError:
+    """The error to raise for an error `code` that Kafka gave for `kind` (group, topic ...) `name`.
 
     `operation` is the ACL operation that the request needs.
-
-    Raises:
-        NotAuthorized, UnknownName, InputError, ConfigurationError, RetryableError, AcktrailError: by the code.
     """
-    raise error_for(code, message, operation=operation, kind=kind, name=name)
-
-
-def error_for(code: int, message: str | None, *, operation: str, kind: str, name: str) -> AcktrailError:
-    """The error that `raise_for` raises."""
     text = error_text(code, message)
     subject = f"{kind} {name!r}" if name else kind
     data = {"error_code": code, "kind": kind, "name": name}
@@ -99,7 +107,7 @@ def error_for(code: int, message: str | None, *, operation: str, kind: str, name
         return GroupNotEmpty(name)
     if code in _REFUSED_INPUT:
         return InputError(f"{subject} was refused: {text}", hint="check the name", data=data)
-    if code == _UNSUPPORTED:
+    if code == UNSUPPORTED_VERSION:
         return ConfigurationError(
             f"this cluster does not serve share groups: {text}",
             hint="Kafka 4.2 or later has them on; on 4.1 set the feature share.version to 1",
@@ -111,9 +119,87 @@ def error_for(code: int, message: str | None, *, operation: str, kind: str, name
 
 
 def _resource(code: int, kind: str, name: str) -> str:
-    """What the missing ACL is on; an answer about a group can lack a right on its topics."""
+    """What the missing ACL is on; a response about a group can lack a right on its topics."""
     if code == CLUSTER_AUTHORIZATION_FAILED:
         return "the cluster"
-    if code == TOPIC_AUTHORIZATION_FAILED and kind != "topic":
-        return f"the topics of {kind} {name}"
-    return f"{kind} {name}"
+    return (
+        f"the topics of {kind} {name}" if code == TOPIC_AUTHORIZATION_FAILED and kind != "topic" else f"{kind} {name}"
+    )
+
+
+class Outcome(StrEnum):
+    """What became of one part of a change."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The broker refused: nothing was changed here."""
+    NOT_ATTEMPTED = "not_attempted"
+    """The response does not mention it."""
+    UNKNOWN = "unknown"
+    """It may have been done: verify before anything else."""
+
+
+class ErrorScope(StrEnum):
+    """Where an error stood in the response."""
+
+    TOP = "top"
+    """On the whole request; it counts for every part of it."""
+    PART = "part"
+    ABSENT = "absent"
+    """The part is not in the response."""
+    NO_ANSWER = "no_answer"
+
+
+_RUN_AGAIN: Final = "nothing was changed: run it again"
+_VERIFY: Final = "verify before anything else; the broker's log may say why"
+_CHANGE_ADVICE: Final = MappingProxyType(
+    {
+        UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist (any more): make a new plan",
+        COORDINATOR_LOADING: f"the coordinator is still loading; {_RUN_AGAIN}",
+        COORDINATOR_NOT_AVAILABLE: f"there is no coordinator right now; {_RUN_AGAIN}",
+        NOT_COORDINATOR: f"the coordinator moved; {_RUN_AGAIN}",
+        17: "nothing was changed: correct the topic's name",
+        24: "nothing was changed: the group id is empty or not allowed",
+        REBALANCE_IN_PROGRESS: f"the group is rebalancing; {_RUN_AGAIN}",
+        TOPIC_AUTHORIZATION_FAILED: "grant {operation} on the topic to this principal",
+        GROUP_AUTHORIZATION_FAILED: "grant {operation} on the group to this principal",
+        CLUSTER_AUTHORIZATION_FAILED: "grant {operation} on the cluster to this principal",
+        UNSUPPORTED_VERSION: "this release does not serve the request, or the feature share.version is off",
+        40: "nothing was changed: correct the value; the broker's message names it",
+        42: "nothing was changed; the request is wrong: report it as a defect",
+        44: "nothing was changed: a policy of the cluster forbids it",
+        NON_EMPTY_GROUP: "stop the group's consumers; a killed one counts until its session ends (45 s by default)",
+        GROUP_ID_NOT_FOUND: "there is no such share group: `acktrail groups list` shows the existing ones",
+        74: "another leader epoch is in force: make a new plan",
+        THROTTLING_QUOTA_EXCEEDED: f"the quota is used up; {_RUN_AGAIN} later",
+        UNKNOWN_TOPIC_ID: "the topic does not exist (any more): make a new plan",
+        124: "a newer state epoch is in force: somebody else reset it: make a new plan",
+    }
+)
+"""For every code after which nothing was changed. Any other code leaves the outcome open."""
+_UNKNOWN_OUTCOME_ADVICE: Final = MappingProxyType(
+    {
+        REQUEST_TIMED_OUT: f"a broker did not answer another in time; {_VERIFY}",
+        13: f"a broker lost its connection to another; {_VERIFY}",
+        56: f"the broker's disk failed; {_VERIFY}",
+    }
+)
+
+
+def outcome_of(code: int, scope: ErrorScope) -> Outcome:
+    """What an error code means for one part of a change; unknown for every code without an advice.
+
+    On one part the codes of ``SAFE_TO_SEND_AGAIN`` leave it open: they come from the share coordinator after several
+    tries, and an earlier one may have arrived.
+    """
+    if code == NONE:
+        return Outcome.DONE
+    is_open = code not in _CHANGE_ADVICE or (scope is ErrorScope.PART and code in SAFE_TO_SEND_AGAIN)
+    return Outcome.UNKNOWN if is_open else Outcome.REFUSED
+
+
+def advice_for(code: int, scope: ErrorScope, operation: str) -> str:
+    """What to do about it; `operation` is the ACL operation that the change needs where it was refused."""
+    if outcome_of(code, scope) is Outcome.UNKNOWN:
+        return _UNKNOWN_OUTCOME_ADVICE.get(code, _VERIFY)
+    return _CHANGE_ADVICE.get(code, "").format(operation=operation)

@@ -1,31 +1,34 @@
-"""Requests that change groups made, and their answers read: one result for every part that was asked for."""
+"""The four requests that change groups, each sent once, and one result for every part that was asked for."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from acktrail.broker.changes import ChangeResult, ErrorScope, NewStartOffset, Outcome
-from acktrail.broker.client.change_outcomes import advice_for, outcome_of
-from acktrail.broker.client.error_codes import NONE, error_text
-from acktrail.broker.groups.arguments import check_offset, check_partition
-from acktrail.broker.groups.group_responses import known_topic_id
+from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
+from acktrail.broker.client.broker_client import BrokerClient, NoResponse
+from acktrail.broker.client.coordinators import Coordinators, SendResult
+from acktrail.broker.client.error_codes import NONE, ErrorScope, Outcome, advice_for, error_text, outcome_of
+from acktrail.broker.groups.group_requests import GROUP_RESOURCE, known_topic_id
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from acktrail.errors import InputError
 
 __all__ = [
     "ChangeTarget",
+    "GroupWriter",
     "PartResponse",
     "alter_request",
-    "altered_parts",
-    "delete_offsets_request",
-    "deleted_parts",
+    "check_partition",
+    "check_timestamp",
     "results_per_target",
 ]
 
-_NOT_MENTIONED: Final = "the answer does not mention it"
+_LARGEST_PARTITION: Final = (1 << 31) - 1
+_LARGEST_OFFSET: Final = (1 << 63) - 1
+_SET: Final = 0
+_DELETE: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +41,93 @@ class ChangeTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResponse:
-    """What an answer says about one part."""
+    """The response about one part."""
 
     error_code: int
     message: str | None
     topic_id: str | None = None
+
+
+def check_partition(topic: str, partition: object) -> None:
+    """Raises InputError unless `partition` is an int that Kafka has room for (int32, from 0 on)."""
+    if not _is_whole(partition, _LARGEST_PARTITION):
+        raise InputError(f"{topic}: {partition!r} is no partition", hint="partitions count from 0 to 2147483647")
+
+
+def check_timestamp(timestamp_ms: object) -> None:
+    """Raises InputError unless `timestamp_ms` is an int of milliseconds since the epoch."""
+    if not _is_whole(timestamp_ms, _LARGEST_OFFSET):
+        raise InputError(f"{timestamp_ms!r} is no time", hint="whole milliseconds since 1970-01-01T00:00:00Z")
+
+
+def _is_whole(number: object, largest: int) -> bool:
+    """True and False are ints to Python, and no numbers to a caller."""
+    return type(number) is int and 0 <= number <= largest
+
+
+class GroupWriter:
+    """Sends changes to the coordinators of groups. See ``acktrail.broker.changes`` for their outcomes."""
+
+    def __init__(self, client: BrokerClient, coordinators: Coordinators) -> None:
+        self._client = client
+        self._coordinators = coordinators
+
+    def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
+        """Request 91. Raises InputError for offsets that Kafka must not get; else as `Coordinators.send_once`."""
+        wanted = tuple(offsets)
+        alter_request(group_id, wanted)
+        sent = self._coordinators.send_once(group_id, lambda: alter_request(group_id, wanted), _top_error)
+        targets = [ChangeTarget(topic=new.topic, partition=new.partition) for new in wanted]
+        return results_per_target(group_id, targets, sent, _altered_parts, "READ")
+
+    def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[ChangeResult, ...]:
+        """Request 92."""
+        wanted = tuple(dict.fromkeys(topics))
+        row = DeleteShareGroupOffsetsRequest.TopicToForget
+
+        def make_request() -> Any:
+            return DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[row(topic_name=topic) for topic in wanted])
+
+        sent = self._coordinators.send_once(group_id, make_request, _top_error)
+        targets = [ChangeTarget(topic=topic) for topic in wanted]
+        return results_per_target(group_id, targets, sent, _deleted_parts, "DELETE")
+
+    def delete_group(self, group_id: str) -> ChangeResult:
+        """Request 42, for one group."""
+        from kafka.protocol.admin import DeleteGroupsRequest
+
+        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
+            own = (row for row in reply.results if row.group_id == group_id)
+            return {ChangeTarget(): PartResponse(error_code=row.error_code, message=None) for row in own}
+
+        def top_error(reply: Any) -> tuple[int, str | None]:
+            return next((part.error_code for part in parts(reply).values()), NONE), None
+
+        sent = self._coordinators.send_once(group_id, lambda: DeleteGroupsRequest(groups_names=[group_id]), top_error)
+        return results_per_target(group_id, [ChangeTarget()], sent, parts, "DELETE")[0]
+
+    def alter_configs(self, change: ConfigsChange) -> ChangeResult:
+        """Request 44 on a group, which any broker takes: set, or back to the broker's default."""
+        from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
+            own = (row for row in reply.responses if row.resource_name == change.group_id)
+            return {ChangeTarget(): PartResponse(error_code=row.error_code, message=row.error_message) for row in own}
+
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        entries = [
+            resource.AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
+            for name, value in change.configs
+        ]
+        resources = [resource(resource_type=GROUP_RESOURCE, resource_name=change.group_id, configs=entries)]
+        reply = self._client.send_once(IncrementalAlterConfigsRequest(resources=resources, validate_only=False))
+        sent = SendResult(reply=reply)
+        if isinstance(reply, NoResponse):
+            error = self._client.explain(reply)
+            if not reply.may_have_arrived:
+                raise error
+            sent = SendResult(lost=error.message)
+        return results_per_target(change.group_id, [ChangeTarget()], sent, parts, "ALTER_CONFIGS")[0]
 
 
 def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
@@ -50,105 +135,104 @@ def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
 
     Raises:
         InputError: a partition or start offset that is no int, below 0 or beyond what Kafka can hold, or a partition
-            given twice. Kafka would store a negative start offset, choke on a negative partition, and let the last of
-            two win.
+            given twice. Kafka would store a negative start offset, fail on a negative partition, and take the last of
+            two.
     """
     by_topic: dict[str, dict[int, int]] = defaultdict(dict)
     for new in offsets:
         where = f"{new.topic}:{new.partition}"
         check_partition(new.topic, new.partition)
-        check_offset(new.topic, new.partition, new.start_offset)
+        if not _is_whole(new.start_offset, _LARGEST_OFFSET):
+            raise InputError(f"{where}: no such start offset: {new.start_offset!r}", hint="whole numbers, from 0 on")
         if new.partition in by_topic[new.topic]:
             raise InputError(f"{where} is given twice", hint="name every partition once")
         by_topic[new.topic][new.partition] = new.start_offset
-    rows = AlterShareGroupOffsetsRequest.TopicToAlter
-    return AlterShareGroupOffsetsRequest(
-        group_id=group_id,
-        topics=[
-            rows(
-                topic_name=topic,
-                partitions=[
-                    rows.PartitionToAlter(partition_index=index, start_offset=start)
-                    for index, start in sorted(starts.items())
-                ],
-            )
-            for topic, starts in by_topic.items()
-        ],
-    )
-
-
-def delete_offsets_request(group_id: str, topics: Sequence[str]) -> Any:
-    """Request 92."""
-    row = DeleteShareGroupOffsetsRequest.TopicToForget
-    return DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[row(topic_name=topic) for topic in topics])
-
-
-def altered_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
-    """What answer 91 says about share partitions."""
-    return {
-        ChangeTarget(topic=topic.topic_name, partition=row.partition_index): PartResponse(
-            error_code=row.error_code, message=row.error_message, topic_id=known_topic_id(topic.topic_id)
-        )
-        for topic in reply.responses
-        for row in topic.partitions
-    }
-
-
-def deleted_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
-    """What answer 92 says about topics."""
-    return {
-        ChangeTarget(topic=row.topic_name): PartResponse(
-            error_code=row.error_code, message=row.error_message, topic_id=known_topic_id(row.topic_id)
-        )
-        for row in reply.responses
-    }
+    row = AlterShareGroupOffsetsRequest.TopicToAlter
+    topics = []
+    for topic, starts in by_topic.items():
+        partitions = [
+            row.PartitionToAlter(partition_index=p, start_offset=start) for p, start in sorted(starts.items())
+        ]
+        topics.append(row(topic_name=topic, partitions=partitions))
+    return AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
 
 
 def results_per_target(
     group_id: str,
-    asked: Sequence[ChangeTarget],
-    *,
-    error_code: int,
-    message: str | None,
-    said: Mapping[ChangeTarget, PartResponse],
+    targets: Sequence[ChangeTarget],
+    sent: SendResult,
+    read: Callable[[Any], Mapping[ChangeTarget, PartResponse]],
     operation: str,
 ) -> tuple[ChangeResult, ...]:
-    """One result for each part asked for, in the order asked for.
+    """One result for each target, in their order. `read` gives the parts of a response.
 
-    An error on the whole request counts for every part; a part that the answer does not mention was not attempted.
+    An error on the whole request counts for every target; a target that the response does not mention was not
+    attempted; where it is not known whether the request arrived, every outcome is unknown.
     """
-    if error_code != NONE:
-        top = PartResponse(error_code=error_code, message=message)
-        return tuple(_result(group_id, part, top, ErrorScope.TOP, operation) for part in asked)
-    return tuple(
-        _result(group_id, part, said[part], ErrorScope.PART, operation) if part in said else _absent(group_id, part)
-        for part in asked
-    )
+    if sent.lost is not None:
+        return tuple(
+            ChangeResult(
+                group_id=group_id,
+                topic=target.topic,
+                partition=target.partition,
+                outcome=Outcome.UNKNOWN,
+                error_code=None,
+                error=f"no answer: {sent.lost}",
+                error_scope=ErrorScope.NO_ANSWER,
+                advice="it was sent and may have been done: verify before anything else",
+            )
+            for target in targets
+        )
+    if sent.error_code != NONE:
+        top = PartResponse(error_code=sent.error_code, message=sent.message)
+        return tuple(_result(group_id, target, top, ErrorScope.TOP, operation) for target in targets)
+    parts = read(sent.reply)
+    return tuple(_result(group_id, target, parts.get(target), ErrorScope.PART, operation) for target in targets)
 
 
-def _result(group_id: str, part: ChangeTarget, said: PartResponse, scope: ErrorScope, operation: str) -> ChangeResult:
-    code = said.error_code
+def _result(
+    group_id: str, target: ChangeTarget, part: PartResponse | None, scope: ErrorScope, operation: str
+) -> ChangeResult:
+    if part is None:
+        return ChangeResult(
+            group_id=group_id,
+            topic=target.topic,
+            partition=target.partition,
+            outcome=Outcome.NOT_ATTEMPTED,
+            error_code=None,
+            error="the answer does not mention it",
+            error_scope=ErrorScope.ABSENT,
+            advice="brokers of release 4.1 lose the error of the whole request: verify, and use a newer release",
+        )
     return ChangeResult(
         group_id=group_id,
-        topic=part.topic,
-        partition=part.partition,
-        topic_id=said.topic_id,
-        outcome=outcome_of(code, scope),
-        error_code=code,
-        error=error_text(code, said.message),
-        error_scope=None if code == NONE else scope,
-        advice=advice_for(code, scope, operation),
+        topic=target.topic,
+        partition=target.partition,
+        topic_id=part.topic_id,
+        outcome=outcome_of(part.error_code, scope),
+        error_code=part.error_code,
+        error=error_text(part.error_code, part.message),
+        error_scope=None if part.error_code == NONE else scope,
+        advice=advice_for(part.error_code, scope, operation),
     )
 
 
-def _absent(group_id: str, part: ChangeTarget) -> ChangeResult:
-    return ChangeResult(
-        group_id=group_id,
-        topic=part.topic,
-        partition=part.partition,
-        outcome=Outcome.NOT_ATTEMPTED,
-        error_code=None,
-        error=_NOT_MENTIONED,
-        error_scope=ErrorScope.ABSENT,
-        advice="brokers of release 4.1 lose the error of the whole request: verify, and use a newer release",
-    )
+def _altered_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
+    """The parts of response 91, about share partitions."""
+    rows = [(topic, row) for topic in reply.responses for row in topic.partitions]
+    return {
+        ChangeTarget(topic=topic.topic_name, partition=row.partition_index): _part(row, topic) for topic, row in rows
+    }
+
+
+def _deleted_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
+    """The parts of response 92, about topics."""
+    return {ChangeTarget(topic=row.topic_name): _part(row, row) for row in reply.responses}
+
+
+def _part(row: Any, topic: Any) -> PartResponse:
+    return PartResponse(error_code=row.error_code, message=row.error_message, topic_id=known_topic_id(topic.topic_id))
+
+
+def _top_error(reply: Any) -> tuple[int, str | None]:
+    return reply.error_code, reply.error_message

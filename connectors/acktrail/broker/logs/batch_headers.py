@@ -1,7 +1,7 @@
-"""What lies in a stretch of a log, as the headers of its record batches say: records, control records, aborted ones.
+"""Headers of record batches: when records were written, and how many data, control and aborted records a range holds.
 
-A batch counts its records (Kafka: ``DefaultRecordBatch``); which of them belong to aborted transactions a broker says
-beside a read_committed answer (Fetch, ``AbortedTransactions``). No record is decoded.
+A batch counts its records (Kafka: ``DefaultRecordBatch``); a read_committed response lists the aborted transactions
+beside them (Fetch, ``AbortedTransactions``). No record is decoded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka.protocol.consumer import FetchRequest
 
@@ -19,7 +19,16 @@ from acktrail.broker.client.error_codes import NONE
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.broker.logs.list_offsets import leaders_of
 
-__all__ = ["Batch", "BatchKind", "LogStretch", "batches_in", "read_batches"]
+__all__ = [
+    "Batch",
+    "BatchKind",
+    "BatchTimes",
+    "LogPosition",
+    "LogStretch",
+    "batches_in",
+    "read_batch_times",
+    "read_batches",
+]
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, base and max timestamp, producer
@@ -28,9 +37,13 @@ _PREFIX: Final = 12
 """Bytes of a batch that its length does not count."""
 _VERSION_2: Final = 2
 _CONTROL: Final = 0x20
+_READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _BY_NAME: Final = 11
 """The last version of Fetch that names topics by name."""
+_AT_ONCE: Final = 500
+_ONE_BATCH: Final = 1
+"""Bytes: a broker always gives at least one batch."""
 
 
 class BatchKind(StrEnum):
@@ -63,87 +76,57 @@ class LogStretch:
     end_offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LogPosition:
+    """An offset in a log."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTimes:
+    """First and latest timestamp in one record batch, ms since the epoch, as the topic has them."""
+
+    first_ms: int
+    latest_ms: int
+
+
+_PlaceT = TypeVar("_PlaceT", LogPosition, LogStretch)
+
+
+def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
+    """The times of the record batch that holds each position, or comes next after it. Positions at the end of their
+    log, and those whose leader does not answer, are left out. Fetches one batch each. Needs READ on the topics.
+    """
+    leaders = _leaders(client, positions)
+    asked = list(leaders.items())
+    times: dict[LogPosition, BatchTimes] = {}
+    for at in range(0, len(asked), _AT_ONCE):
+        part = asked[at : at + _AT_ONCE]
+        requests = [(leader, _request(p, p.offset, _ONE_BATCH, _READ_UNCOMMITTED)) for p, leader in part]
+        for (position, _), reply in zip(part, client.send_all(requests), strict=True):
+            found = _times(reply)
+            if found is not None:
+                times[position] = found
+    return times
+
+
 def read_batches(
     client: BrokerClient, stretches: Iterable[LogStretch], *, most_bytes: int
 ) -> dict[LogStretch, tuple[Batch, ...]]:
-    """The batches of each stretch, which must be of different partitions. Left out are those that are not read through
-    within `most_bytes` each, that end beyond the last stable offset, and whose leader does not answer or refuses.
+    """The batches of each stretch, which must be of different partitions. A stretch is left out when it is not read
+    within `most_bytes`, ends beyond the last stable offset, or its leader does not answer or refuses.
 
     Cost: fetches what it counts. Needs READ on the topics.
     """
-    wanted = sorted(set(stretches))
-    partitions = sorted({TopicPartition(topic=s.topic, partition=s.partition) for s in wanted})
-    leaders, _ = leaders_of(client, partitions) if partitions else ({}, {})
-    reading = {
-        stretch: _Reading(leader, stretch, most_bytes)
-        for stretch in wanted
-        if (leader := leaders.get(TopicPartition(topic=stretch.topic, partition=stretch.partition))) is not None
-    }
-    while open_ := [each for each in reading.values() if each.is_open]:
+    reading = [_Reading(leader, stretch, most_bytes) for stretch, leader in _leaders(client, stretches).items()]
+    while open_ := [each for each in reading if each.is_open]:
         replies = client.send_all([(each.leader, each.request()) for each in open_])
         for each, reply in zip(open_, replies, strict=True):
             each.take(reply)
-    return {stretch: tuple(each.batches) for stretch, each in reading.items() if each.is_whole}
-
-
-class _Reading:
-    """One stretch while it is read."""
-
-    def __init__(self, leader: int, stretch: LogStretch, most_bytes: int) -> None:
-        self.leader = leader
-        self.batches: list[Batch] = []
-        self._stretch = stretch
-        self._next = stretch.first_offset
-        self._left = most_bytes
-        self._is_given_up = False
-
-    @property
-    def is_whole(self) -> bool:
-        return self._next >= self._stretch.end_offset
-
-    @property
-    def is_open(self) -> bool:
-        return not (self.is_whole or self._is_given_up)
-
-    def request(self) -> Any:
-        topic = FetchRequest.FetchTopic
-        row = topic.FetchPartition(
-            partition=self._stretch.partition,
-            current_leader_epoch=-1,
-            fetch_offset=self._next,
-            log_start_offset=-1,
-            partition_max_bytes=self._left,
-        )
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=self._left,
-            isolation_level=_READ_COMMITTED,
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic(topic=self._stretch.topic, partitions=[row])],
-            forgotten_topics_data=[],
-            rack_id="",
-            min_version=4,
-            max_version=_BY_NAME,
-        )
-
-    def take(self, reply: Any) -> None:
-        rows = [] if isinstance(reply, NoResponse) else [row for topic in reply.responses for row in topic.partitions]
-        if not rows or rows[0].error_code != NONE:
-            self._is_given_up = True
-            return
-        data = bytes(rows[0].records or b"")
-        aborted = {(each.producer_id, each.first_offset) for each in rows[0].aborted_transactions or ()}
-        found = list(batches_in(data, aborted))
-        self.batches += [batch for batch in found if batch.last_offset >= self._next]
-        self._left -= len(data)
-        if not found or found[-1].last_offset < self._next:
-            self._is_given_up = True
-            return
-        self._next = found[-1].last_offset + 1
-        self._is_given_up = self._left <= 0
+    return {each.stretch: tuple(each.batches) for each in reading if each.is_whole}
 
 
 def batches_in(data: bytes, aborted: Iterable[tuple[int, int]]) -> Iterator[Batch]:
@@ -171,6 +154,94 @@ def batches_in(data: bytes, aborted: Iterable[tuple[int, int]]) -> Iterator[Batc
         elif producer in active:
             kind = BatchKind.ABORTED
         yield Batch(first_offset=base, last_offset=last, records=records, kind=kind)
+
+
+class _Reading:
+    """One stretch while it is read."""
+
+    def __init__(self, leader: int, stretch: LogStretch, most_bytes: int) -> None:
+        self.leader, self.stretch = leader, stretch
+        self.batches: list[Batch] = []
+        self._next = stretch.first_offset
+        self._left = most_bytes
+        self._is_given_up = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self._next >= self.stretch.end_offset
+
+    @property
+    def is_open(self) -> bool:
+        return not (self.is_whole or self._is_given_up)
+
+    def request(self) -> Any:
+        return _request(self.stretch, self._next, self._left, _READ_COMMITTED)
+
+    def take(self, reply: Any) -> None:
+        row = _row(reply)
+        if row is None:
+            self._is_given_up = True
+            return
+        data = bytes(row.records or b"")
+        aborted = {(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()}
+        found = list(batches_in(data, aborted))
+        self.batches += [batch for batch in found if batch.last_offset >= self._next]
+        self._left -= len(data)
+        if not found or found[-1].last_offset < self._next:
+            self._is_given_up = True
+            return
+        self._next = found[-1].last_offset + 1
+        self._is_given_up = self._left <= 0
+
+
+def _leaders(client: BrokerClient, places: Iterable[_PlaceT]) -> dict[_PlaceT, int]:
+    """The leader of each place's partition, in the order of the places; without those that have none."""
+    partitions = {place: TopicPartition(topic=place.topic, partition=place.partition) for place in sorted(set(places))}
+    leaders, _ = leaders_of(client, sorted(set(partitions.values())))
+    return {place: leaders[partition] for place, partition in partitions.items() if partition in leaders}
+
+
+def _request(place: LogPosition | LogStretch, offset: int, most_bytes: int, isolation: int) -> Any:
+    topic = FetchRequest.FetchTopic
+    row = topic.FetchPartition(
+        partition=place.partition,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        log_start_offset=-1,
+        partition_max_bytes=most_bytes,
+    )
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=most_bytes,
+        isolation_level=isolation,
+        session_id=0,
+        session_epoch=-1,
+        topics=[topic(topic=place.topic, partitions=[row])],
+        forgotten_topics_data=[],
+        rack_id="",
+        min_version=4,
+        max_version=_BY_NAME,
+    )
+
+
+def _row(reply: Any) -> Any:
+    """The one partition's row in a Fetch response; None: no response, or an error."""
+    if isinstance(reply, NoResponse) or getattr(reply, "error_code", NONE) != NONE:
+        return None
+    row = next((row for topic in reply.responses for row in topic.partitions), None)
+    return row if row is not None and row.error_code == NONE else None
+
+
+def _times(reply: Any) -> BatchTimes | None:
+    row = _row(reply)
+    if row is None or len(row.records or b"") < _HEADER.size:
+        return None
+    _, _, _, magic, _, _, _, first_ms, latest_ms, *_ = _HEADER.unpack_from(row.records)
+    if magic != _VERSION_2 or first_ms < 0 or latest_ms < 0:
+        return None
+    return BatchTimes(first_ms=first_ms, latest_ms=latest_ms)
 
 
 def _first_offset(transaction: tuple[int, int]) -> int:

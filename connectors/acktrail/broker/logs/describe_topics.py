@@ -10,7 +10,7 @@ from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.client.error_codes import LOOK_AGAIN, NONE, TOPIC_AUTHORIZATION_FAILED, error_text
 from acktrail.broker.descriptions import TopicDescription
-from acktrail.broker.groups.group_responses import known_topic_id
+from acktrail.broker.groups.group_requests import known_topic_id
 from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes
 
 __all__ = ["describe_topics", "hidden_topics"]
@@ -29,9 +29,9 @@ def describe_topics(client: BrokerClient, names: Sequence[str] | None) -> tuple[
     if names is not None and not names:
         return ()
     backoff = Backoff(_LOADING_S)
-    rows = _rows(client, names)
+    rows = client.metadata(names).topics
     while any(row.error_code in LOOK_AGAIN for row in rows) and backoff.wait():
-        rows = _rows(client, names)
+        rows = client.metadata(names).topics
     found = {row.name: _description(row) for row in rows}
     return tuple(found[name] for name in dict.fromkeys(names or sorted(found)))
 
@@ -39,7 +39,7 @@ def describe_topics(client: BrokerClient, names: Sequence[str] | None) -> tuple[
 def hidden_topics(client: BrokerClient, topic_ids: Iterable[str]) -> frozenset[str]:
     """The ids of topics that are there and that this principal may not DESCRIBE.
 
-    A broker tells that only where it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
+    A broker answers that only when it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
     topic, 100 for one that is gone. A listing of all topics leaves both out.
 
     Raises:
@@ -52,11 +52,6 @@ def hidden_topics(client: BrokerClient, topic_ids: Iterable[str]) -> frozenset[s
         rows = client.topic_ids(asked[begin : begin + _IDS_AT_ONCE]).topics
         found |= {known_topic_id(row.topic_id) for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED}
     return frozenset(topic_id for topic_id in found if topic_id is not None)
-
-
-def _rows(client: BrokerClient, names: Sequence[str] | None) -> Sequence[Any]:
-    rows: Sequence[Any] = client.metadata(names).topics
-    return rows
 
 
 def _description(row: Any) -> TopicDescription:

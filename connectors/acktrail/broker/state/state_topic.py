@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, raise_for
+from acktrail.broker.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
 from acktrail.broker.descriptions import LogOffsets, TopicDescription, TopicPartition
 from acktrail.errors import ForeignCluster
 from acktrail.model.share_partition import STATE_TOPIC
@@ -72,7 +72,7 @@ class StateTopic:
         rows = self._admin.list_offsets(wanted)
         for row in rows:
             if row.error_code != NONE:
-                raise_for(row.error_code, None, operation="READ", kind="topic", name=self.name)
+                raise error_for(row.error_code, None, operation="READ", kind="topic", name=self.name)
         return {row.partition: row for row in rows}
 
     def _describe(self) -> TopicDescription | None:
@@ -80,7 +80,7 @@ class StateTopic:
         if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             return None
         if topic.error_code != NONE:
-            raise_for(topic.error_code, None, operation="READ", kind="topic", name=self.name)
+            raise error_for(topic.error_code, None, operation="READ", kind="topic", name=self.name)
         return topic
 
     def _present(self) -> TopicDescription:

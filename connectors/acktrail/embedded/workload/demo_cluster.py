@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.error_codes import raise_for
+from acktrail.broker.client.error_codes import error_for
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
 from acktrail.embedded.process.deadline import Deadline
@@ -136,7 +136,7 @@ def to_acktrail_error(error: KafkaException, *, operation: str, kind: str, name:
     if inner.code() < 0:
         return RetryableError(f"{kind} {name!r}: {inner.str()}", hint="try again")
     try:
-        raise_for(inner.code(), inner.str(), operation=operation, kind=kind, name=name)
+        raise error_for(inner.code(), inner.str(), operation=operation, kind=kind, name=name)
     except AcktrailError as known:
         return known
 

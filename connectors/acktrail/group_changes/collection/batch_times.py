@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.logs.batch_timestamps import BatchTimes, LogPosition
+from acktrail.broker.logs.batch_headers import BatchTimes, LogPosition
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 
 __all__ = ["with_times"]

@@ -1,0 +1,245 @@
+"""Requests about groups, and their responses as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from acktrail.broker.client.broker_client import BrokerClient
+from acktrail.broker.client.coordinators import CoordinatorResponse, Coordinators
+from acktrail.broker.client.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    error_text,
+)
+from acktrail.broker.descriptions import (
+    GroupConfigs,
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    GroupOffsets,
+    MemberAssignment,
+    Rights,
+    ShareOffset,
+)
+from acktrail.broker.groups.messages import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
+from acktrail.model.share_partition import topic_id_text
+
+__all__ = [
+    "GROUP_RESOURCE",
+    "describe_request",
+    "description",
+    "known_topic_id",
+    "listings",
+    "named_offsets_request",
+    "offsets",
+    "offsets_request",
+    "read_group_configs",
+    "read_rights",
+]
+
+_GROUPS_AT_ONCE: Final = 500
+GROUP_RESOURCE: Final = 32
+"""Kafka: ``ConfigResource.Type.GROUP``."""
+_SET_ON_THE_GROUP: Final = 8
+"""Kafka: ``ConfigSource.GROUP_CONFIG``."""
+_OPERATIONS: Final = {
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    9: "CLUSTER_ACTION",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+    12: "IDEMPOTENT_WRITE",
+}
+"""ACL operations by their bit (KIP-430)."""
+_OPERATIONS_NOT_ASKED: Final = -(1 << 31)
+_NO_RIGHTS: Final[frozenset[str]] = frozenset()
+
+_Group = DescribeShareGroupOffsetsRequest.GroupToDescribe
+
+
+def listings(reply: Any, node_id: int) -> list[GroupListing]:
+    """The groups in a ListGroups response of broker `node_id`."""
+    return [
+        GroupListing(
+            group_id=group.group_id,
+            group_type=group.group_type.lower(),
+            state=group.group_state,
+            coordinator_id=node_id,
+        )
+        for group in reply.groups
+    ]
+
+
+def describe_request(group_ids: Sequence[str], *, with_rights: bool = False) -> Any:
+    """Request 77 for groups of one coordinator; `with_rights`: with what this principal may do with them."""
+    return ShareGroupDescribeRequest(
+        group_ids=list(group_ids), include_authorized_operations=with_rights, min_version=1
+    )
+
+
+def description(group_id: str, answer: CoordinatorResponse) -> GroupDescription:
+    """The part of response 77 about a group."""
+    error = error_text(answer.error_code, answer.message)
+    if answer.error_code != NONE:
+        return GroupDescription(
+            group_id=group_id, error_code=answer.error_code, error=error, coordinator_id=answer.node_id
+        )
+    body = answer.body
+    return GroupDescription(
+        group_id=group_id,
+        error_code=NONE,
+        error=None,
+        coordinator_id=answer.node_id,
+        state=body.group_state,
+        group_epoch=body.group_epoch,
+        assignment_epoch=body.assignment_epoch,
+        assignor=body.assignor_name,
+        members=tuple(_member(member) for member in body.members),
+    )
+
+
+def offsets_request(group_ids: Sequence[str]) -> Any:
+    """Request 90 for everything that groups of one coordinator have initialized."""
+    return DescribeShareGroupOffsetsRequest(groups=[_Group(group_id=group_id, topics=None) for group_id in group_ids])
+
+
+def named_offsets_request(topics: Mapping[str, Sequence[int]]) -> Callable[[Sequence[str]], Any]:
+    """Makes requests 90 for these partitions of these topics."""
+
+    def request(group_ids: Sequence[str]) -> Any:
+        named = [_Group.TopicToDescribe(topic_name=name, partitions=sorted(set(p))) for name, p in topics.items()]
+        return DescribeShareGroupOffsetsRequest(groups=[_Group(group_id=g, topics=named) for g in group_ids])
+
+    return request
+
+
+def offsets(group_id: str, answer: CoordinatorResponse) -> GroupOffsets:
+    """The part of response 90 about a group."""
+    rows = () if answer.body is None else tuple(sorted(_share_offsets(answer.body)))
+    return GroupOffsets(
+        group_id=group_id,
+        error_code=answer.error_code,
+        error=error_text(answer.error_code, answer.message),
+        offsets=rows,
+    )
+
+
+def known_topic_id(topic_id: UUID | None) -> str | None:
+    """A topic id in Kafka's text form; None for the zero id."""
+    return topic_id_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
+
+
+def _share_offsets(body: Any) -> list[ShareOffset]:
+    return [_share_offset(topic, row) for topic in body.topics for row in topic.partitions]
+
+
+def _share_offset(topic: Any, row: Any) -> ShareOffset:
+    is_known = row.error_code == NONE and row.start_offset != -1
+    return ShareOffset(
+        topic=topic.topic_name,
+        partition=row.partition_index,
+        topic_id=known_topic_id(topic.topic_id),
+        start_offset=row.start_offset if is_known else None,
+        leader_epoch=row.leader_epoch if is_known or row.leader_epoch > 0 else None,
+        lag=row.lag if is_known and row.lag != -1 else None,
+        error_code=row.error_code,
+        error=error_text(row.error_code, row.error_message),
+    )
+
+
+def _member(member: Any) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rack=member.rack_id,
+        subscribed_topics=tuple(member.subscribed_topic_names),
+        assignment=tuple(
+            MemberAssignment(
+                topic=topic.topic_name, topic_id=known_topic_id(topic.topic_id), partitions=tuple(topic.partitions)
+            )
+            for topic in member.assignment.topic_partitions
+        ),
+    )
+
+
+def read_group_configs(client: BrokerClient, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
+    """The configuration in force of each group, in the order asked for; a group that may not be read has an error.
+
+    Raises:
+        Unreachable: no broker answered.
+    """
+    wanted = tuple(dict.fromkeys(group_ids))
+    found: dict[str, GroupConfigs] = {}
+    for at in range(0, len(wanted), _GROUPS_AT_ONCE):
+        answer = client.send(_configs_request(wanted[at : at + _GROUPS_AT_ONCE]))
+        found |= {result.resource_name: _configs(result) for result in answer.results}
+    return tuple(found[group_id] for group_id in wanted)
+
+
+def read_rights(
+    client: BrokerClient, coordinators: Coordinators, group_ids: Iterable[str], topics: Iterable[str]
+) -> Rights:
+    """The rights on these groups and topics. Nothing is tried: the responses to DESCRIBE carry them.
+
+    Raises:
+        Unreachable, RetryableError: a broker did not answer.
+    """
+    answers = coordinators.query(group_ids, partial(describe_request, with_rights=True))
+    groups = {
+        group_id: _NO_RIGHTS
+        if answer.error_code == GROUP_AUTHORIZATION_FAILED
+        else _named(answer.body.authorized_operations if answer.error_code == NONE else _OPERATIONS_NOT_ASKED)
+        for group_id, answer in answers.items()
+    }
+    names = tuple(dict.fromkeys(topics))
+    rows = client.metadata(names, with_rights=True).topics if names else ()
+    return Rights(groups=groups, topics={row.name: _topic_rights(row) for row in rows})
+
+
+def _topic_rights(row: Any) -> frozenset[str] | None:
+    if row.error_code == TOPIC_AUTHORIZATION_FAILED:
+        return _NO_RIGHTS
+    if row.error_code != NONE:
+        return None
+    return _named(row.authorized_operations)
+
+
+def _named(operations: Any) -> frozenset[str] | None:
+    """Operations by name, from the bits of an integer or the numbers that kafka-python makes of them."""
+    if operations is None or operations == _OPERATIONS_NOT_ASKED:
+        return None
+    bits = {number for number in range(32) if operations >> number & 1} if isinstance(operations, int) else operations
+    return frozenset(_OPERATIONS[bit] for bit in bits if bit in _OPERATIONS)
+
+
+def _configs_request(group_ids: Iterable[str]) -> Any:
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=None
+        )
+        for group_id in group_ids
+    ]
+    return DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+
+
+def _configs(result: Any) -> GroupConfigs:
+    values = {entry.name: entry.value for entry in result.configs if entry.value is not None}
+    return GroupConfigs(
+        group_id=result.resource_name,
+        configs=values if result.error_code == NONE else None,
+        own=frozenset(entry.name for entry in result.configs if entry.config_source == _SET_ON_THE_GROUP),
+        error_code=result.error_code,
+        error=error_text(result.error_code, result.error_message),
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
+from unicodedata import combining, east_asian_width
 
 __all__ = ["printable", "printable_parts", "shortened", "table"]
 
@@ -36,14 +37,20 @@ def shortened(text: str) -> str:
     return f"{text[:_HEAD]}…{text[_HEAD + 1 - _LONGEST :]}"
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Left-aligned text, numbers right-aligned; None is ``-``. Only the last column has its text in full."""
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[int] | None = None) -> str:
+    """Left-aligned text, numbers right-aligned; None is ``-``. Only the last column has its text in full.
+
+    Args:
+        headers: the first line.
+        rows: a cell for each header.
+        numbers: indices of the columns to align right; None: those with nothing but whole numbers.
+    """
     last = len(headers) - 1
     cells = [[_cell(value) if i == last else shortened(_cell(value)) for i, value in enumerate(row)] for row in rows]
-    widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
-    numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))]
-    lines = [_line(headers, widths, numeric), *(_line(row, widths, numeric) for row in cells)]
-    return "\n".join(lines)
+    if numbers is None:
+        numbers = {i for i in range(len(headers)) if cells and all(_is_number(row[i]) for row in cells)}
+    widths = [max(_width(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
+    return "\n".join(_line(row, widths, numbers) for row in [headers, *cells])
 
 
 def _cell(value: object) -> str:
@@ -54,9 +61,16 @@ def _is_number(text: str) -> bool:
     return text == "-" or text.lstrip("-").isdigit()
 
 
-def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    padded = (
-        cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(row, widths, numeric, strict=True)
-    )
+def _width(text: str) -> int:
+    """Columns of a terminal: East Asian wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(c) in "WF" else not combining(c) for c in text)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], numbers: Collection[int]) -> str:
+    padded = []
+    for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        space = " " * (width - _width(cell))
+        padded.append(space + cell if i in numbers else cell + space)
     return "  ".join(padded).rstrip()

@@ -33,7 +33,7 @@ def _command(
 
     Example: acktrail report --tables ./tables --out report.html
     """
-    from acktrail_dashboard.json_form import summary_json
+    from acktrail_dashboard.summary import summary_json
     from acktrail_dashboard.terminal import print_summary
 
     config = TablesConfig.from_environment(tables, tables_options)

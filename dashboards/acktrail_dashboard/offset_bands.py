@@ -19,7 +19,7 @@ from acktrail_dashboard.rows.run_tables import rows
 from acktrail_dashboard.summary_types import Key, key_of
 from acktrail_dashboard.verdicts import canonical
 
-__all__ = ["Band", "BandKind", "Window", "bands", "binned", "records_by_kind", "windows_of"]
+__all__ = ["BandKind", "OffsetBand", "StateWindow", "bands", "binned", "records_by_kind", "windows_of"]
 
 
 class BandKind(StrEnum):
@@ -45,7 +45,7 @@ _NEVER_HIDDEN: Final = (BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class StateWindow:
     """Offsets `start` (inclusive) to `end` (exclusive) of one share partition.
 
     `is_complete` false: offsets that no batch covers are not known to be available. `log_start` None: not observed.
@@ -59,7 +59,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
+class OffsetBand:
     """Offsets `first` to `last`, both inclusive, of one kind."""
 
     kind: BandKind
@@ -67,7 +67,7 @@ class Band:
     last: int
 
 
-def windows_of(states: pa.Table, reconciliations: pa.Table, keys: Collection[Key]) -> dict[Key, Window]:
+def windows_of(states: pa.Table, reconciliations: pa.Table, keys: Collection[Key]) -> dict[Key, StateWindow]:
     """The windows of the share partitions in `keys` whose start offset is known."""
     log_starts = {_key(row): row["log_start_offset"] for row in rows(reconciliations, (*_KEY, "log_start_offset"))}
     wanted = pa.array([_key(row) in keys for row in rows(states, _KEY)], pa.bool_())
@@ -79,10 +79,10 @@ def _key(row: Mapping[str, Any]) -> Key:
     return key_of(row["group_id"], row["topic_id"], row["partition"])
 
 
-def _window(row: Mapping[str, Any], log_start: int | None) -> Window:
+def _window(row: Mapping[str, Any], log_start: int | None) -> StateWindow:
     batches = tuple(StateBatch(**batch) for batch in row["batches"] or ())
     start = row["start_offset"]
-    return Window(
+    return StateWindow(
         start=start,
         end=max((start, *(batch.last_offset + 1 for batch in batches))),
         batches=batches,
@@ -91,17 +91,17 @@ def _window(row: Mapping[str, Any], log_start: int | None) -> Window:
     )
 
 
-def bands(window: Window) -> tuple[Band, ...]:
+def bands(window: StateWindow) -> tuple[OffsetBand, ...]:
     """Ascending, disjoint bands that cover the window without a hole; neighbours differ in kind."""
-    merged: list[Band] = []
+    merged: list[OffsetBand] = []
     for band in _cut_at_log_start(_cover(window), window.log_start):
         if merged and merged[-1].kind is band.kind:
-            band = Band(kind=band.kind, first=merged.pop().first, last=band.last)  # noqa: PLW2901
+            band = OffsetBand(kind=band.kind, first=merged.pop().first, last=band.last)  # noqa: PLW2901
         merged.append(band)
     return tuple(merged)
 
 
-def _cover(window: Window) -> Iterator[Band]:
+def _cover(window: StateWindow) -> Iterator[OffsetBand]:
     between = BandKind.AVAILABLE if window.is_complete else BandKind.UNKNOWN
     reached = window.start
     for batch in sorted(window.batches, key=lambda batch: batch.first_offset):
@@ -109,51 +109,51 @@ def _cover(window: Window) -> Iterator[Band]:
         if last < first:
             continue
         if first > reached:
-            yield Band(kind=between, first=reached, last=first - 1)
-        yield Band(kind=_KINDS.get(batch.delivery_state, BandKind.UNKNOWN), first=first, last=last)
+            yield OffsetBand(kind=between, first=reached, last=first - 1)
+        yield OffsetBand(kind=_KINDS.get(batch.delivery_state, BandKind.UNKNOWN), first=first, last=last)
         reached = last + 1
     if reached < window.end:
-        yield Band(kind=between, first=reached, last=window.end - 1)
+        yield OffsetBand(kind=between, first=reached, last=window.end - 1)
 
 
-def _cut_at_log_start(covering: Iterable[Band], log_start: int | None) -> Iterator[Band]:
+def _cut_at_log_start(covering: Iterable[OffsetBand], log_start: int | None) -> Iterator[OffsetBand]:
     """Available and unknown records below the log start are gone; a decision that was taken stays one."""
     for band in covering:
         if log_start is None or band.first >= log_start or band.kind not in {BandKind.AVAILABLE, BandKind.UNKNOWN}:
             yield band
             continue
-        yield Band(kind=BandKind.REMOVED, first=band.first, last=min(band.last, log_start - 1))
+        yield OffsetBand(kind=BandKind.REMOVED, first=band.first, last=min(band.last, log_start - 1))
         if band.last >= log_start:
-            yield Band(kind=band.kind, first=log_start, last=band.last)
+            yield OffsetBand(kind=band.kind, first=log_start, last=band.last)
 
 
-def records_by_kind(found: Iterable[Band]) -> dict[BandKind, int]:
+def records_by_kind(covering: Iterable[OffsetBand]) -> dict[BandKind, int]:
     """How many offsets are of each kind."""
     counts: Counter[BandKind] = Counter()
-    for band in found:
+    for band in covering:
         counts[band.kind] += band.last - band.first + 1
     return {kind: counts[kind] for kind in BandKind if counts[kind]}
 
 
-def binned(found: tuple[Band, ...], width: int) -> tuple[tuple[BandKind, float, float], ...]:
+def binned(covering: tuple[OffsetBand, ...], width: int) -> tuple[tuple[BandKind, float, float], ...]:
     """Bands as (kind, from, to) on a scale of 0 to `width`, at most `width` of them.
 
     A scale finer than the bands shows each where it is. A coarser one gives every bin one kind: archived, archiving or
     unknown where the bin has any of it, else the kind it has most of.
     """
-    if not found:
+    if not covering:
         return ()
-    start, total = found[0].first, found[-1].last + 1 - found[0].first
-    if total <= width or len(found) <= width // 4:
+    start, total = covering[0].first, covering[-1].last + 1 - covering[0].first
+    if total <= width or len(covering) <= width // 4:
         scale = width / total
-        return tuple((b.kind, (b.first - start) * scale, (b.last + 1 - start) * scale) for b in found)
-    return _runs([_bin_kind(weights) for weights in _weights(found, start, total, width)])
+        return tuple((b.kind, (b.first - start) * scale, (b.last + 1 - start) * scale) for b in covering)
+    return _runs([_bin_kind(weights) for weights in _weights(covering, start, total, width)])
 
 
-def _weights(found: tuple[Band, ...], start: int, total: int, width: int) -> list[Counter[BandKind]]:
+def _weights(covering: tuple[OffsetBand, ...], start: int, total: int, width: int) -> list[Counter[BandKind]]:
     """Per bin, how many offsets of each kind fall into it; a bin is ``total / width`` offsets wide."""
     bins: list[Counter[BandKind]] = [Counter() for _ in range(width)]
-    for band in found:
+    for band in covering:
         first, last = (band.first - start) * width // total, (band.last - start) * width // total
         for index in range(first, last + 1):
             left = start + -(-index * total // width)

@@ -1,51 +1,60 @@
-"""One reconcile run as a value: totals and rows, computed from its tables alone."""
+"""One reconcile run as a value: totals and rows, computed from its tables alone; the same as JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
+from acktrail.times import utc_text
 from acktrail_dashboard.rows.archived_rows import archived_rows
 from acktrail_dashboard.rows.export_rows import commit_count, export_rows, gap_rows
 from acktrail_dashboard.rows.group_topic_rows import expectation_rows, finding_rows, group_rows, topic_rows
 from acktrail_dashboard.rows.partition_rows import partition_rows
 from acktrail_dashboard.rows.run_tables import RunTables, of_run, rows, run_end
-from acktrail_dashboard.summary_types import (
-    ExpectationRow,
-    ExportRow,
-    FindingRow,
-    GapRow,
-    PartitionRow,
-    RunHead,
-    Summary,
-    Totals,
-)
-from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, tally
+from acktrail_dashboard.summary_types import PartitionRow, RunHead, RunTotals, Summary
+from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, attention, tally
 
-__all__ = ["summarize"]
-
-_SPAN: Final = ("first_seen_at", "last_seen_at")
+__all__ = ["most_urgent", "summarize", "summary_json"]
 
 
 def summarize(tables: RunTables, run_id: str) -> Summary:
-    """The summary of `run_id`; other runs' rows in `tables` are passed over.
+    """The summary of `run_id`; other runs' rows in `tables` are ignored.
 
     A run without any row gives a summary without rows: whether the run exists is the caller's question.
     """
     own = of_run(tables, run_id)
     partitions = partition_rows(own.share_partition_states, own.reconciliations)
     groups = group_rows(own.group_observations, partitions)
-    findings = finding_rows(own.findings)
-    expectations = expectation_rows(own.quality_results)
+    findings, expectations = finding_rows(own.findings), expectation_rows(own.quality_results)
     exports, gaps = export_rows(own.export_ranges), gap_rows(own.export_ranges)
+    lags = [row.lag.value for row in partitions if row.lag.value is not None]
+    archived = [row.archived.value for row in partitions if row.archived.value is not None]
+    results = [row.result for row in expectations]
+    totals = RunTotals(
+        groups=len(groups),
+        share_partitions=len(partitions),
+        lag_known=len(lags),
+        lag_unknown=len(partitions) - len(lags),
+        lag_records=sum(lag for lag in lags if lag > 0),
+        archived_seen=sum(archived),
+        archived_unknown=len(partitions) - len(archived),
+        verdicts=tally((row.verdict for row in partitions), VERDICT_MEANINGS),
+        findings=tally((row.severity for row in findings), SEVERITIES),
+        expectations_passed=results.count("passed"),
+        expectations_failed=results.count("failed"),
+        expectations_not_evaluated=results.count("not evaluated"),
+        records_exported=sum(row.records_read for row in exports),
+        records_quarantined=sum(row.records_quarantined for row in exports),
+        gaps=len(gaps),
+        gap_records=sum(gap.records for gap in gaps),
+        commits=commit_count(own.export_ranges),
+    )
     return Summary(
         head=_head(own, run_id),
-        totals=replace(
-            _totals(partitions, len(groups), findings, expectations, exports, gaps),
-            commits=commit_count(own.export_ranges),
-        ),
+        totals=totals,
         partitions=partitions,
         groups=groups,
         topics=topic_rows(own.topics),
@@ -56,6 +65,32 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         exports=exports,
         gaps=gaps,
     )
+
+
+def most_urgent(summary: Summary, most: int) -> tuple[PartitionRow, ...]:
+    """All share partitions, or the `most` that need attention first; in the summary's order."""
+    worst = sorted(summary.partitions, key=lambda row: attention(row.verdict))[:most]
+    chosen = {row.key for row in worst}
+    return tuple(row for row in summary.partitions if row.key in chosen)
+
+
+def summary_json(summary: Summary) -> str:
+    """One JSON object in ASCII: field names as in `acktrail_dashboard.summary_types`.
+
+    Unknown is null, with a reason beside it; instants are ISO 8601 in UTC; counts by name are objects.
+    """
+    form = asdict(summary)
+    totals = form["totals"]
+    totals["verdicts"], totals["findings"] = dict(summary.totals.verdicts), dict(summary.totals.findings)
+    for group in form["groups"]:
+        group["configs"] = dict(group["configs"])
+    return json.dumps(form, default=_instant_json, ensure_ascii=True)
+
+
+def _instant_json(value: Any) -> str:
+    if isinstance(value, datetime):
+        return utc_text(value, "auto")
+    raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
 def _head(tables: RunTables, run_id: str) -> RunHead:
@@ -75,43 +110,11 @@ def _distinct(tables: RunTables, names: Iterable[str], column: str) -> set[Any]:
     return {value for value in values if value is not None}
 
 
-def _totals(
-    partitions: tuple[PartitionRow, ...],
-    groups: int,
-    findings: tuple[FindingRow, ...],
-    expectations: tuple[ExpectationRow, ...],
-    exports: tuple[ExportRow, ...],
-    gaps: tuple[GapRow, ...],
-) -> Totals:
-    lags = [row.lag.value for row in partitions if row.lag.value is not None]
-    archived = [row.archived.value for row in partitions if row.archived.value is not None]
-    results = [row.result for row in expectations]
-    return Totals(
-        groups=groups,
-        share_partitions=len(partitions),
-        lag_known=len(lags),
-        lag_unknown=len(partitions) - len(lags),
-        lag_records=sum(lag for lag in lags if lag > 0),
-        archived_seen=sum(archived),
-        archived_unknown=len(partitions) - len(archived),
-        verdicts=tally((row.verdict for row in partitions), VERDICT_MEANINGS),
-        findings=tally((row.severity for row in findings), SEVERITIES),
-        expectations_passed=results.count("passed"),
-        expectations_failed=results.count("failed"),
-        expectations_not_evaluated=results.count("not evaluated"),
-        records_exported=sum(row.records_read for row in exports),
-        records_quarantined=sum(row.records_quarantined for row in exports),
-        gaps=len(gaps),
-        gap_records=sum(gap.records for gap in gaps),
-    )
-
-
 def _seen_later(tables: RunTables, own: RunTables, run_id: str) -> int:
     """The findings table keeps one row a finding, with the run that saw it last."""
     end = run_end(own)
-    others = (row for row in rows(tables.findings, ("run_id", *_SPAN)) if row["run_id"] != run_id)
-    return sum(end is not None and _spans(row["first_seen_at"], end, row["last_seen_at"]) for row in others)
-
-
-def _spans(first: datetime | None, moment: datetime, last: datetime | None) -> bool:
-    return first is not None and last is not None and first <= moment < last
+    others = (
+        row for row in rows(tables.findings, ("run_id", "first_seen_at", "last_seen_at")) if row["run_id"] != run_id
+    )
+    spans = ((row["first_seen_at"], row["last_seen_at"]) for row in others)
+    return sum(None not in (first, end, last) and first <= end < last for first, last in spans)

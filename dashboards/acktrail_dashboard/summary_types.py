@@ -19,9 +19,9 @@ __all__ = [
     "Key",
     "PartitionRow",
     "RunHead",
+    "RunTotals",
     "Summary",
     "TopicRow",
-    "Totals",
     "key_of",
 ]
 
@@ -183,7 +183,7 @@ class ExportRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class RunTotals:
     """Counts over the whole run. `lag_records` sums the known lags that are above zero."""
 
     groups: int
@@ -202,7 +202,7 @@ class Totals:
     records_quarantined: int
     gaps: int
     gap_records: int
-    commits: int = 0
+    commits: int
     """Commits of the exporter; one commit covers several state partitions."""
 
 
@@ -222,7 +222,7 @@ class Summary:
     """One reconcile run, ready to be shown."""
 
     head: RunHead
-    totals: Totals
+    totals: RunTotals
     partitions: tuple[PartitionRow, ...]
     groups: tuple[GroupRow, ...]
     topics: tuple[TopicRow, ...]

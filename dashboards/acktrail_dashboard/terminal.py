@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from acktrail.plain_tables import printable, shortened
+from acktrail.plain_tables import printable, table
+from acktrail_dashboard.summary import most_urgent
 from acktrail_dashboard.summary_types import PartitionRow, Summary
-from acktrail_dashboard.verdicts import attention, severity_tone, verdict_tone
+from acktrail_dashboard.verdicts import severity_tone, verdict_tone
 from acktrail_dashboard.wording import (
     address,
     archived_line,
@@ -40,13 +40,9 @@ _COLOURS: Final = {"critical": "bold red", "warning": "yellow", "unknown": "dim"
 
 def render_text(summary: Summary) -> str:
     """Plain lines of text, columns aligned, names made safe for a terminal and long ones cut in the middle."""
-    from rich.cells import cell_len
-
-    shown = _shown(summary)
-    cells = [_TITLES, *(_shortened(_cells(row)) for row in shown)]
-    widths = [max(cell_len(row[index]) for row in cells) for index in range(len(_TITLES))]
-    table = ["  ".join(_aligned(row, widths)).rstrip() for row in cells]
-    return "\n".join([*_head(summary), "", *table, *_left_off(summary, shown), "", *_lines(summary), *_worst(summary)])
+    shown = most_urgent(summary, ROWS_SHOWN)
+    rows = table(_TITLES, map(_cells, shown), numbers=_NUMBERS)
+    return "\n".join([_head(summary), "", rows, *_left_off(summary, shown), "", *_lines(summary), *_worst(summary)])
 
 
 def print_summary(summary: Summary, console: Console | None = None) -> None:
@@ -58,35 +54,28 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
     if not target.is_terminal:
         target.out(render_text(summary), highlight=False)
         return
-    shown = _shown(summary)
-    for line in (*_head(summary), ""):
+    shown = most_urgent(summary, ROWS_SHOWN)
+    for line in (_head(summary), ""):
         target.print(Text(line))
-    target.print(_table(shown))
+    target.print(_rich_table(shown))
     for line in (*_left_off(summary, shown), "", *_lines(summary)):
         target.print(Text(line))
     for finding, line in zip(summary.findings, _worst(summary), strict=False):
         target.print(Text(line, style=_COLOURS[severity_tone(finding.severity)]))
 
 
-def _table(shown: list[PartitionRow]) -> Table:
+def _rich_table(shown: tuple[PartitionRow, ...]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, title in enumerate(_TITLES):
-        table.add_column(title, justify="right" if index in _NUMBERS else "left", overflow="fold")
+        found.add_column(title, justify="right" if index in _NUMBERS else "left", overflow="fold")
     for row in shown:
         *plain, verdict, note = _cells(row)
-        table.add_row(*map(Text, plain), Text(verdict, _COLOURS[verdict_tone(row.verdict)]), Text(note, "dim"))
-    return table
-
-
-def _shown(summary: Summary) -> list[PartitionRow]:
-    """All rows, or those that need attention most, in the order of groups."""
-    worst = sorted(summary.partitions, key=lambda row: attention(row.verdict))[:ROWS_SHOWN]
-    chosen = {row.key for row in worst}
-    return [row for row in summary.partitions if row.key in chosen]
+        found.add_row(*map(Text, plain), Text(verdict, _COLOURS[verdict_tone(row.verdict)]), Text(note, "dim"))
+    return found
 
 
 def _cells(row: PartitionRow) -> tuple[str, ...]:
@@ -102,27 +91,13 @@ def _cells(row: PartitionRow) -> tuple[str, ...]:
     )
 
 
-def _shortened(cells: tuple[str, ...]) -> tuple[str, ...]:
-    """Names are cut, numbers and the note are not."""
-    *padded, note = cells
-    return (*map(shortened, padded), note)
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
-    from rich.cells import cell_len
-
-    for index, (text, width) in enumerate(zip(row, widths, strict=True)):
-        space = " " * (width - cell_len(text))
-        yield space + text if index in _NUMBERS else text + space
-
-
-def _head(summary: Summary) -> tuple[str, ...]:
+def _head(summary: Summary) -> str:
     head = summary.head
     cluster = printable(head.cluster_id or "unknown")
-    return (f"Run {printable(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}",)
+    return f"Run {printable(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}"
 
 
-def _left_off(summary: Summary, shown: list[PartitionRow]) -> tuple[str, ...]:
+def _left_off(summary: Summary, shown: tuple[PartitionRow, ...]) -> tuple[str, ...]:
     more = len(summary.partitions) - len(shown)
     return (f"… {counted(more, 'more share partition')}; every one is in --json",) if more else ()
 

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from acktrail_dashboard.summary_types import ExpectationRow
+
 __all__ = [
     "SEVERITIES",
     "TONES",
     "VERDICT_MEANINGS",
     "attention",
     "canonical",
+    "result_tone",
     "severity_tone",
     "tally",
     "verdict_tone",
@@ -56,7 +59,7 @@ _SEVERITY_TONES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def canonical(word: str | None) -> str:
-    """A verdict as a key: lower case, underscores; nothing said is ``unknown``."""
+    """A verdict as a key: lower case, underscores; ``unknown`` where there is none."""
     return "_".join((word or "unknown").lower().replace("-", " ").replace("_", " ").split()) or "unknown"
 
 
@@ -67,6 +70,13 @@ def verdict_tone(verdict: str) -> str:
 
 def severity_tone(severity: str) -> str:
     return _SEVERITY_TONES.get(canonical(severity), "unknown")
+
+
+def result_tone(row: ExpectationRow) -> str:
+    """The tone of an expectation: a failure weighs as much as its severity."""
+    if row.result == "failed":
+        return "warning" if row.severity in {"warning", "info"} else "critical"
+    return "ok" if row.result == "passed" else "unknown"
 
 
 def attention(verdict: str) -> int:

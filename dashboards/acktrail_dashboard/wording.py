@@ -1,12 +1,14 @@
-"""Numbers, instants and counts in words, the same in the terminal and in the report."""
+"""Numbers, instants and counts in words, the same on the terminal and in the report."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Final
 
 from acktrail.plain_tables import printable
-from acktrail_dashboard.summary_types import PartitionRow, Summary, Totals
+from acktrail_dashboard.summary_types import Figure, PartitionRow, RunTotals, Summary
 from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "number",
     "quality_line",
     "topic_text",
+    "unknowns",
     "verdict_text",
     "verdicts_line",
 ]
@@ -32,9 +35,9 @@ def number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}".replace("-", "\N{MINUS SIGN}")
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """A count with its noun: ``1 gap``, ``2 gaps``."""
-    return f"{number(count)} {singular if count == 1 else plural or singular + 's'}"
+    return f"{number(count)} {noun}" + ("" if count == 1 else "s")
 
 
 def instant(moment: datetime | None) -> str:
@@ -47,7 +50,7 @@ def verdict_text(word: str) -> str:
 
 
 def topic_text(topic: str | None, topic_id: str) -> str:
-    """The topic's name, else its id, said to be one."""
+    """The topic's name, else ``topic id`` and its id."""
     return printable(topic) if topic is not None else f"topic id {printable(topic_id) or 'unknown'}"
 
 
@@ -97,30 +100,30 @@ def _serious(severities: Iterable[str]) -> int:
     return sum(severity_tone(severity) == "critical" for severity in severities)
 
 
-def lag_line(totals: Totals) -> str:
+def lag_line(totals: RunTotals) -> str:
     return _over(totals.lag_unknown, totals, counted(totals.lag_records, "record"))
 
 
-def archived_line(totals: Totals) -> str:
+def archived_line(totals: RunTotals) -> str:
     return _over(totals.archived_unknown, totals, counted(totals.archived_seen, "record") + " seen")
 
 
-def verdicts_line(totals: Totals) -> str:
+def verdicts_line(totals: RunTotals) -> str:
     return _joined(f"{number(count)} {verdict_text(verdict)}" for verdict, count in totals.verdicts)
 
 
-def findings_line(totals: Totals) -> str:
+def findings_line(totals: RunTotals) -> str:
     return _joined(f"{number(count)} {printable(severity)}" for severity, count in totals.findings)
 
 
-def quality_line(totals: Totals) -> str:
+def quality_line(totals: RunTotals) -> str:
     later = totals.expectations_not_evaluated
     return f"{number(totals.expectations_passed)} passed, {number(totals.expectations_failed)} failed" + (
         f", {number(later)} not evaluated" if later else ""
     )
 
 
-def export_line(totals: Totals) -> str:
+def export_line(totals: RunTotals) -> str:
     lost = f" ({counted(totals.gap_records, 'record')} lost)" if totals.gaps else ""
     return (
         f"{counted(totals.records_exported, 'record')} read, {number(totals.records_quarantined)} quarantined, "
@@ -133,7 +136,7 @@ def _completeness(row: PartitionRow) -> str:
     return f"replayed state: {word}" + (f" ({row.completeness_reason})" if row.completeness_reason else "")
 
 
-def _over(unknown: int, totals: Totals, known: str) -> str:
+def _over(unknown: int, totals: RunTotals, known: str) -> str:
     """What is known, and of how many share partitions nothing is; a sum over nothing known is not zero."""
     if unknown and unknown == totals.share_partitions:
         return "unknown"
@@ -142,3 +145,48 @@ def _over(unknown: int, totals: Totals, known: str) -> str:
 
 def _joined(parts: Iterable[str]) -> str:
     return ", ".join(parts) or "none"
+
+
+_FIRST_DELIVERIES: Final = (
+    "First deliveries are not persisted: a record that a consumer holds right now, or that was delivered and neither "
+    "acknowledged nor released yet, looks available here."
+)
+_LAZY_START: Final = (
+    "Kafka writes the start offset lazily: the real one may be past it by records that are already acknowledged or "
+    "archived."
+)
+
+
+def unknowns(summary: Summary) -> tuple[str, ...]:
+    """One sentence for each thing that is not known in this run, then what Kafka never reports."""
+    totals, rows = summary.totals, summary.partitions
+    incomplete = Counter(row.completeness for row in rows if row.completeness != "complete")
+    lines = [
+        *_by_reason("start offset", (row.start_offset for row in rows)),
+        *_by_reason("lag", (row.lag for row in rows)),
+        *_by_reason("number of archived records", (row.archived for row in rows)),
+        *(
+            f"The whole state of {counted(count, 'share partition')}: {word.replace('_', ' ')}."
+            for word, count in sorted(incomplete.items())
+        ),
+    ]
+    if totals.gaps:
+        lost = counted(totals.gap_records, "record")
+        why = "Kafka pruned them, or replaced their log, before the export read them"
+        lines.append(f"The content of {lost} of the state topic: {why}.")
+    if totals.records_quarantined:
+        kept = counted(totals.records_quarantined, "record")
+        lines.append(f"The content of {kept} of the state topic: they could not be decoded; their bytes are kept.")
+    if totals.expectations_not_evaluated:
+        lines.append(
+            f"Whether {number(totals.expectations_not_evaluated)} of the expectations hold: they were not evaluated."
+        )
+    if summary.findings_seen_later:
+        which = counted(summary.findings_seen_later, "finding")
+        lines.append(f"Whether {which} that a later run saw again broke a rule in this run too.")
+    return (*lines, _FIRST_DELIVERIES, _LAZY_START)
+
+
+def _by_reason(what: str, figures: Iterable[Figure]) -> list[str]:
+    reasons = Counter(figure.reason or "not reported" for figure in figures if figure.value is None)
+    return [f"The {what} of {counted(n, 'share partition')}: {reason}." for reason, n in sorted(reasons.items())]

@@ -19,10 +19,10 @@ from acktrail.errors import ConfigurationError
 from acktrail.plain_tables import printable
 from acktrail_dashboard.html.partition_section import PARTITIONS_SHOWN
 from acktrail_dashboard.html.report import render_html, write_whole
-from acktrail_dashboard.html.unknowns import unknowns
 from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import render_text
+from acktrail_dashboard.wording import unknowns
 
 WRITTEN = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 VOID = {"meta", "br", "hr", "wbr"}

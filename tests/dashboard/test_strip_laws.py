@@ -9,14 +9,22 @@ from hypothesis import strategies as st
 
 from acktrail.model.delivery import StateBatch
 from acktrail_dashboard.html.svg import BAND_WIDTH, state_strip
-from acktrail_dashboard.offset_bands import Band, BandKind, Window, bands, binned, records_by_kind, windows_of
+from acktrail_dashboard.offset_bands import (
+    BandKind,
+    OffsetBand,
+    StateWindow,
+    bands,
+    binned,
+    records_by_kind,
+    windows_of,
+)
 from acktrail_dashboard.rows.run_tables import RunTables
 
 STATES = {0: BandKind.AVAILABLE, 2: BandKind.ACKNOWLEDGED, 3: BandKind.ARCHIVING, 4: BandKind.ARCHIVED}
 
 
 @st.composite
-def windows(draw: st.DrawFn, longest: int = 12) -> Window:
+def windows(draw: st.DrawFn, longest: int = 12) -> StateWindow:
     start = draw(st.integers(0, 1_000))
     offset, batches = start, []
     for _ in range(draw(st.integers(0, 14))):
@@ -25,7 +33,7 @@ def windows(draw: st.DrawFn, longest: int = 12) -> Window:
         kind = draw(st.sampled_from([0, 2, 2, 3, 4, 1, 7]))
         batches.append(StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=1))
         offset = last + 1
-    return Window(
+    return StateWindow(
         start=start,
         end=offset + draw(st.integers(0, longest)),
         batches=tuple(draw(st.permutations(batches))),
@@ -34,7 +42,7 @@ def windows(draw: st.DrawFn, longest: int = 12) -> Window:
     )
 
 
-def kind_at(window: Window, offset: int) -> BandKind:
+def kind_at(window: StateWindow, offset: int) -> BandKind:
     """The definition, offset by offset."""
     own = [batch for batch in window.batches if batch.first_offset <= offset <= batch.last_offset]
     between = BandKind.AVAILABLE if window.is_complete else BandKind.UNKNOWN
@@ -45,7 +53,7 @@ def kind_at(window: Window, offset: int) -> BandKind:
 
 @given(windows())
 @settings(max_examples=200, deadline=None)
-def test_bands_are_the_kind_of_every_offset(window: Window) -> None:
+def test_bands_are_the_kind_of_every_offset(window: StateWindow) -> None:
     """Bands cover the window without hole or overlap, in the shortest way, each offset in its own kind."""
     found = bands(window)
     spread = [(offset, band.kind) for band in found for offset in range(band.first, band.last + 1)]
@@ -56,7 +64,7 @@ def test_bands_are_the_kind_of_every_offset(window: Window) -> None:
 
 @given(windows(longest=300), st.sampled_from([1, 7, 40, BAND_WIDTH]))
 @settings(max_examples=150, deadline=None)
-def test_a_scale_keeps_what_must_be_seen(window: Window, width: int) -> None:
+def test_a_scale_keeps_what_must_be_seen(window: StateWindow, width: int) -> None:
     """Drawn pieces follow each other from 0 to the width, are no more than the width allows, and every archived,
     archiving or unknown record is under a piece that says so or worse."""
     found = bands(window)
@@ -80,7 +88,7 @@ def test_one_archived_record_in_a_million_is_drawn() -> None:
         StateBatch(first_offset=first, last_offset=first, delivery_state=2, delivery_count=1)
         for first in range(0, 400_000, 200)
     )
-    found = bands(Window(start=0, end=1_000_000, batches=(*done, one)))
+    found = bands(StateWindow(start=0, end=1_000_000, batches=(*done, one)))
     picture = state_strip(found).html
     assert "band-archived" in picture
     assert "1 archived" in picture
@@ -91,7 +99,7 @@ def test_one_archived_record_in_a_million_is_drawn() -> None:
 def test_acquired_is_never_shown_as_known() -> None:
     """Kafka persists no lock: a batch that says acquired is not understood, and said to be unknown."""
     lock = StateBatch(first_offset=0, last_offset=4, delivery_state=1, delivery_count=1)
-    assert bands(Window(start=0, end=5, batches=(lock,))) == (Band(kind=BandKind.UNKNOWN, first=0, last=4),)
+    assert bands(StateWindow(start=0, end=5, batches=(lock,))) == (OffsetBand(kind=BandKind.UNKNOWN, first=0, last=4),)
 
 
 def test_windows_are_those_asked_for(sample: RunTables) -> None:

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.reconciliation import Verdict
-from acktrail_dashboard.html.header import masthead
-from acktrail_dashboard.json_form import summary_json
+from acktrail_dashboard.html.report_header import report_header
 from acktrail_dashboard.rows.run_tables import RunTables, latest_run, of_run
-from acktrail_dashboard.summary import summarize
+from acktrail_dashboard.summary import summarize, summary_json
 from acktrail_dashboard.verdicts import VERDICT_MEANINGS
 
 RUN = "run-1"
@@ -150,7 +149,7 @@ def test_a_commit_that_covers_several_state_partitions_is_one_commit(
     ]  # fmt: skip
     summary = summarize(replace(sample, export_ranges=make_table("export_ranges", own)), run_id)
     assert summary.totals.commits == 1
-    assert "1 commit<" in str(masthead(summary, broker=None))
+    assert "1 commit<" in str(report_header(summary, broker=None))
 
 
 def test_what_was_exported_after_a_run_is_not_in_its_summary(

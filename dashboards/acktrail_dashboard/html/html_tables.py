@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from acktrail_dashboard.html.markup import Child, Markup, element, joined
 from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
 from acktrail_dashboard.wording import counted, number
 
 __all__ = [
+    "Cells",
     "Column",
     "badge",
     "body_row",
@@ -19,10 +20,17 @@ __all__ = [
     "section",
     "severity_badge",
     "table",
+    "text_columns",
     "unknown",
     "value",
     "verdict_badge",
 ]
+
+RowT = TypeVar("RowT")
+Cells = tuple[Child, ...]
+
+ROWS_SHOWN: Final = 200
+"""Rows of a table with one body; the others are counted."""
 
 _MARKS: Final = {
     "ok": "\N{CHECK MARK}",
@@ -35,10 +43,14 @@ _MARKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`kind` is ``text``, ``number`` or ``picture``: how the cells are set."""
+    """`kind` is ``text``, ``number``, ``picture`` or ``note``: a class of the style sheet for the cells."""
 
     title: str
     kind: str = "text"
+
+
+def text_columns(*titles: str) -> tuple[Column, ...]:
+    return tuple(map(Column, titles))
 
 
 def section(anchor: str, title: str, *content: Child, note: Child = None) -> Markup:
@@ -50,31 +62,35 @@ def section(anchor: str, title: str, *content: Child, note: Child = None) -> Mar
 
 
 def data_table(
-    caption: str, columns: tuple[Column, ...], body: Iterable[tuple[Child, ...]], *, left_off: int, nothing: str
+    caption: str,
+    columns: tuple[Column, ...],
+    rows: Sequence[RowT],
+    cells: Callable[[RowT], Cells],
+    *,
+    nothing: str = "",
 ) -> Markup:
-    """A table with one body; `nothing` is said in place of an empty one."""
-    lines = [body_row(columns, cells) for cells in body]
-    if not lines:
+    """A table with one body, the first `ROWS_SHOWN` of `rows`; the text `nothing` in place of an empty one."""
+    if not rows:
         return element("p", nothing, class_="nothing")
-    return joined((table(caption, columns, (element("tbody", *lines, role="rowgroup"),)), cut(left_off, "row")))
+    lines = [body_row(columns, cells(row)) for row in rows[:ROWS_SHOWN]]
+    body = element("tbody", *lines, role="rowgroup")
+    return joined((table(caption, columns, (body,)), cut(len(rows) - len(lines), "row")))
 
 
 def table(caption: str, columns: tuple[Column, ...], bodies: Iterable[Markup]) -> Markup:
     """A table in a frame of its own that can be scrolled by keyboard where the page is too narrow."""
-    inner = element("table", element("caption", caption), head_row(columns), *bodies, role="table", class_="stacks")
+    inner = element("table", element("caption", caption), _head_row(columns), *bodies, role="table", class_="stacks")
     return element("div", inner, class_="frame", tabindex=0, role="region", aria_label=caption)
 
 
-def head_row(columns: tuple[Column, ...]) -> Markup:
-    cells = (
-        element("th", column.title, scope="col", role="columnheader", class_=f"c-{column.kind}") for column in columns
-    )
+def _head_row(columns: tuple[Column, ...]) -> Markup:
+    cells = (element("th", c.title, scope="col", role="columnheader", class_=f"c-{c.kind}") for c in columns)
     return element("thead", element("tr", *cells, role="row"), role="rowgroup")
 
 
-def body_row(columns: tuple[Column, ...], cells: tuple[Child, ...]) -> Markup:
+def body_row(columns: tuple[Column, ...], cells: Cells) -> Markup:
     """One row; its first cell is the row's header."""
-    set_cells = (
+    elements = (
         element(
             "td" if index else "th",
             element("div", cell, class_="v"),
@@ -85,29 +101,28 @@ def body_row(columns: tuple[Column, ...], cells: tuple[Child, ...]) -> Markup:
         )
         for index, (column, cell) in enumerate(zip(columns, cells, strict=True))
     )
-    return element("tr", *set_cells, role="row")
+    return element("tr", *elements, role="row")
 
 
 def cut(left_off: int, noun: str) -> Markup | None:
-    """Says how many rows are not shown."""
+    """How many rows are not shown; None for none."""
     return element("p", f"{counted(left_off, 'more ' + noun)} not shown", class_="more") if left_off else None
 
 
 def badge(text: str, tone: str) -> Markup:
-    """A word with a tone; the mark tells the tones apart without colour."""
-    return element(
-        "span", element("span", _MARKS[tone], class_="mark", aria_hidden="true"), text, class_=f"badge {tone}"
-    )
+    """A word with a tone; the mark distinguishes the tones without colour."""
+    mark = element("span", _MARKS[tone], class_="mark", aria_hidden="true")
+    return element("span", mark, text, class_=f"badge {tone}")
 
 
-def unknown(reason: str) -> Markup:
+def unknown(reason: str = "") -> Markup:
     """``unknown``, and why in small print."""
     return joined((element("span", "unknown", class_="unknown-value"), element("small", reason) if reason else None))
 
 
-def value(known: int | None, reason: str) -> Child:
-    """A number, or ``unknown`` with its reason."""
-    return unknown(reason) if known is None else number(known)
+def value(known: int | None) -> Child:
+    """A number, or ``unknown``."""
+    return unknown() if known is None else number(known)
 
 
 def verdict_badge(word: str) -> Markup:

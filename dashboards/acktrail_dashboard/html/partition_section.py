@@ -19,26 +19,20 @@ from acktrail_dashboard.html.html_tables import (
 )
 from acktrail_dashboard.html.markup import Child, Markup, code, element, joined, name
 from acktrail_dashboard.html.svg import band_sample, bar, state_strip
-from acktrail_dashboard.offset_bands import BandKind, Window, bands
+from acktrail_dashboard.offset_bands import BandKind, StateWindow, bands
 from acktrail_dashboard.summary_types import Figure, GroupRow, Key, PartitionRow, Summary
-from acktrail_dashboard.verdicts import VERDICT_MEANINGS, attention
+from acktrail_dashboard.verdicts import VERDICT_MEANINGS
 from acktrail_dashboard.wording import counted, notes, number
 
-__all__ = ["PARTITIONS_SHOWN", "partition_section", "shown_partitions", "topic_name"]
+__all__ = ["PARTITIONS_SHOWN", "partition_section", "topic_name"]
 
 PARTITIONS_SHOWN: Final = 400
 
 _COLUMNS: Final = (
-    Column("Topic"),
-    Column("Partition", "number"),
-    Column("Verdict"),
-    Column("Start offset", "number"),
-    Column("State past the start offset", "picture"),
-    Column("Lag", "number"),
-    Column("Of largest lag", "picture"),
-    Column("Archived", "number"),
-    Column("Note", "note"),
-)
+    Column("Topic"), Column("Partition", "number"), Column("Verdict"), Column("Start offset", "number"),
+    Column("State past the start offset", "picture"), Column("Lag", "number"), Column("Of largest lag", "picture"),
+    Column("Archived", "number"), Column("Note", "note"),
+)  # fmt: skip
 _LEGEND: Final = (
     (BandKind.AVAILABLE, "available, or in flight (Kafka does not persist which)"),
     (BandKind.ACKNOWLEDGED, "acknowledged"),
@@ -49,14 +43,7 @@ _LEGEND: Final = (
 )
 
 
-def shown_partitions(summary: Summary) -> tuple[PartitionRow, ...]:
-    """The rows that the report draws: all, or those that need attention most; in the summary's order."""
-    worst = sorted(summary.partitions, key=lambda row: attention(row.verdict))[:PARTITIONS_SHOWN]
-    chosen = {row.key for row in worst}
-    return tuple(row for row in summary.partitions if row.key in chosen)
-
-
-def partition_section(summary: Summary, shown: Sequence[PartitionRow], windows: Mapping[Key, Window]) -> Markup:
+def partition_section(summary: Summary, shown: Sequence[PartitionRow], windows: Mapping[Key, StateWindow]) -> Markup:
     """The verdict table for `shown`, with the windows that are known."""
     groups = {row.group_id: row for row in summary.groups}
     most = max((row.lag.value for row in shown if row.lag.value is not None), default=0)
@@ -95,7 +82,7 @@ def _meanings() -> Markup:
     )
 
 
-def _body(group: GroupRow, own: tuple[PartitionRow, ...], windows: Mapping[Key, Window], most: int) -> Markup:
+def _body(group: GroupRow, own: tuple[PartitionRow, ...], windows: Mapping[Key, StateWindow], most: int) -> Markup:
     lines = (body_row(_COLUMNS, _cells(row, windows.get(row.key), most)) for row in own)
     more = group.share_partitions - len(own)
     return element("tbody", _group_line(group, more), *lines, role="rowgroup")
@@ -112,7 +99,7 @@ def _group_line(group: GroupRow, more: int) -> Markup:
     return element("tr", head, role="row", class_="group-line")
 
 
-def _cells(row: PartitionRow, window: Window | None, most: int) -> tuple[Child, ...]:
+def _cells(row: PartitionRow, window: StateWindow | None, most: int) -> tuple[Child, ...]:
     moved = badge("moved", "info") if row.moved else None
     return (
         topic_name(row.topic, row.topic_id),
@@ -122,19 +109,19 @@ def _cells(row: PartitionRow, window: Window | None, most: int) -> tuple[Child, 
         _strip(window),
         _figure(row.lag),
         None if row.lag.value is None else bar(row.lag.value, most),
-        value(row.archived.value, ""),
+        value(row.archived.value),
         joined(element("p", text) for text in notes(row)),
     )
 
 
 def topic_name(topic: str | None, topic_id: str) -> Markup:
-    """The name, else the id, said to be one."""
+    """The name, else ``topic id`` and the id."""
     return name(topic) if topic is not None else joined((element("small", "topic id "), code(topic_id or "unknown")))
 
 
 def _figure(figure: Figure) -> Child:
     if figure.value is None:
-        return value(None, "")
+        return unknown()
     if figure.source == "described":
         return joined((number(figure.value), element("small", "cluster's answer")))
     if figure.described is not None:
@@ -142,11 +129,11 @@ def _figure(figure: Figure) -> Child:
     return number(figure.value)
 
 
-def _strip(window: Window | None) -> Markup:
+def _strip(window: StateWindow | None) -> Markup:
     if window is None:
-        return unknown("")
-    found = bands(window)
-    if not found:
+        return unknown()
+    drawn = bands(window)
+    if not drawn:
         return element("span", "nothing in it", class_="quiet")
     width = element("small", f"+{number(window.end - window.start)}")
-    return element("div", state_strip(found), width, class_="scaled")
+    return element("div", state_strip(drawn), width, class_="scaled")

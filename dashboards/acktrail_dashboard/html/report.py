@@ -17,20 +17,20 @@ from acktrail.errors import ConfigurationError
 from acktrail.plain_tables import printable
 from acktrail_dashboard.html.detail_sections import (
     archived_section,
+    expectation_section,
     export_section,
     finding_section,
     group_section,
     topic_section,
+    unknown_section,
 )
-from acktrail_dashboard.html.header import masthead, tiles
 from acktrail_dashboard.html.markup import Markup, element
-from acktrail_dashboard.html.partition_section import partition_section, shown_partitions
-from acktrail_dashboard.html.quality_section import quality_section
+from acktrail_dashboard.html.partition_section import PARTITIONS_SHOWN, partition_section
+from acktrail_dashboard.html.report_header import report_header, tiles
 from acktrail_dashboard.html.svg import patterns
-from acktrail_dashboard.html.unknowns import unknown_section
 from acktrail_dashboard.offset_bands import windows_of
 from acktrail_dashboard.rows.run_tables import RunTables, of_run
-from acktrail_dashboard.summary import summarize
+from acktrail_dashboard.summary import most_urgent, summarize
 from acktrail_dashboard.wording import instant
 
 __all__ = ["render_html", "write_whole"]
@@ -57,13 +57,13 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
     """
     own = of_run(tables, run_id)
     summary = summarize(tables, run_id)
-    shown = shown_partitions(summary)
+    shown = most_urgent(summary, PARTITIONS_SHOWN)
     windows = windows_of(own.share_partition_states, own.reconciliations, {row.key for row in shown})
     body = element(
         "body",
         patterns(),
         element("a", "Skip to the share partitions", href="#share-partitions", class_="skip"),
-        masthead(summary, broker=broker),
+        report_header(summary, broker=broker),
         element("nav", *(element("a", text, href=f"#{anchor}") for anchor, text in _LINKS), aria_label="Sections"),
         element(
             "main",
@@ -71,7 +71,7 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
             partition_section(summary, shown, windows),
             finding_section(summary),
             archived_section(summary),
-            quality_section(summary),
+            expectation_section(summary),
             group_section(summary),
             topic_section(summary),
             export_section(summary),

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from acktrail_dashboard.html.markup import Markup, element, joined
-from acktrail_dashboard.offset_bands import Band, BandKind, binned, records_by_kind
+from acktrail_dashboard.offset_bands import BandKind, OffsetBand, binned, records_by_kind
 from acktrail_dashboard.wording import counted, number
 
-__all__ = ["BAND_WIDTH", "band_sample", "bar", "patterns", "shares", "state_strip"]
+__all__ = ["BAND_WIDTH", "band_sample", "bar", "patterns", "share_bar", "state_strip"]
 
 BAND_WIDTH: Final = 240
 """Units across a strip: no strip has more bands."""
@@ -19,13 +19,9 @@ _LEAST: Final = {BandKind.ARCHIVED: 3.0, BandKind.ARCHIVING: 3.0}
 """Bands that a reader must not miss are at least so wide."""
 
 _ORDER: Final = (
-    BandKind.AVAILABLE,
-    BandKind.ACKNOWLEDGED,
-    BandKind.REMOVED,
-    BandKind.UNKNOWN,
-    BandKind.ARCHIVING,
-    BandKind.ARCHIVED,
-)
+    BandKind.AVAILABLE, BandKind.ACKNOWLEDGED, BandKind.REMOVED, BandKind.UNKNOWN, BandKind.ARCHIVING, BandKind.ARCHIVED
+)  # fmt: skip
+"""What is drawn later covers what is drawn earlier."""
 
 
 def patterns() -> Markup:
@@ -59,20 +55,20 @@ def _hatch(kind: str, path: str, size: int) -> Markup:
     )
 
 
-def state_strip(found: tuple[Band, ...]) -> Markup:
+def state_strip(drawn: tuple[OffsetBand, ...]) -> Markup:
     """Bands from the start offset on, one path a kind; the label says the same in numbers."""
     pieces: dict[BandKind, list[str]] = {}
-    for kind, begin, end in binned(found, BAND_WIDTH):
+    for kind, begin, end in binned(drawn, BAND_WIDTH):
         wide = max(end - begin, _LEAST.get(kind, 0.0))
         left = max(0.0, min(begin, BAND_WIDTH - wide))
         pieces.setdefault(kind, []).append(f"M{_short(left)} 0h{_short(wide)}v{_HEIGHT}h-{_short(wide)}z")
     paths = (element("path", d="".join(pieces[kind]), class_=f"band-{kind}") for kind in _ORDER if kind in pieces)
-    return _picture(BAND_WIDTH, paths, label=_strip_label(found), class_="strip")
+    return _picture(BAND_WIDTH, paths, label=_strip_label(drawn), class_="strip")
 
 
-def _strip_label(found: tuple[Band, ...]) -> str:
-    first, last = found[0].first, found[-1].last
-    counts = (f"{number(count)} {kind}" for kind, count in records_by_kind(found).items())
+def _strip_label(drawn: tuple[OffsetBand, ...]) -> str:
+    first, last = drawn[0].first, drawn[-1].last
+    counts = (f"{number(count)} {kind}" for kind, count in records_by_kind(drawn).items())
     return f"{counted(last - first + 1, 'record')} from offset {number(first)}: {', '.join(counts)}"
 
 
@@ -96,7 +92,7 @@ def bar(value: int, most: int) -> Markup:
     return element("svg", *drawn, class_="meter", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
 
 
-def shares(parts: Iterable[tuple[str, int]], *, label: str) -> Markup:
+def share_bar(parts: Iterable[tuple[str, int]], *, label: str) -> Markup:
     """One bar cut into (tone, count) parts."""
     counts = [(tone, count) for tone, count in parts if count]
     total, left, drawn = sum(count for _, count in counts), 0.0, []

@@ -2,55 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
-from acktrail_dashboard.rows.run_tables import rows
+from acktrail_dashboard.rows.run_tables import TableRow, row_value, rows
 from acktrail_dashboard.summary_types import ExportRow, GapRow
 
 __all__ = ["EXPORT_COLUMNS", "commit_count", "export_rows", "gap_rows"]
 
 EXPORT_COLUMNS: Final = (
-    "cluster_id",
-    "run_id",
-    "state_topic_id",
-    "state_partition",
-    "first_offset",
-    "last_offset",
-    "records_read",
-    "records_decoded",
-    "records_quarantined",
-    "log_start_offset",
-    "log_end_offset",
-    "gap_first",
-    "gap_last",
-    "gap_reason",
-    "exported_at",
-)
+    "cluster_id", "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read",
+    "records_decoded", "records_quarantined", "log_start_offset", "log_end_offset", "gap_first", "gap_last",
+    "gap_reason", "exported_at",
+)  # fmt: skip
 """Columns of ``export_ranges`` that a summary needs."""
 
-_FOLDS: Final = (
-    ("exported_at", "max"),
-    ("first_offset", "min"),
-    ("last_offset", "max"),
-    ("records_read", "sum"),
-    ("records_decoded", "sum"),
-    ("records_quarantined", "sum"),
-    ("log_start_offset", "last"),
-    ("log_end_offset", "last"),
-    ("exported_at", "count_distinct"),
-)
+_TOTALS: Final = {
+    "commits": ("exported_at", "count_distinct"),
+    "first_offset": ("first_offset", "min"),
+    "last_offset": ("last_offset", "max"),
+    "records_read": ("records_read", "sum"),
+    "records_decoded": ("records_decoded", "sum"),
+    "records_quarantined": ("records_quarantined", "sum"),
+    "log_start_offset": ("log_start_offset", "last"),
+    "log_end_offset": ("log_end_offset", "last"),
+    "exported_at": ("exported_at", "max"),
+}
+"""Column and aggregation of each field of an `ExportRow`."""
 
 
 def export_rows(ranges: pa.Table) -> tuple[ExportRow, ...]:
-    """One row a state partition over all its commits, however many."""
+    """One row a state partition over all its commits."""
     in_order = ranges.sort_by([("exported_at", "ascending")])
-    folded = in_order.group_by("state_partition", use_threads=False).aggregate(list(_FOLDS))
-    return tuple(_row(row) for row in rows(folded, order=("state_partition",)))
+    folded = in_order.group_by("state_partition", use_threads=False).aggregate(list(_TOTALS.values()))
+    return tuple(row_value(ExportRow, _fields(row)) for row in rows(folded, order=("state_partition",)))
+
+
+def _fields(row: TableRow) -> TableRow:
+    values = {name: row[f"{column}_{fold}"] for name, (column, fold) in _TOTALS.items()}
+    sums = {name: values[name] or 0 for name, (_, fold) in _TOTALS.items() if fold == "sum"}
+    return {"state_partition": row["state_partition"], **values, **sums}
 
 
 def commit_count(ranges: pa.Table) -> int:
@@ -64,26 +58,6 @@ def gap_rows(ranges: pa.Table) -> tuple[GapRow, ...]:
     is_before = pc.fill_null(pc.equal(ranges["gap_reason"], PRUNED_BEFORE_FIRST_EXPORT), fill_value=False)
     gaps = ranges.filter(pc.and_not(pc.is_valid(ranges["gap_first"]), is_before))
     return tuple(
-        GapRow(
-            state_partition=commit["state_partition"],
-            first_offset=commit["gap_first"],
-            last_offset=commit["gap_last"],
-            exported_at=commit["exported_at"],
-        )
-        for commit in rows(gaps, order=("state_partition", "gap_first"))
-    )
-
-
-def _row(folded: Mapping[str, Any]) -> ExportRow:
-    return ExportRow(
-        state_partition=folded["state_partition"],
-        commits=folded["exported_at_count_distinct"],
-        first_offset=folded["first_offset_min"],
-        last_offset=folded["last_offset_max"],
-        records_read=folded["records_read_sum"] or 0,
-        records_decoded=folded["records_decoded_sum"] or 0,
-        records_quarantined=folded["records_quarantined_sum"] or 0,
-        log_start_offset=folded["log_start_offset_last"],
-        log_end_offset=folded["log_end_offset_last"],
-        exported_at=folded["exported_at_max"],
+        row_value(GapRow, row, first_offset=row["gap_first"], last_offset=row["gap_last"])
+        for row in rows(gaps, order=("state_partition", "gap_first"))
     )

@@ -3,76 +3,80 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import pyarrow as pa
 
-from acktrail_dashboard.rows.run_tables import rows
+from acktrail_dashboard.rows.run_tables import TableRow, row_value, rows
 from acktrail_dashboard.summary_types import ExpectationRow, FindingRow, GroupRow, PartitionRow, TopicRow
 from acktrail_dashboard.verdicts import SEVERITIES, canonical
 
 __all__ = ["expectation_rows", "finding_rows", "group_rows", "topic_rows"]
 
-Row = Mapping[str, Any]
-
 
 def group_rows(observations: pa.Table, partitions: Iterable[PartitionRow]) -> tuple[GroupRow, ...]:
-    """Share groups as last observed, and groups that only their state records still know; by name."""
-    latest: dict[str, Row] = {}
-    for row in rows(observations, order=("observed_at",)):
-        latest[str(row["group_id"])] = row
+    """Share groups as last observed, and groups that only their state records still name; by name."""
+    latest = _latest(observations, "group_id", "observed_at")
     counts = Counter(row.group_id for row in partitions)
     shared = {name for name, row in latest.items() if (row["group_type"] or "share").lower() == "share"}
-    return tuple(_group(name, latest.get(name), counts[name]) for name in sorted(shared | counts.keys()))
+    nothing = dict.fromkeys((*observations.column_names, "group_id"))
+    return tuple(
+        row_value(
+            GroupRow,
+            latest.get(name, nothing),
+            group_id=name,
+            configs=tuple(sorted(latest.get(name, nothing)["configs"] or ())),
+            share_partitions=counts[name],
+            reason=_why_unknown(latest.get(name)),
+        )
+        for name in sorted(shared | counts.keys())
+    )
+
+
+def _why_unknown(group: TableRow | None) -> str:
+    if group is None:
+        return "the cluster does not list this group"
+    return group["error"] or "not reported by the cluster"
 
 
 def topic_rows(topics: pa.Table) -> tuple[TopicRow, ...]:
     """One row a topic id as last seen, by name; internal topics last."""
-    latest: dict[str, Row] = {}
-    for row in rows(topics, order=("last_seen_at",)):
-        latest[str(row["topic_id"])] = row
-    built = (
-        TopicRow(
-            topic_id=topic_id,
-            topic=row["topic"],
-            partition_count=row["partition_count"],
-            is_internal=bool(row["is_internal"]),
-            status=row["status"],
-            successor_topic_id=row["successor_topic_id"],
-            first_seen_at=row["first_seen_at"],
-            last_seen_at=row["last_seen_at"],
-        )
-        for topic_id, row in latest.items()
-    )
-    return tuple(sorted(built, key=lambda row: (row.is_internal, row.topic or "", row.topic_id)))
+    latest = _latest(topics, "topic_id", "last_seen_at").values()
+    found = (row_value(TopicRow, row, is_internal=bool(row["is_internal"])) for row in latest)
+    return tuple(sorted(found, key=lambda row: (row.is_internal, row.topic or "", row.topic_id)))
+
+
+def _latest(table: pa.Table, name: str, time: str) -> dict[str, TableRow]:
+    """The newest row of each `name`."""
+    return {str(row[name]): row for row in rows(table, order=(time,))}
 
 
 def finding_rows(findings: pa.Table) -> tuple[FindingRow, ...]:
     """Worst first, then by rule and subject."""
-    built = (
-        FindingRow(
+    found = (
+        row_value(
+            FindingRow,
+            row,
             rule=row["rule"] or "",
             severity=canonical(row["severity"]),
             subject=row["subject"] or "",
             detail=row["detail"] or "",
-            evidence_state_partition=row["evidence_state_partition"],
-            evidence_offset=row["evidence_offset"],
-            first_seen_at=row["first_seen_at"],
-            last_seen_at=row["last_seen_at"],
-            times_seen=row["times_seen"],
         )
         for row in rows(findings)
     )
-    return tuple(sorted(built, key=lambda row: (_rank(row.severity), row.rule, row.subject)))
+    return tuple(sorted(found, key=lambda row: (_rank(row.severity), row.rule, row.subject)))
 
 
 def expectation_rows(results: pa.Table) -> tuple[ExpectationRow, ...]:
-    """What failed first, then what was not evaluated, worst severity first; of several validations the newest."""
-    built = (_expectation_row(row) for row in _newest_validation(rows(results)))
+    """Failed ones first, then those not evaluated, worst severity first; of several validations the newest."""
+    found = rows(results)
+    newest = max((row["evaluated_at"] for row in found if row["evaluated_at"] is not None), default=None)
     order = ("failed", "not evaluated", "passed")
     return tuple(
-        sorted(built, key=lambda row: (order.index(row.result), _rank(row.severity), row.suite, row.expectation))
+        sorted(
+            (_expectation(row) for row in found if row["evaluated_at"] == newest),
+            key=lambda row: (order.index(row.result), _rank(row.severity), row.suite, row.expectation),
+        )
     )
 
 
@@ -80,46 +84,22 @@ def _rank(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
-def _newest_validation(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of the validation that was made last."""
-    newest = max((row["evaluated_at"] for row in found if row["evaluated_at"] is not None), default=None)
-    return [row for row in found if row["evaluated_at"] == newest]
-
-
-def _expectation_row(row: Row) -> ExpectationRow:
+def _expectation(row: TableRow) -> ExpectationRow:
     result = _result(row)
-    return ExpectationRow(
+    return row_value(
+        ExpectationRow,
+        row,
         suite=row["suite"] or "",
         expectation=row["expectation"] or "",
         severity=canonical(row["severity"]),
         result=result,
-        element_count=row["element_count"],
         unexpected_count=None if result == "not evaluated" else row["unexpected_count"],
-        observed_value=row["observed_value"],
         error=row["error"] or row["reason"] or "",
     )
 
 
-def _result(row: Row) -> str:
+def _result(row: TableRow) -> str:
     """Rows written before there were states call a rule a success that compared nothing."""
     if row["error"] or row["success"] is None or (row["element_count"] == 0 and row["success"]):
         return "not evaluated"
     return "passed" if row["success"] else "failed"
-
-
-def _group(name: str, row: Row | None, share_partitions: int) -> GroupRow:
-    seen = row or {}
-    return GroupRow(
-        group_id=name,
-        group_type=seen.get("group_type"),
-        group_state=seen.get("group_state"),
-        group_epoch=seen.get("group_epoch"),
-        assignment_epoch=seen.get("assignment_epoch"),
-        assignor=seen.get("assignor"),
-        members=seen.get("members"),
-        coordinator_id=seen.get("coordinator_id"),
-        configs=tuple(sorted(seen.get("configs") or ())),
-        observed_at=seen.get("observed_at"),
-        share_partitions=share_partitions,
-        reason=seen.get("error") or ("not reported by the cluster" if row else "the cluster does not list this group"),
-    )

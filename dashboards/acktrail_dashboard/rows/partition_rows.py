@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail_dashboard.rows.run_tables import rows
+from acktrail_dashboard.rows.run_tables import TableRow, rows
 from acktrail_dashboard.summary_types import Figure, Key, PartitionRow, key_of
 from acktrail_dashboard.verdicts import canonical
 
 __all__ = ["partition_rows"]
 
-Row = Mapping[str, Any]
-
-_NOTHING: Final[Row] = {}
+_NOTHING: Final[TableRow] = {}
 _STATE_COLUMNS: Final = (
-    "group_id",
-    "topic_id",
-    "topic",
-    "partition",
-    "start_offset",
-    "delivery_complete_count",
-    "archived_seen",
-    "completeness",
-    "completeness_reason",
-)
+    "group_id", "topic_id", "topic", "partition", "start_offset", "delivery_complete_count", "archived_seen",
+    "completeness", "completeness_reason",
+)  # fmt: skip
 
 
 def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[PartitionRow, ...]:
@@ -38,11 +28,11 @@ def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[Partiti
     return tuple(sorted(built, key=lambda row: (row.group_id, row.topic or "", row.key)))
 
 
-def _by_key(found: list[dict[str, Any]]) -> dict[Key, Row]:
+def _by_key(found: list[dict[str, Any]]) -> dict[Key, TableRow]:
     return {key_of(row["group_id"], row["topic_id"], row["partition"]): row for row in found}
 
 
-def _row(key: Key, state: Row, verdict: Row) -> PartitionRow:
+def _row(key: Key, state: TableRow, verdict: TableRow) -> PartitionRow:
     start = _figure(
         _first(verdict.get("durable_start_offset"), state.get("start_offset")),
         verdict.get("described_start_offset_after"),
@@ -55,12 +45,12 @@ def _row(key: Key, state: Row, verdict: Row) -> PartitionRow:
         partition=_first(verdict.get("partition"), state.get("partition")),
         start_offset=start,
         lag=_figure(
-            verdict.get("durable_lag"),
-            verdict.get("described_lag_after"),
-            reason=_lag_reason(start, state, verdict),
+            verdict.get("durable_lag"), verdict.get("described_lag_after"), reason=_lag_reason(start, state, verdict)
         ),
         archived=_figure(
-            _first(verdict.get("archived_seen"), state.get("archived_seen")), None, reason=_archived_reason(state)
+            _first(verdict.get("archived_seen"), state.get("archived_seen")),
+            None,
+            reason="not counted" if state else "no state record",
         ),
         verdict=canonical(verdict.get("verdict")),
         reason=verdict.get("reason") or ("" if verdict else "this run reached no verdict on it"),
@@ -82,7 +72,7 @@ def _figure(durable: int | None, described: int | None, *, reason: str) -> Figur
     return Figure(value=None, reason=reason)
 
 
-def _start_reason(state: Row) -> str:
+def _start_reason(state: TableRow) -> str:
     if not state:
         return "no state record"
     if canonical(state.get("completeness")) == "complete":
@@ -90,7 +80,7 @@ def _start_reason(state: Row) -> str:
     return "the state is incomplete"
 
 
-def _lag_reason(start: Figure, state: Row, verdict: Row) -> str:
+def _lag_reason(start: Figure, state: TableRow, verdict: TableRow) -> str:
     if start.value is None:
         return start.reason
     if verdict.get("log_end_offset_after") is None:
@@ -98,7 +88,3 @@ def _lag_reason(start: Figure, state: Row, verdict: Row) -> str:
     if state and state.get("delivery_complete_count") is None:
         return "the record has no complete count"
     return "the cluster gave none"
-
-
-def _archived_reason(state: Row) -> str:
-    return "not counted" if state else "no state record"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,12 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 
-__all__ = ["RunTables", "latest_run", "of_run", "rows", "run_end"]
+__all__ = ["RunTables", "TableRow", "latest_run", "of_run", "row_value", "rows", "run_end"]
+
+TableRow = Mapping[str, Any]
+ValueT = TypeVar("ValueT")
+
+_OF_ONE_RUN: Final = ("share_partition_states", "reconciliations", "findings", "quality_results", "group_observations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +65,7 @@ def latest_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> s
 
 def of_run(tables: RunTables, run_id: str) -> RunTables:
     """What belongs to `run_id`: its own rows, and of topics and exports everything that was known when it ended."""
-    own = {
-        name: _where(getattr(tables, name), "run_id", run_id)
-        for name in ("share_partition_states", "reconciliations", "findings", "quality_results", "group_observations")
-    }
+    own = {name: _where_run(getattr(tables, name), run_id) for name in _OF_ONE_RUN}
     ended = run_end(replace(tables, **own))
     return replace(
         tables,
@@ -70,6 +73,26 @@ def of_run(tables: RunTables, run_id: str) -> RunTables:
         export_ranges=_until(tables.export_ranges, "exported_at", ended, run_id),
         topics=_until(tables.topics, "first_seen_at", ended, run_id),
     )
+
+
+def run_end(own: RunTables) -> datetime | None:
+    """The last instant at which the run of these tables looked at the cluster."""
+    ends = [pc.max(table["observed_at"]).as_py() for table in (own.reconciliations, own.group_observations)]
+    return max((end for end in ends if end is not None), default=None)
+
+
+def _where_run(table: pa.Table, run_id: str) -> pa.Table:
+    return table.filter(pc.equal(table["run_id"], run_id))
+
+
+def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) -> pa.Table:
+    """Rows not after `ended`, those of the run itself, and those without a time."""
+    if ended is None or table.num_rows == 0:
+        return table
+    instants = table[column]
+    earlier = pc.less_equal(instants, pa.scalar(ended, type=instants.type))
+    own = pc.equal(table["run_id"], run_id)
+    return table.filter(pc.or_(pc.fill_null(earlier, fill_value=True), pc.fill_null(own, fill_value=False)))
 
 
 def rows(
@@ -84,22 +107,7 @@ def rows(
     return found
 
 
-def _where(table: pa.Table, column: str, value: str) -> pa.Table:
-    return table.filter(pc.equal(table[column], value))
-
-
-def run_end(own: RunTables) -> datetime | None:
-    """The last instant at which the run of these tables looked at the cluster."""
-    ends = [pc.max(table["observed_at"]).as_py() for table in (own.reconciliations, own.group_observations)]
-    known = [end for end in ends if end is not None]
-    return max(known) if known else None
-
-
-def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) -> pa.Table:
-    """Rows not after `ended`, those of the run itself, and those that do not say when."""
-    if ended is None or table.num_rows == 0:
-        return table
-    instants = table[column]
-    earlier = pc.less_equal(instants, pa.scalar(ended, type=instants.type))
-    own = pc.equal(table["run_id"], run_id)
-    return table.filter(pc.or_(pc.fill_null(earlier, fill_value=True), pc.fill_null(own, fill_value=False)))
+def row_value(kind: type[ValueT], row: Mapping[str, Any], **changes: Any) -> ValueT:
+    """`row` as a value of the dataclass `kind`, whose fields are named as the row's columns; `changes` go first."""
+    names = (field.name for field in fields(kind) if field.name not in changes)  # type: ignore[arg-type]
+    return kind(**{name: row[name] for name in names}, **changes)

@@ -1,4 +1,4 @@
-"""Records as numpy columns: the form that decoding leaves and replay folds."""
+"""Records as numpy columns: what decoding produces and replay folds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.binary_column import BoolArray, Int64Array, strides
 from acktrail.columnar.replaying.clipped_batches import ClippedBatches, batches_from
 from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.delivery import StateBatch
@@ -29,17 +29,17 @@ CONTENT_NUMBERS: Final = MappingProxyType(
         "write_timestamp_ms": np.int64,
     }
 )
-"""The numbers that values say: column names and types."""
+"""The numbers in a record's value: column names and types."""
 
 
 def _bits(mask: BoolArray) -> pa.Buffer:
-    """`mask` as Arrow's validity bits."""
+    """`mask` as Arrow's validity bitmap: one bit a row, least significant first."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberColumn:
-    """Numbers, of which those not `known` mean nothing; `known` None: all are."""
+    """Numbers of shape (rows,), null where not `known`; `known` None: no row is null."""
 
     values: npt.NDArray[Any]
     known: BoolArray | None = None
@@ -48,13 +48,13 @@ class NumberColumn:
         return type(self)(values=self.values[rows], known=None if self.known is None else self.known[rows])
 
     def put(self, rows: Int64Array, numbers: Self) -> None:
-        """Set `rows` to `numbers`, in place. Not for columns of which all are known."""
+        """Set `rows` to `numbers`, in place. Needs a column with a `known` mask."""
         assert self.known is not None
         self.known[rows], self.values[rows] = numbers.mask, numbers.values
 
     @property
     def mask(self) -> BoolArray:
-        """`known`, spelled out."""
+        """`known` as an array, of shape (rows,)."""
         return np.ones(len(self.values), np.bool_) if self.known is None else self.known
 
     def to_arrow(self, kind: pa.DataType) -> pa.Array:
@@ -65,7 +65,7 @@ class NumberColumn:
 
     @classmethod
     def of_arrow(cls, array: pa.Array) -> Self:
-        """The numbers of an Arrow array; null is not known."""
+        """The numbers of an Arrow array."""
         if not array.null_count:
             return cls(values=array.to_numpy())
         return cls(values=array.fill_null(0).to_numpy(), known=array.is_valid().to_numpy(zero_copy_only=False))
@@ -79,7 +79,10 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchColumns:
-    """State batches of many rows, laid end to end: the next ``counts[i]`` are row i's."""
+    """State batches of many rows, end to end: the next ``counts[i]`` belong to row i.
+
+    `counts` has shape (rows,), the other arrays have shape (batches,).
+    """
 
     counts: Int64Array
     first_offset: Int64Array
@@ -90,9 +93,8 @@ class BatchColumns:
     def take(self, rows: Int64Array) -> BatchColumns:
         """The batches of `rows`, in that order."""
         counts = self.counts[rows]
-        before = np.cumsum(self.counts) - self.counts
-        shift = before[rows] - (np.cumsum(counts) - counts)
-        places = np.arange(counts.sum()) + np.repeat(shift, counts)
+        first = (np.cumsum(self.counts) - self.counts)[rows]
+        places = strides(first, counts, 1)
         return BatchColumns(
             counts=counts,
             first_offset=self.first_offset[places],
@@ -101,21 +103,21 @@ class BatchColumns:
             delivery_count=self.delivery_count[places],
         )
 
-    def cut(self, owners: Int64Array, cuts: Int64Array) -> ClippedBatches:
-        """What is left of them at or above `cuts`, one for each row; `owners` are the rows'."""
-        chosen, rows = batches_from(self.last_offset, self.counts, cuts)
+    def clip(self, segment: Int64Array, prune_below: Int64Array) -> ClippedBatches:
+        """The batches at or above `prune_below`; both arguments have one number for each row."""
+        chosen, rows = batches_from(self.last_offset, self.counts, prune_below)
         fields = {field.name: getattr(self, field.name)[chosen] for field in BATCHES.value_type}
-        return ClippedBatches.of(fields, owners[rows], cuts[rows])
+        return ClippedBatches.of(fields, segment[rows], prune_below[rows])
 
     def structures(self, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
-        """The batches as structures of `layout`; fields that batches do not have are zero."""
-        found = np.zeros(len(self.first_offset), layout)
+        """The batches as structures of `layout`; its other fields are zero."""
+        structures = np.zeros(len(self.first_offset), layout)
         for field in BATCHES.value_type:
-            found[field.name] = getattr(self, field.name)
-        return found
+            structures[field.name] = getattr(self, field.name)
+        return structures
 
     def to_arrow(self, known: BoolArray | None = None) -> pa.ListArray:
-        """``BATCHES`` over the same memory; rows that are not `known`, which have no batches, are null."""
+        """``BATCHES`` over the same memory; rows that are not `known` (they have no batches) are null."""
         bounds = np.zeros(len(self.counts) + 1, np.int32)
         np.cumsum(self.counts, out=bounds[1:])
         fields = list(BATCHES.value_type)
@@ -128,7 +130,7 @@ class BatchColumns:
 
     @classmethod
     def of_arrow(cls, lists: pa.ListArray) -> Self:
-        """The batches of an Arrow array of ``BATCHES``; a null list has none."""
+        """The batches of an Arrow array of ``BATCHES``; null is an empty list."""
         structures = lists.flatten()
         numbers = {field.name: structures.field(field.name).to_numpy() for field in BATCHES.value_type}
         counts = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
@@ -136,7 +138,7 @@ class BatchColumns:
 
     @classmethod
     def of_batches(cls, rows: Sequence[Sequence[StateBatch]]) -> Self:
-        """The batches of `rows`, in their order."""
+        """The batches of the model."""
         flat = [batch for row in rows for batch in row]
         return cls(
             counts=np.array([len(row) for row in rows], np.int64),
@@ -154,7 +156,7 @@ class BatchColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """Records, or states, one a row: the numbers of ``STATE_RECORDS`` by column name, and the batches."""
+    """One record, or one state, a row: the numbers of ``STATE_RECORDS`` by column name, and the batches."""
 
     numbers: Mapping[str, NumberColumn]
     batches: BatchColumns

@@ -1,4 +1,4 @@
-"""Stable orders of numbers: packed with its row into one integer a number sorts much faster than by argsort."""
+"""Stable sort orders of int64 arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ _BITS: Final = 63
 
 
 def ascending(numbers: Int64Array) -> Int64Array:
-    """The stable order of `numbers`."""
+    """The stable ascending order of `numbers`, as row numbers; both of shape (n,).
+
+    Number and row are packed into one integer where they fit into 63 bits: sorting these is much faster than argsort.
+
+    >>> ascending(np.array([20, 10, 20, 10])).tolist()
+    [1, 3, 0, 2]
+    """
     if not len(numbers):
         return np.empty(0, np.int64)
     lowest, row_bits = int(numbers.min()), len(numbers).bit_length()
@@ -26,11 +32,14 @@ def ascending(numbers: Int64Array) -> Int64Array:
     return order
 
 
-def by_partition_and_offset(owners: Int64Array, offsets: Int64Array) -> Int64Array:
-    """Rows by owner, an owner's by offset. Rows that come in the order of their offsets are sorted only once."""
-    order = ascending(owners)
-    grouped, ordered = owners[order], offsets[order]
+def by_partition_and_offset(partition_index: Int64Array, offsets: Int64Array) -> Int64Array:
+    """The stable order of rows by share partition, then offset; all arrays of shape (n,).
+
+    Records that already ascend by offset within each share partition, as in a log, are sorted only once.
+    """
+    order = ascending(partition_index)
+    grouped, ordered = partition_index[order], offsets[order]
     if ((ordered[1:] < ordered[:-1]) & (grouped[1:] == grouped[:-1])).any():
         order = ascending(offsets)
-        order = order[ascending(owners[order])]
+        order = order[ascending(partition_index[order])]
     return order

@@ -38,6 +38,15 @@ def combine_state_batches(
     already.
 
     Kafka before 4.4 gives the same cover but may leave equal neighbours unjoined (KAFKA-20691).
+
+    Offsets 0-9 are available after one delivery; a member acknowledges 5-9 at the second:
+
+    >>> available = StateBatch(first_offset=0, last_offset=9, delivery_state=0, delivery_count=1)
+    >>> acknowledged = StateBatch(first_offset=5, last_offset=9, delivery_state=2, delivery_count=2)
+    >>> for batch in combine_state_batches([available], [acknowledged], start_offset=2):
+    ...     print(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+    2 4 0 1
+    5 9 2 2
     """
     batches = prune_state_batches((*so_far, *new), start_offset)
     if len(batches) < 2 or _is_combined(batches):

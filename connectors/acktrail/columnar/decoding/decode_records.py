@@ -40,8 +40,20 @@ _USUAL: Final = DecodeStatus.DECODED.value
 def decode_records(raw: pa.Table) -> pa.Table:
     """Every row of `raw` (columns of ``RAW_RECORDS``) decoded, in the same order, as ``DECODED_RECORDS``.
 
-    Nothing is dropped: what cannot be read keeps its bytes, with the reason in `decode_status` and `decode_error` and
-    the share partition that its key names, if it can be read.
+    No row is dropped: one that cannot be read keeps its bytes, with the reason in `decode_status` and `decode_error`,
+    and the share partition of its key where that can be read.
+
+    A tombstone (a snapshot key with a null value), and a key that is cut off:
+
+    >>> from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
+    >>> from acktrail.wire.state_key import SNAPSHOT_TYPE, encode_key
+    >>> key = encode_key(SNAPSHOT_TYPE, SharePartition(group_id=GroupId("orders"), topic_id=ZERO_TOPIC_ID, partition=4))
+    >>> rows = [(0, 0, 1_000, key, None), (0, 1, 1_000, key[:5], None)]
+    >>> raw = pa.Table.from_pylist([dict(zip(RAW_RECORDS.names, row)) for row in rows], schema=RAW_RECORDS)
+    >>> for row in decode_records(raw).select(["record_type", "group_id", "partition", "decode_status"]).to_pylist():
+    ...     print(*row.values())
+    tombstone orders 4 decoded
+    None None None malformed_key
     """
     batches = [_with_address(batch, _said(batch)) for batch in _raw_batches(raw)]
     return pa.Table.from_batches(batches, DECODED_RECORDS)

@@ -1,4 +1,4 @@
-"""States and the records after them to new states."""
+"""Records applied to the states before them."""
 
 from __future__ import annotations
 
@@ -19,48 +19,60 @@ __all__ = ["apply_records", "states_after"]
 _NONE: Final = np.empty(0, np.bool_)
 
 
-def apply_records(states: StateColumns, retained: Sequence[PendingRecords]) -> StateColumns:
-    """The states after `retained`: records that follow on the `states`, or at whose head stands a snapshot or the
-    update that becomes the state. Records that cannot be read are passed over.
+def apply_records(states: StateColumns, pending: Sequence[PendingRecords]) -> StateColumns:
+    """The states after `pending`: records after the `states`, or from a new base on (a snapshot, or an update without
+    one). Records that cannot be read are skipped.
 
-    Those with values out of the ordinary are read together at last: taking few of them at a time costs more.
+    Irregular values of all pieces are decoded together at the end: decoding a few at a time costs more.
     """
-    read = [list(piece.read()) for piece in retained]
-    regular = [np.concatenate([_NONE, *(mask for _, mask in found)]) for found in read]
-    odd = PendingRecords.packed([piece.where(~mask) for piece, mask in zip(retained, regular, strict=True)])
-    odd_records, readable = odd.read_irregular()
-    counted = np.concatenate([np.ones(len(states.owners), np.bool_), *regular])
+    regular_records = [list(piece.read()) for piece in pending]
+    regular = [np.concatenate([_NONE, *(mask for _, mask in pieces)]) for pieces in regular_records]
+    irregular = PendingRecords.packed([piece.where(~mask) for piece, mask in zip(pending, regular, strict=True)])
+    irregular_records, readable = irregular.read_irregular()
+    counted = np.concatenate([np.ones(len(states.partition_index), np.bool_), *regular])
+    # Row i of the log is row i of the records, except irregular ones: these are appended behind all others.
     rows = np.arange(len(counted))
     places = np.flatnonzero(~counted)
     rows[places] = len(rows) + np.arange(len(places))
     counted[places] = readable
     return states_after(
-        owners=np.concatenate([states.owners, *(piece.owners for piece in retained)]),
-        offsets=np.concatenate([states.floors - 1, *(piece.offsets for piece in retained)]),
-        records=[states.records, *(records for found in read for records, _ in found), odd_records],
+        partition_index=np.concatenate([states.partition_index, *(piece.partition_index for piece in pending)]),
+        offsets=np.concatenate([states.next_offsets - 1, *(piece.offsets for piece in pending)]),
+        records=[states.records, *(records for pieces in regular_records for records, _ in pieces), irregular_records],
         rows=rows,
         counted=counted,
     )
 
 
 def states_after(
-    *, owners: Int64Array, offsets: Int64Array, rows: Int64Array, records: Sequence[AnyRecords], counted: BoolArray
+    *,
+    partition_index: Int64Array,
+    offsets: Int64Array,
+    rows: Int64Array,
+    records: Sequence[AnyRecords],
+    counted: BoolArray,
 ) -> StateColumns:
-    """The state that the `counted` records of each owner leave, in any order; of two at one offset one counts.
+    """The state of each share partition after its `counted` records.
 
-    What a record says is row ``rows[i]`` of `records`. An owner's first record is its base; all others are updates.
+    Args:
+        partition_index, offsets, counted: shape (n,), in any order. Of two records of a share partition at one offset
+            the first one counts.
+        rows: int64, shape (n,): where the content of each is in `records`, end to end.
+        records: the content. A share partition's first record is its base; all others are updates.
     """
-    order = by_partition_and_offset(owners, offsets)
+    order = by_partition_and_offset(partition_index, offsets)
     if not counted.all():
         order = order[counted[order]]
-    order = _without_repeats(order, owners, offsets)
-    ordered = owners[order]
-    heads = np.flatnonzero(np.diff(ordered, prepend=-1))
-    folded = fold(ConcatenatedRecords(records), rows[order], heads)
-    return StateColumns(owners=ordered[heads], floors=folded.numbers["offset"].values + 1, records=folded)
+    order = _without_repeats(order, partition_index, offsets)
+    ordered = partition_index[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    folded = fold(ConcatenatedRecords(records), rows[order], starts)
+    return StateColumns(
+        partition_index=ordered[starts], next_offsets=folded.numbers["offset"].values + 1, records=folded
+    )
 
 
-def _without_repeats(order: Int64Array, owners: Int64Array, offsets: Int64Array) -> Int64Array:
-    grouped, ordered = owners[order], offsets[order]
+def _without_repeats(order: Int64Array, partition_index: Int64Array, offsets: Int64Array) -> Int64Array:
+    grouped, ordered = partition_index[order], offsets[order]
     repeats = (grouped[1:] == grouped[:-1]) & (ordered[1:] == ordered[:-1])
     return order[np.concatenate([[True], ~repeats])[: len(order)]] if repeats.any() else order

@@ -1,4 +1,4 @@
-"""The batches that replay leaves to many share partitions at once: the combiner's law, applied once to each."""
+"""Overlapping state batches of many share partitions combined at once (Kafka: ``PersisterStateBatchCombiner``)."""
 
 from __future__ import annotations
 
@@ -20,117 +20,144 @@ from acktrail.model.delivery import StateBatch
 __all__ = ["LOWEST", "Segments", "combine_batches"]
 
 LOWEST: Final = np.iinfo(np.int64).min
-"""Stands for no start offset: nothing lies below it."""
+"""Stands for no start offset: nothing is below it."""
 
-_NO_OWNER: Final = -1
+_NO_SEGMENT: Final = -1
 _HIGHEST: Final = np.iinfo(np.int64).max
 _WIDEST: Final = 1 << 40
-"""Offsets that one share partition's batches may span to find room on an axis shared with others."""
+"""Offsets that the batches of one share partition may span to share an axis with others."""
 
 _BATCHES_AT_ONCE: Final = 1 << 17
-"""Batches swept together, if they are not one share partition's: their arrays stay in the processor's cache."""
+"""Batches covered together, except where one share partition has more: their arrays stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segments:
-    """Rows in `order`: places `heads` to `tails`, both inclusive, are one share partition's."""
+    """Runs of one share partition each: segment i is ``order[starts[i] : ends[i] + 1]``, in log order."""
 
     order: Int64Array
-    heads: Int64Array
-    tails: Int64Array
+    starts: Int64Array
+    ends: Int64Array
 
     @classmethod
-    def of(cls, order: Int64Array, heads: Int64Array) -> Self:
-        return cls(order=order, heads=heads, tails=np.append(heads[1:], len(order))[: len(heads)] - 1)
+    def of(cls, order: Int64Array, starts: Int64Array) -> Self:
+        return cls(order=order, starts=starts, ends=np.append(starts[1:], len(order))[: len(starts)] - 1)
 
     def __len__(self) -> int:
-        return len(self.heads)
+        return len(self.starts)
 
     @property
     def lengths(self) -> Int64Array:
-        return self.tails - self.heads + 1
+        return self.ends - self.starts + 1
 
     @property
     def numbers(self) -> Int64Array:
-        """The segment of each place."""
+        """The segment of each place in `order`."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
 
-_Part = tuple[Int64Array, BatchColumns]
-"""Segments in ascending order, and the batches that the state of each has."""
+_Combined = tuple[Int64Array, BatchColumns]
+"""Segments in ascending order, and the batches of each one's state."""
 
 
 def combine_batches(
-    records: ConcatenatedRecords, starts: Int64Array, cuts: Int64Array, segments: Segments
+    records: ConcatenatedRecords, start_offsets: Int64Array, prune_below: Int64Array, segments: Segments
 ) -> BatchColumns:
-    """The batches of each segment's state.
+    """The batches of each segment's state; row i of the result is segment i.
 
-    `starts` and `cuts` are, for each place in ``segments.order``, the start offset in force after that record and the
-    one below which its batches are gone.
+    Args:
+        records: the rows that ``segments.order`` numbers.
+        start_offsets: int64, shape (places,): for each place in ``segments.order`` the start offset in force after that
+            record.
+        prune_below: int64, shape (places,): the offset below which that record's batches are dropped.
 
-    A segment of one record keeps that record's batches as they were written. Segments in which a batch ends before it
-    begins, or lies 2**40 offsets from another, are combined record by record.
+    Ties: at an offset the highest delivery count wins, then the highest delivery state. A segment of one record keeps
+    its batches as written. Segments are laid side by side on one axis and covered together (``interval_cover``); those
+    with an inverted batch, or with batches 2**40 offsets apart, are combined record by record.
+
+    A snapshot with 0-9 available after one delivery, and an update that acknowledges 5-9 at the second:
+
+    >>> from acktrail.columnar.record_columns import RecordColumns
+    >>> batches = BatchColumns.of_batches(
+    ...     [
+    ...         [StateBatch(first_offset=0, last_offset=9, delivery_state=0, delivery_count=1)],
+    ...         [StateBatch(first_offset=5, last_offset=9, delivery_state=2, delivery_count=2)],
+    ...     ]
+    ... )
+    >>> records = ConcatenatedRecords([RecordColumns(numbers={}, batches=batches)])
+    >>> segments = Segments.of(order=np.arange(2), starts=np.array([0]))
+    >>> combined = combine_batches(records, np.array([0, 0]), np.array([0, 0]), segments)
+    >>> combined.first_offset.tolist(), combined.last_offset.tolist(), combined.delivery_state.tolist()
+    ([0, 5], [4, 9], [0, 2])
     """
-    live = _live(records, cuts, segments)
-    odd = _odd(live, len(segments))
-    lone = np.flatnonzero(segments.heads == segments.tails)
+    clipped = _clipped(records, prune_below, segments)
+    irregular = _irregular_segments(clipped, len(segments))
+    single = np.flatnonzero(segments.starts == segments.ends)
+    regular = clipped.take(np.flatnonzero(~irregular[clipped.segment])) if irregular.any() else clipped
     parts = [
-        *(_swept(piece) for piece in _pieces(live.take(np.flatnonzero(~odd[live.owners])) if odd.any() else live)),
-        (lone, records.batches_of(segments.order[segments.heads[lone]])),
-        *(_combined(records, starts, segments, segment) for segment in np.flatnonzero(odd).tolist()),
+        *(_covered(piece) for piece in _pieces(regular)),
+        (single, records.batches_of(segments.order[segments.starts[single]])),
+        *(
+            _record_by_record(records, start_offsets, segments, segment)
+            for segment in np.flatnonzero(irregular).tolist()
+        ),
     ]
-    return _laid_out(parts, len(segments))
+    return _in_segment_order(parts, len(segments))
 
 
-def _live(records: ConcatenatedRecords, cuts: Int64Array, segments: Segments) -> ClippedBatches:
-    """What is left of the batches of segments with updates, in the order of their segments."""
+def _clipped(records: ConcatenatedRecords, prune_below: Int64Array, segments: Segments) -> ClippedBatches:
+    """The clipped batches of segments with updates, in the order of the segments."""
     rows = len(records)
-    merged = np.flatnonzero(np.repeat(segments.heads != segments.tails, segments.lengths))
-    owners, cut_of_row = np.full(rows, _NO_OWNER), np.full(rows, _HIGHEST)
-    owners[segments.order[merged]] = segments.numbers[merged]
-    cut_of_row[segments.order[merged]] = cuts[merged]
-    live = ClippedBatches.concat([batches.cut(owners[own], cut_of_row[own]) for own, batches in records.batches()])
-    live = live.take(ascending(live.owners))
-    return live.take(slice(int(np.searchsorted(live.owners, 0)), None))  # those that end at the last offset are none's
+    places = np.flatnonzero(np.repeat(segments.starts != segments.ends, segments.lengths))
+    segment, prune_row_below = np.full(rows, _NO_SEGMENT), np.full(rows, _HIGHEST)
+    segment[segments.order[places]] = segments.numbers[places]
+    prune_row_below[segments.order[places]] = prune_below[places]
+    clipped = ClippedBatches.concat(
+        [batches.clip(segment[own], prune_row_below[own]) for own, batches in records.batches()]
+    )
+    clipped = clipped.take(ascending(clipped.segment))
+    # Batches that end at 2**63 - 1 pass even where nothing should: rows of no segment sort first and are dropped.
+    return clipped.take(slice(int(np.searchsorted(clipped.segment, 0)), None))
 
 
-def _heads(owners: Int64Array) -> Int64Array:
-    """Where each owner begins."""
-    return np.flatnonzero(np.diff(owners, prepend=-1))
+def _starts(segment: Int64Array) -> Int64Array:
+    """Where each segment begins in an ascending array of segments."""
+    return np.flatnonzero(np.diff(segment, prepend=-1))
 
 
-def _odd(live: ClippedBatches, count: int) -> BoolArray:
-    """Segments whose batches must be combined one record after another."""
-    odd = np.zeros(count, np.bool_)
-    odd[live.owners[live.first > live.last]] = True
-    heads = _heads(live.owners)
-    if len(heads):
-        lowest, highest = np.minimum.reduceat(live.first, heads), np.maximum.reduceat(live.last, heads)
+def _irregular_segments(clipped: ClippedBatches, count: int) -> BoolArray:
+    """Which segments must be combined record by record; shape (count,)."""
+    irregular = np.zeros(count, np.bool_)
+    irregular[clipped.segment[clipped.first > clipped.last]] = True
+    starts = _starts(clipped.segment)
+    if len(starts):
+        lowest, highest = np.minimum.reduceat(clipped.first, starts), np.maximum.reduceat(clipped.last, starts)
+        # As unsigned numbers the difference cannot overflow.
         is_wide = (highest.view(np.uint64) - lowest.view(np.uint64)) >= np.uint64(_WIDEST)
-        odd[live.owners[heads[is_wide]]] = True
-    return odd
+        irregular[clipped.segment[starts[is_wide]]] = True
+    return irregular
 
 
-def _pieces(live: ClippedBatches) -> Iterator[ClippedBatches]:
+def _pieces(clipped: ClippedBatches) -> Iterator[ClippedBatches]:
     """Whole segments, about ``_BATCHES_AT_ONCE`` batches together."""
-    heads = _heads(live.owners)
-    begins = heads[_heads(heads // _BATCHES_AT_ONCE)].tolist()
-    for begin, end in zip(begins, [*begins[1:], len(live)], strict=False):
-        yield live.take(slice(begin, end))
+    starts = _starts(clipped.segment)
+    begins = starts[_starts(starts // _BATCHES_AT_ONCE)].tolist()
+    for begin, end in zip(begins, [*begins[1:], len(clipped)], strict=False):
+        yield clipped.take(slice(begin, end))
 
 
-def _swept(live: ClippedBatches) -> _Part:
-    """Segments laid side by side on one axis and swept."""
-    heads = _heads(live.owners)
-    lowest, highest = np.minimum.reduceat(live.first, heads), np.maximum.reduceat(live.last, heads)
+def _covered(clipped: ClippedBatches) -> _Combined:
+    """Segments shifted side by side on one axis and covered at once, then shifted back."""
+    starts = _starts(clipped.segment)
+    lowest, highest = np.minimum.reduceat(clipped.first, starts), np.maximum.reduceat(clipped.last, starts)
     room = highest - lowest + 2  # a free point between neighbours, so that they never touch
     begin = np.cumsum(room) - room
-    shift = np.repeat(begin - lowest, np.diff(heads, append=len(live)))
-    first, last, priority = cover(live.first + shift, live.last + shift, live.priority)
+    shift = np.repeat(begin - lowest, np.diff(starts, append=len(clipped)))
+    first, last, priority = cover(clipped.first + shift, clipped.last + shift, clipped.priority)
     counts = np.diff(np.searchsorted(first, begin), append=len(first))
     shift = np.repeat(begin - lowest, counts)
     state, count = state_and_count(priority)
-    return live.owners[heads], BatchColumns(
+    return clipped.segment[starts], BatchColumns(
         counts=counts,
         first_offset=first - shift,
         last_offset=last - shift,
@@ -139,23 +166,25 @@ def _swept(live: ClippedBatches) -> _Part:
     )
 
 
-def _combined(records: ConcatenatedRecords, starts: Int64Array, segments: Segments, segment: int) -> _Part:
-    """One segment by the plain law, record after record."""
-    places = np.arange(segments.heads[segment], segments.tails[segment] + 1)
+def _record_by_record(
+    records: ConcatenatedRecords, start_offsets: Int64Array, segments: Segments, segment: int
+) -> _Combined:
+    """One segment by the model's combiner, record after record."""
+    places = np.arange(segments.starts[segment], segments.ends[segment] + 1)
     lists = records.batches_of(segments.order[places]).to_arrow().to_pylist()
-    found, *updates = (tuple(StateBatch(**batch) for batch in batches) for batches in lists)
-    for start, update in zip(starts[places[1:]].tolist(), updates, strict=True):
-        found = combine_state_batches(found, update, start)
-    return np.array([segment]), BatchColumns.of_batches([found])
+    state, *updates = (tuple(StateBatch(**batch) for batch in batches) for batches in lists)
+    for start, update in zip(start_offsets[places[1:]].tolist(), updates, strict=True):
+        state = combine_state_batches(state, update, start)
+    return np.array([segment]), BatchColumns.of_batches([state])
 
 
-def _laid_out(parts: Sequence[_Part], count: int) -> BatchColumns:
+def _in_segment_order(parts: Sequence[_Combined], count: int) -> BatchColumns:
     """The parts' batches in the order of their segments; a segment in no part has none."""
-    owners = np.concatenate([segments for segments, _ in parts])
-    batches = BatchColumns.concat([found for _, found in parts])
-    if (owners[1:] < owners[:-1]).any():
-        order = np.argsort(owners, kind="stable")
-        owners, batches = owners[order], batches.take(order)
+    segment = np.concatenate([segments for segments, _ in parts])
+    batches = BatchColumns.concat([combined for _, combined in parts])
+    if (segment[1:] < segment[:-1]).any():
+        order = np.argsort(segment, kind="stable")
+        segment, batches = segment[order], batches.take(order)
     counts = np.zeros(count, np.int64)
-    counts[owners] = batches.counts
+    counts[segment] = batches.counts
     return replace(batches, counts=counts)

@@ -1,4 +1,4 @@
-"""Records in several parts, end to end, as one: their rows are numbered through."""
+"""Several pieces of records as one sequence, without a copy: rows are numbered across the pieces."""
 
 from __future__ import annotations
 
@@ -19,51 +19,54 @@ TakenT = TypeVar("TakenT", NumberColumn, BatchColumns)
 
 
 class ConcatenatedRecords:
-    """The rows of `parts`."""
+    """The rows of `pieces`, end to end. Only the rows that a method returns are copied."""
 
-    def __init__(self, parts: Sequence[AnyRecords]) -> None:
-        self._parts = parts
-        self._ends = np.cumsum([len(part.batches.counts) for part in parts])
+    def __init__(self, pieces: Sequence[AnyRecords]) -> None:
+        self._pieces = pieces
+        self._ends = np.cumsum([len(piece.batches.counts) for piece in pieces])
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     def column(self, name: str) -> NumberColumn:
-        """A number of all rows."""
-        return NumberColumn.concat([part.numbers[name] for part in self._parts])
+        """One number of all rows."""
+        return NumberColumn.concat([piece.numbers[name] for piece in self._pieces])
 
     def batches(self) -> Iterator[tuple[slice, BatchColumns | LazyBatches]]:
-        """The batches of each part, with its rows."""
-        for part, end in zip(self._parts, self._ends.tolist(), strict=True):
-            yield slice(end - len(part.batches.counts), end), part.batches
+        """The batches of each piece, with the range of its rows."""
+        for piece, end in zip(self._pieces, self._ends.tolist(), strict=True):
+            yield slice(end - len(piece.batches.counts), end), piece.batches
 
     def numbers_of(self, rows: Int64Array, names: Sequence[str]) -> dict[str, NumberColumn]:
         """Numbers of `rows`, in that order."""
-        taking = _Taking(rows, self._ends)
-        pieces = {name: taking.apply([part.numbers[name].take for part in self._parts]) for name in names}
-        return {name: NumberColumn.concat(taken).take(taking.back) for name, taken in pieces.items()}
+        selection = _Selection(rows, self._ends)
+        taken = {name: selection.take([piece.numbers[name].take for piece in self._pieces]) for name in names}
+        return {name: NumberColumn.concat(columns).take(selection.order) for name, columns in taken.items()}
 
     def batches_of(self, rows: Int64Array) -> BatchColumns:
         """The batches of `rows`, in that order."""
-        taking = _Taking(rows, self._ends)
-        return BatchColumns.concat(taking.apply([part.batches.take for part in self._parts])).take(taking.back)
+        selection = _Selection(rows, self._ends)
+        taken = selection.take([piece.batches.take for piece in self._pieces])
+        return BatchColumns.concat(taken).take(selection.order)
 
 
-class _Taking:
-    """Rows told apart by part; `back` is where each of them comes to lie."""
+class _Selection:
+    """`rows` split by piece. ``order`` puts the taken rows, piece after piece, back into the order of `rows`."""
 
     def __init__(self, rows: Int64Array, ends: Int64Array) -> None:
-        order = np.argsort(rows, kind="stable")
+        by_row = np.argsort(rows, kind="stable")
         begins = np.append(0, ends[:-1])
-        bounds = np.searchsorted(rows[order], begins).tolist()
+        bounds = np.searchsorted(rows[by_row], begins).tolist()
         spans = zip(bounds, [*bounds[1:], len(rows)], begins.tolist(), strict=True)
-        self._own = [rows[order[start:end]] - begin for start, end, begin in spans]
-        self.back = np.empty(len(rows), np.int64)
-        self.back[order] = np.arange(len(rows))
+        self._rows = [rows[by_row[start:end]] - begin for start, end, begin in spans]
+        self.order = np.empty(len(rows), np.int64)
+        self.order[by_row] = np.arange(len(rows))
 
-    def apply(self, takes: Sequence[Callable[[Int64Array], TakenT]]) -> list[TakenT]:
-        """What each part's function gives for its own rows; parts without any are left out, save the last."""
+    def take(self, takes: Sequence[Callable[[Int64Array], TakenT]]) -> list[TakenT]:
+        """The rows of each piece by its `take` function; pieces without rows are left out, except the last one."""
         last = len(takes) - 1
         return [
-            take(own) for part, (take, own) in enumerate(zip(takes, self._own, strict=True)) if len(own) or part == last
+            take(rows)
+            for piece, (take, rows) in enumerate(zip(takes, self._rows, strict=True))
+            if len(rows) or piece == last
         ]

@@ -1,4 +1,4 @@
-"""Share partitions as numbers: keys of the state topic, each met once."""
+"""Numbers for share partitions, by the keys of their records in the state topic."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from acktrail.wire.state_key import SNAPSHOT_TYPE, decode_key, encode_key
 __all__ = ["UNREADABLE", "IndexedKeys", "SharePartitionIndex"]
 
 UNREADABLE: Final = -1
+"""The number of a key that cannot be read."""
 
 _TYPE_BYTES: Final = 2
 _TO_THE_END: Final = 2**31 - 1
@@ -25,83 +26,89 @@ _TO_THE_END: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedKeys:
-    """A row for each key: the number of its share partition (``UNREADABLE``: none) and whether its type is snapshot."""
+    """The number of each key's share partition (or ``UNREADABLE``), and whether its type is snapshot; shape (keys,)."""
 
-    owners: Int64Array
+    partition_index: Int64Array
     is_snapshot: BoolArray
 
 
 class SharePartitionIndex:
-    """Numbers share partitions from 0 in the order they are met; one met on two state partitions is two.
+    """Numbers share partitions from 0 in the order they appear; the same one on two state partitions has two numbers.
 
-    Only distinct keys are looked at: what a row costs is a lookup.
+    The *body* of a key is the key without its type: snapshots and updates of a share partition share it. Almost every
+    body appears on one state partition, its *home*; the others are in a dictionary. Only distinct keys are decoded:
+    each further row costs one lookup.
     """
 
     def __init__(self) -> None:
-        self._bodies = pa.array([], pa.binary())  # keys without their type, each once
-        self._homes = np.empty(0, np.int32)  # of each body, the state partition that it was met on first
-        self._owners = np.empty(0, np.int64)  # of each body, the number it has there
-        self._elsewhere: dict[tuple[int, int], int] = {}  # body and other state partition: the number it has there
-        self._addresses: list[tuple[Int64Array, npt.NDArray[np.int32]]] = []  # bodies and state partitions by number
+        self._bodies = pa.array([], pa.binary())  # distinct bodies
+        self._homes = np.empty(0, np.int32)  # the home of each body
+        self._home_numbers = np.empty(0, np.int64)  # the number of each body at its home
+        self._elsewhere: dict[tuple[int, int], int] = {}  # by body and other state partition
+        self._addresses: list[
+            tuple[Int64Array, npt.NDArray[np.int32]]
+        ] = []  # bodies and state partitions, in the order of their numbers
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def number(self, keys: pa.ChunkedArray, state_partitions: npt.NDArray[np.int32]) -> IndexedKeys:
-        """Numbers for `keys` (binary, or a dictionary of it) that lie on `state_partitions`."""
+    def add_keys(self, keys: pa.ChunkedArray, state_partitions: npt.NDArray[np.int32]) -> IndexedKeys:
+        """The numbers of `keys` (binary, or dictionary-encoded) read from `state_partitions`, of the same length."""
         if not len(keys):
-            return IndexedKeys(owners=np.empty(0, np.int64), is_snapshot=np.empty(0, np.bool_))
+            return IndexedKeys(partition_index=np.empty(0, np.int64), is_snapshot=np.empty(0, np.bool_))
         encoded = keys.unify_dictionaries() if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
         bodies, is_snapshot = self._find(encoded.chunk(0).dictionary)
         rows = np.concatenate([_indices(chunk) for chunk in encoded.chunks])
         body_of_row = bodies[rows]
-        self._settle(body_of_row, state_partitions)
-        return IndexedKeys(owners=self._owners_of(body_of_row, state_partitions), is_snapshot=is_snapshot[rows])
+        self._add_homes(body_of_row, state_partitions)
+        return IndexedKeys(
+            partition_index=self._numbers_of(body_of_row, state_partitions), is_snapshot=is_snapshot[rows]
+        )
 
-    def names(self, owners: Int64Array) -> tuple[KeyColumns, npt.NDArray[np.int32]]:
-        """What the keys of `owners` say, and their state partitions."""
-        bodies = np.concatenate([np.empty(0, np.int64), *(bodies for bodies, _ in self._addresses)])[owners]
-        homes = np.concatenate([np.empty(0, np.int32), *(homes for _, homes in self._addresses)])[owners]
+    def keys_of(self, partition_index: Int64Array) -> tuple[KeyColumns, npt.NDArray[np.int32]]:
+        """The decoded keys of some share partitions, and their state partitions."""
+        bodies = np.concatenate([np.empty(0, np.int64), *(bodies for bodies, _ in self._addresses)])[partition_index]
+        homes = np.concatenate([np.empty(0, np.int32), *(homes for _, homes in self._addresses)])[partition_index]
         return read_keys(_with_type(self._bodies.take(pa.array(bodies)))), homes
 
     def _find(self, distinct: pa.BinaryArray) -> tuple[Int64Array, BoolArray]:
-        """Body of each distinct key, new ones added, and whether its type is snapshot. The last row stands for null."""
+        """The body of each distinct key, and whether its type is snapshot; one more row for null. Adds new bodies."""
         keys = read_keys(distinct)
         bodies = pc.binary_slice(distinct, _TYPE_BYTES, _TO_THE_END)
         is_snapshot = np.append(keys.is_snapshot, False)
         if not keys.regular.all():
-            bodies = _strictly(distinct, bodies, ~keys.regular)
+            bodies = _with_strict_bodies(distinct, bodies, ~keys.regular)
         found = pc.index_in(bodies, value_set=self._bodies)
-        unmet = bodies.filter(pc.and_(found.is_null(), bodies.is_valid())).unique()
-        if len(unmet):
-            self._bodies = pa.concat_arrays([self._bodies, unmet])
+        new = bodies.filter(pc.and_(found.is_null(), bodies.is_valid())).unique()
+        if len(new):
+            self._bodies = pa.concat_arrays([self._bodies, new])
             found = pc.index_in(bodies, value_set=self._bodies)
         return np.append(found.fill_null(UNREADABLE).to_numpy().astype(np.int64), UNREADABLE), is_snapshot
 
-    def _settle(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
-        """Give the bodies that are new a home, and a number there."""
-        known, unmet = len(self._homes), len(self._bodies) - len(self._homes)
-        if not unmet:
+    def _add_homes(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
+        """Give new bodies a home and a number."""
+        known, new = len(self._homes), len(self._bodies) - len(self._homes)
+        if not new:
             return
-        homes = np.zeros(unmet, np.int32)
+        homes = np.zeros(new, np.int32)
         rows = np.flatnonzero(bodies >= known)
         homes[bodies[rows] - known] = state_partitions[rows]
         self._homes = np.append(self._homes, homes)
-        self._owners = np.append(self._owners, np.arange(self._count, self._count + unmet))
-        self._add(np.arange(known, known + unmet), homes)
+        self._home_numbers = np.append(self._home_numbers, np.arange(self._count, self._count + new))
+        self._add(np.arange(known, known + new), homes)
 
-    def _owners_of(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> Int64Array:
-        owners = np.append(self._owners, UNREADABLE)[bodies]
+    def _numbers_of(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> Int64Array:
+        partition_index = np.append(self._home_numbers, UNREADABLE)[bodies]
         is_away = (np.append(self._homes, 0)[bodies] != state_partitions) & (bodies != UNREADABLE)
         if is_away.any():
             rows = np.flatnonzero(is_away)
             pairs, places = np.unique(np.stack([bodies[rows], state_partitions[rows]]), axis=1, return_inverse=True)
-            numbers = [self._elsewhere_of(body, state_partition) for body, state_partition in pairs.T.tolist()]
-            owners[rows] = np.array(numbers)[places]
-        return owners
+            numbers = [self._number_elsewhere(body, state_partition) for body, state_partition in pairs.T.tolist()]
+            partition_index[rows] = np.array(numbers)[places]
+        return partition_index
 
-    def _elsewhere_of(self, body: int, state_partition: int) -> int:
+    def _number_elsewhere(self, body: int, state_partition: int) -> int:
         if (body, state_partition) not in self._elsewhere:
             self._elsewhere[body, state_partition] = self._count
             self._add(np.array([body]), np.array([state_partition], np.int32))
@@ -113,14 +120,14 @@ class SharePartitionIndex:
 
 
 def _indices(encoded: pa.DictionaryArray) -> Int64Array:
-    """Places in the dictionary; -1, the last one, for null."""
+    """Places in the dictionary; -1, which indexes the last row, for null."""
     places: Int64Array = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
     return places
 
 
-def _strictly(distinct: pa.BinaryArray, bodies: pa.BinaryArray, odd: BoolArray) -> pa.BinaryArray:
-    """`bodies` as the strict decoder reads them where they are odd; null where it cannot."""
-    rows = np.flatnonzero(odd)
+def _with_strict_bodies(distinct: pa.BinaryArray, bodies: pa.BinaryArray, irregular: BoolArray) -> pa.BinaryArray:
+    """`bodies`, those of `irregular` keys from the strict decoder: null where it cannot read them."""
+    rows = np.flatnonzero(irregular)
     read = [_body(key) for key in distinct.take(pa.array(rows)).to_pylist()]
     order = np.arange(len(distinct))
     order[rows] = len(distinct) + np.arange(len(rows))

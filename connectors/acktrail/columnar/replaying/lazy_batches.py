@@ -1,4 +1,4 @@
-"""Records of which the batches are left as they are spelled until it is known which of them matter."""
+"""Records whose batches stay encoded until replay knows which ones it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ __all__ = ["LazyBatches", "LazyRecords", "read_lazy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyBatches:
-    """Batches in their bytes: row i's `counts[i]` begin at ``first[i]`` of `column`. `last` offsets are read of all."""
+    """Encoded batches: the ``counts[i]`` of row i begin at byte ``first[i]`` of `column`.
+
+    Only their last offsets are decoded: `last`, end to end.
+    """
 
     column: BinaryColumn
     first: Int64Array
@@ -31,20 +34,20 @@ class LazyBatches:
     last: Int64Array
 
     def take(self, rows: Int64Array) -> BatchColumns:
-        """The batches of `rows`, in that order."""
+        """The decoded batches of `rows`, in that order."""
         return batch_columns(self.counts[rows], gather_batches(self.column, self.first[rows], self.counts[rows]))
 
-    def cut(self, owners: Int64Array, cuts: Int64Array) -> ClippedBatches:
-        """What is left of them at or above `cuts`, one for each row; `owners` are the rows'. No other is read."""
-        chosen, rows = batches_from(self.last, self.counts, cuts)
+    def clip(self, segment: Int64Array, prune_below: Int64Array) -> ClippedBatches:
+        """The batches at or above `prune_below`; both arguments have one number for each row. Decodes no others."""
+        chosen, rows = batches_from(self.last, self.counts, prune_below)
         places = chosen - (np.cumsum(self.counts) - self.counts)[rows]
         structures = self.column.gather(self.first[rows] + BATCH.itemsize * places, BATCH)
-        return ClippedBatches.of(structures, owners[rows], cuts[rows])
+        return ClippedBatches.of(structures, segment[rows], prune_below[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyRecords:
-    """Records, one a row: numbers by column name, and the batches."""
+    """One record a row: numbers by column name, and encoded batches."""
 
     numbers: dict[str, NumberColumn]
     batches: LazyBatches
@@ -53,13 +56,16 @@ class LazyRecords:
 def read_lazy(
     column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArray | None = None
 ) -> tuple[LazyRecords, BoolArray]:
-    """What the regular values say (``find_regular``), and which are; others have no batch, and no number of meaning."""
-    sure = np.ones(len(is_snapshot), np.bool_) if trusted is None else trusted
-    found = find_regular(column, is_snapshot, sure)
-    batches = gather_batches(column, found.first, found.counts)
-    tagged = rows_with_tags(batches, found.counts)
+    """The content of the regular values (``find_regular``), and which values are regular.
+
+    Other rows have no batch, and numbers without meaning.
+    """
+    candidates = np.ones(len(is_snapshot), np.bool_) if trusted is None else trusted
+    values = find_regular(column, is_snapshot, candidates)
+    batches = gather_batches(column, values.first, values.counts)
+    tagged = rows_with_tags(batches, values.counts)
     if len(tagged):
-        return read_lazy(column, is_snapshot, without(sure, tagged))
+        return read_lazy(column, is_snapshot, without(candidates, tagged))
     last = batches["last_offset"].astype(np.int64)
-    spelled = LazyBatches(column=column, first=found.first, counts=found.counts, last=last)
-    return LazyRecords(numbers=found.numbers, batches=spelled), found.regular
+    lazy = LazyBatches(column=column, first=values.first, counts=values.counts, last=last)
+    return LazyRecords(numbers=values.numbers, batches=lazy), values.regular

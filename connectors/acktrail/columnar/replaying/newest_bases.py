@@ -1,4 +1,4 @@
-"""Where each share partition's replay begins: its newest snapshot or tombstone that can be read."""
+"""The base that each share partition's replay starts from: its newest readable snapshot or tombstone."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from acktrail.columnar.sorting import by_partition_and_offset
 __all__ = ["newest_readable"]
 
 
-def newest_readable(owners: Int64Array, offsets: Int64Array, values: pa.BinaryArray) -> Int64Array:
-    """Of snapshots and tombstones (null values), the row of each owner's newest one that can be read.
+def newest_readable(partition_index: Int64Array, offsets: Int64Array, values: pa.BinaryArray) -> Int64Array:
+    """The row of the newest readable base of each share partition.
 
-    The newest of each owner is chosen by offset and then decoded. Only where that one cannot be read are the owner's
-    others decoded too.
+    Args:
+        partition_index, offsets: int64, shape (n,), in any order.
+        values: the n values of snapshots, null for tombstones.
+
+    The newest of each share partition is decoded first; its other bases only where that one cannot be read.
     """
-    order = by_partition_and_offset(owners, offsets)
-    newest = order[_tails(owners[order])]
+    order = by_partition_and_offset(partition_index, offsets)
+    newest = order[_ends(partition_index[order])]
     readable = _are_readable(values, newest)
     if readable.all():
         return newest
-    doubtful = order[np.isin(owners[order], owners[newest[~readable]])]
-    good = doubtful[_are_readable(values, doubtful)]
-    return np.concatenate([newest[readable], good[_tails(owners[good])]])
+    candidates = order[np.isin(partition_index[order], partition_index[newest[~readable]])]
+    good = candidates[_are_readable(values, candidates)]
+    return np.concatenate([newest[readable], good[_ends(partition_index[good])]])
 
 
-def _tails(owners: Int64Array) -> Int64Array:
-    """Where each owner's rows end."""
-    return np.flatnonzero(np.diff(owners, append=-1))
+def _ends(partition_index: Int64Array) -> Int64Array:
+    """Where the rows of each share partition end."""
+    return np.flatnonzero(np.diff(partition_index, append=-1))
 
 
 def _are_readable(values: pa.BinaryArray, rows: Int64Array) -> BoolArray:

@@ -1,4 +1,4 @@
-"""Raw records that a replay may still need, as they came and without their keys."""
+"""Raw records that replay may still need: their keys are read, their values are not decoded yet."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 __all__ = ["PendingRecords", "read_irregular"]
 
 _ROWS_AT_ONCE: Final = 1 << 15
-"""Values decoded together: what arises on the way stays in the processor's cache."""
+"""Values decoded together, so that intermediate arrays stay in the processor's cache."""
 
 _NO_TIMESTAMP: Final = -1
 _ANY_KEY: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
 _KEYS: Final = pa.array([encode_key(UPDATE_TYPE, _ANY_KEY), encode_key(SNAPSHOT_TYPE, _ANY_KEY)], pa.binary())
-"""Stand for keys that were read before: an update's and a snapshot's."""
+"""An update's and a snapshot's key, for the strict decoder: the real keys are read already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRecords:
-    """Records whose keys were read: number of the share partition, offset, and the place in `values`, `timestamps`."""
+    """Records with the number of their share partition; `rows` are their places in `values` and `timestamps`.
 
-    owners: Int64Array
+    `partition_index`, `offsets`, `is_snapshot` and `rows` have shape (records,); `values` may hold more.
+    """
+
+    partition_index: Int64Array
     offsets: Int64Array
     is_snapshot: BoolArray
     rows: Int64Array
@@ -43,16 +46,16 @@ class PendingRecords:
 
     @property
     def needed_bytes(self) -> int:
-        """About how many bytes the records' own values have; ``values`` may hold more."""
+        """About how many bytes of `values` belong to the records."""
         return int(self.values.nbytes) * len(self) // max(len(self.values), 1)
 
     def where(self, mask: BoolArray) -> PendingRecords:
-        """The records where `mask` holds; no value is copied."""
+        """The records where `mask` is true; no value is copied."""
         kept = np.flatnonzero(mask)
         if len(kept) == len(mask):
             return self
         return PendingRecords(
-            owners=self.owners[kept],
+            partition_index=self.partition_index[kept],
             offsets=self.offsets[kept],
             is_snapshot=self.is_snapshot[kept],
             rows=self.rows[kept],
@@ -61,17 +64,17 @@ class PendingRecords:
         )
 
     def read(self) -> Iterator[tuple[LazyRecords, BoolArray]]:
-        """What the records of regular values say, and which are; piece by piece."""
+        """The content of regular records, and which records are regular; piece by piece."""
         column, timestamps = binary_column(self.values), self.timestamps.fill_null(_NO_TIMESTAMP).to_numpy()
         for start in range(0, len(self), _ROWS_AT_ONCE):
             piece = slice(start, start + _ROWS_AT_ONCE)
             rows = self.rows[piece]
-            said, regular = read_lazy(column.take(rows), self.is_snapshot[piece])
+            lazy, regular = read_lazy(column.take(rows), self.is_snapshot[piece])
             address = _address(self.offsets[piece], timestamps[rows])
-            yield LazyRecords(numbers={**said.numbers, **address}, batches=said.batches), regular
+            yield LazyRecords(numbers={**lazy.numbers, **address}, batches=lazy.batches), regular
 
     def read_irregular(self) -> tuple[RecordColumns, BoolArray]:
-        """What the records say whatever their values are like, and which of them can be read."""
+        """The content of all records, regular or not, and which of them can be read."""
         taken = [array.take(pa.array(self.rows)) for array in (self.values, self.timestamps)]
         records, readable = read_irregular(taken[0], self.is_snapshot)
         address = _address(self.offsets, taken[1].fill_null(_NO_TIMESTAMP).to_numpy())
@@ -79,10 +82,10 @@ class PendingRecords:
 
     @classmethod
     def packed(cls, pieces: Sequence[Self]) -> PendingRecords:
-        """The pieces end to end, with a copy of their values and of nothing else."""
+        """The pieces end to end; `values` holds a copy of theirs alone."""
         places = [pa.array(piece.rows) for piece in pieces]
         return PendingRecords(
-            owners=np.concatenate([piece.owners for piece in pieces]),
+            partition_index=np.concatenate([piece.partition_index for piece in pieces]),
             offsets=np.concatenate([piece.offsets for piece in pieces]),
             is_snapshot=np.concatenate([piece.is_snapshot for piece in pieces]),
             rows=np.arange(sum(map(len, pieces))),
@@ -94,15 +97,15 @@ class PendingRecords:
 
 
 def read_irregular(values: pa.BinaryArray, is_snapshot: BoolArray) -> tuple[RecordColumns, BoolArray]:
-    """What values of snapshots and updates say, and which of them can be read."""
+    """The content of values of snapshots and updates, and which of them can be read."""
     keys = _KEYS.take(pa.array(is_snapshot.astype(np.int8)))
-    odd = IrregularRows(
+    irregular = IrregularRows(
         keys=lambda rows: keys.take(pa.array(rows)),
         values=lambda rows: values.take(pa.array(rows)),
         is_snapshot=is_snapshot,
         trusted=np.ones(len(is_snapshot), np.bool_),
     )
-    return odd.decode(np.arange(len(is_snapshot)), binary_column(values)), odd.readable
+    return irregular.decode(np.arange(len(is_snapshot)), binary_column(values)), irregular.readable
 
 
 def _address(offsets: Int64Array, timestamps: Int64Array) -> dict[str, NumberColumn]:

@@ -1,4 +1,4 @@
-"""Replay of a whole state topic: raw records in, the latest state of every share partition out, policy ``broker``."""
+"""Replay of raw records of the state topic: the latest state of every share partition, by policy ``broker``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from acktrail.errors import InputError
 __all__ = ["RawLogReplay"]
 
 _ROWS_AT_ONCE: Final = 1 << 20
-"""Rows whose keys are numbered together: enough that distinct keys are few among them."""
+"""Rows whose keys are indexed together: enough that few of them are distinct."""
 
 _SMALL_ROWS: Final = 1 << 14
 _HELD_BYTES: Final = 1 << 28
@@ -29,31 +29,48 @@ _LOWEST: Final = np.iinfo(np.int64).min
 
 
 class RawLogReplay:
-    """The latest states after all records added so far: what ``acktrail.model.replay`` gives for each state partition.
+    """The latest states after all records added so far, equal to ``acktrail.model.replay`` for each state partition.
 
-    A share partition's newest readable snapshot or tombstone is found by key type and offset; of the records before it
-    not one value is decoded. A record that cannot be read is passed over, one that is there twice counts once. Values
-    of about `held_bytes` are kept as they came; when half of that is still needed, it is folded into states and let
-    go. Until then records may come in any order; from then on in that of each state partition's log.
+    A share partition's newest readable snapshot or tombstone is found by key type and offset; values before it are not
+    decoded. Records that cannot be read are skipped; a record that comes twice counts once.
 
-    `base`: states (``REPLAYED_STATES``) to go on from. Records at or below a state's last one are in it already and
-    are passed over.
+    Buffers up to `held_bytes` of values; if more than half of them is still needed then, folds them into states and
+    frees them. Until then records may come in any order, afterwards in the order of each state partition's log.
+
+    `base`: states (``REPLAYED_STATES``) to resume from. Records at or below a state's last one are skipped.
+
+    A snapshot at offset 7 with start offset 0, and an update at offset 8 that moves it to 5:
+
+    >>> from acktrail.model.records import ShareSnapshot, ShareUpdate
+    >>> from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
+    >>> from acktrail.wire.dialects.kafka_4_2 import encode
+    >>> key = SharePartition(group_id=GroupId("orders"), topic_id=ZERO_TOPIC_ID, partition=0)
+    >>> common = {"key": key, "snapshot_epoch": 0, "delivery_complete_count": 0, "batches": ()}
+    >>> times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}
+    >>> snapshot = ShareSnapshot(**common, **times, state_epoch=1, leader_epoch=0, start_offset=0)
+    >>> update = ShareUpdate(**common, leader_epoch=2, start_offset=5)
+    >>> rows = [(3, offset, 1_000, *encode(record)) for offset, record in ((7, snapshot), (8, update))]
+    >>> replay = RawLogReplay()
+    >>> replay.add(pa.Table.from_pylist([dict(zip(RAW_RECORDS.names, row)) for row in rows], schema=RAW_RECORDS))
+    >>> state = replay.finish().to_pylist()[0]
+    >>> {name: state[name] for name in ("group_id", "leader_epoch", "start_offset", "last_record_offset")}
+    {'group_id': 'orders', 'leader_epoch': 2, 'start_offset': 5, 'last_record_offset': 8}
     """
 
     def __init__(self, base: pa.Table | None = None, *, held_bytes: int = _HELD_BYTES) -> None:
         self._held_bytes = held_bytes
-        self._keys = SharePartitionIndex()
-        self._states = StateColumns.none() if base is None else StateColumns.of_arrow(base, self._keys)
-        self._floors = np.full(len(self._keys), _LOWEST)  # of each share partition, the lowest offset still needed
-        self._floors[self._states.owners] = self._states.floors
-        self._superseded = np.zeros(len(self._keys), np.bool_)  # of each, whether a base came after its state
-        self._folded = self._floors[:0]  # of each, the offset below which records have come too late
+        self._index = SharePartitionIndex()
+        self._states = StateColumns.empty() if base is None else StateColumns.of_arrow(base, self._index)
+        self._first_offset = np.full(len(self._index), _LOWEST)  # by share partition: where its replay starts
+        self._first_offset[self._states.partition_index] = self._states.next_offsets
+        self._has_new_base = np.zeros(len(self._index), np.bool_)  # by share partition: a base came after its state
+        self._folded_to = self._first_offset[:0]  # by share partition: offsets below come too late
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._held: list[PendingRecords] = []
 
     def add(self, records: pa.Table | pa.RecordBatch) -> None:
-        """Take in records: the columns of ``RAW_RECORDS``; keys may be dictionary-encoded.
+        """Add records: the columns of ``RAW_RECORDS``; keys may be dictionary-encoded.
 
         Raises:
             InputError: records of a share partition come after later ones of it were folded.
@@ -66,36 +83,40 @@ class RawLogReplay:
                 self.index_waiting()
 
     def finish(self) -> pa.Table:
-        """The states (``REPLAYED_STATES``): one row for each share partition and state partition, in the order in which
-        they were met. More records may be added afterwards."""
+        """The states (``REPLAYED_STATES``): one row for each share partition and state partition, in the order of their
+        first records. More records may be added afterwards."""
         self.flush()
-        return self._states.to_arrow(self._keys)
+        return self._states.to_arrow(self._index)
 
     def flush(self) -> None:
-        """Fold what is held into states and let go of it."""
+        """Fold all buffered records into states and free them."""
         self.index_waiting()
         self._fold()
 
     def index_waiting(self) -> None:
-        """Number the keys of what waits, find the newest bases, hold what lies at or above them."""
-        batches, self._waiting = _alike(self._waiting), []
+        """Index the keys of the waiting batches, find the newest bases, buffer the records at or above them."""
+        batches, self._waiting = _uniform(self._waiting), []
         self._waiting_rows = self._waiting_bytes = 0
         if not batches:
             return
-        keys = self._keys.number(pa.chunked_array([b.column("key") for b in batches]), _numbers(batches, "partition"))
-        owners, offsets = keys.owners, _numbers(batches, "offset")
-        self._floors = _grown(self._floors, len(self._keys))
-        self._superseded = np.append(self._superseded, np.zeros(len(self._keys) - len(self._superseded), np.bool_))
-        self._refuse_late(owners, offsets)
-        self._raise_floors(owners, offsets, keys.is_snapshot, [batch.column("value") for batch in batches])
-        needed = (owners != UNREADABLE) & (offsets >= np.append(self._floors, _LOWEST)[owners])
+        keys = self._index.add_keys(
+            pa.chunked_array([b.column("key") for b in batches]), _numbers(batches, "partition")
+        )
+        partition_index, offsets = keys.partition_index, _numbers(batches, "offset")
+        self._first_offset = _grown(self._first_offset, len(self._index))
+        self._has_new_base = np.append(
+            self._has_new_base, np.zeros(len(self._index) - len(self._has_new_base), np.bool_)
+        )
+        self._check_order(partition_index, offsets)
+        self._find_bases(partition_index, offsets, keys.is_snapshot, [batch.column("value") for batch in batches])
+        needed = (partition_index != UNREADABLE) & (offsets >= np.append(self._first_offset, _LOWEST)[partition_index])
         end = 0
         for batch in batches:
             start, end = end, end + batch.num_rows
             rows = np.flatnonzero(needed[start:end])
             self._held.append(
                 PendingRecords(
-                    owners=owners[start:end][rows],
+                    partition_index=partition_index[start:end][rows],
                     offsets=offsets[start:end][rows],
                     is_snapshot=keys.is_snapshot[start:end][rows],
                     rows=rows,
@@ -110,51 +131,51 @@ class RawLogReplay:
             else:
                 self._held = [PendingRecords.packed(needed)]
 
-    def _refuse_late(self, owners: Int64Array, offsets: Int64Array) -> None:
-        if not len(self._folded):
+    def _check_order(self, partition_index: Int64Array, offsets: Int64Array) -> None:
+        if not len(self._folded_to):
             return
-        self._folded = _grown(self._folded, len(self._keys))
-        late = np.flatnonzero(offsets < np.append(self._folded, _LOWEST)[owners])
+        self._folded_to = _grown(self._folded_to, len(self._index))
+        late = np.flatnonzero(offsets < np.append(self._folded_to, _LOWEST)[partition_index])
         if len(late):
-            offset, reached = int(offsets[late[0]]), int(self._folded[owners[late[0]]])
+            offset, reached = int(offsets[late[0]]), int(self._folded_to[partition_index[late[0]]])
             raise InputError(
                 f"the record at offset {offset} comes after later ones of its share partition were folded",
                 hint="add the records of a state partition in the order of its log",
                 data={"offset": offset, "expected": reached},
             )
 
-    def _raise_floors(
-        self, owners: Int64Array, offsets: Int64Array, is_snapshot: BoolArray, values: Sequence[pa.BinaryArray]
+    def _find_bases(
+        self, partition_index: Int64Array, offsets: Int64Array, is_snapshot: BoolArray, values: Sequence[pa.BinaryArray]
     ) -> None:
-        """Let each share partition's replay begin at its newest snapshot, or just after its newest tombstone."""
-        rows = np.flatnonzero(is_snapshot & (owners != UNREADABLE))
-        rows = rows[offsets[rows] >= self._floors[owners[rows]]]
+        """Start each share partition's replay at its newest snapshot, or just after its newest tombstone."""
+        rows = np.flatnonzero(is_snapshot & (partition_index != UNREADABLE))
+        rows = rows[offsets[rows] >= self._first_offset[partition_index[rows]]]
         if not len(rows):
             return
         candidates = _taken(values, rows)
-        newest = newest_readable(owners[rows], offsets[rows], candidates)
+        newest = newest_readable(partition_index[rows], offsets[rows], candidates)
         is_tombstone = candidates.take(pa.array(newest)).is_null().to_numpy(zero_copy_only=False)
         bases = rows[newest]
-        self._floors[owners[bases]] = offsets[bases] + is_tombstone
-        self._superseded[owners[bases]] = True
+        self._first_offset[partition_index[bases]] = offsets[bases] + is_tombstone
+        self._has_new_base[partition_index[bases]] = True
 
     def _needed(self) -> list[PendingRecords]:
-        return [piece.where(piece.offsets >= self._floors[piece.owners]) for piece in self._held]
+        return [piece.where(piece.offsets >= self._first_offset[piece.partition_index]) for piece in self._held]
 
     def _fold(self) -> None:
-        """Make new states of the old ones and of what is held."""
-        states = self._states.where(~self._superseded[self._states.owners])
-        self._superseded[:] = False
+        """Apply the buffered records to the states."""
+        states = self._states.where(~self._has_new_base[self._states.partition_index])
+        self._has_new_base[:] = False
         if self._held:
             held, self._held = self._needed(), []
             states = apply_records(states, held)
-            self._folded = np.full(len(self._keys), _LOWEST)
-            self._folded[states.owners] = states.floors
+            self._folded_to = np.full(len(self._index), _LOWEST)
+            self._folded_to[states.partition_index] = states.next_offsets
         self._states = states
 
 
 def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
-    """`records` in the columns and types of ``RAW_RECORDS``, save that dictionaries of keys stay such."""
+    """`records` in the columns and types of ``RAW_RECORDS``; dictionary-encoded keys stay so."""
     table = pa.Table.from_batches([records]) if isinstance(records, pa.RecordBatch) else records
     kinds = dict(zip(RAW_RECORDS.names, RAW_RECORDS.types, strict=True))
     if pa.types.is_dictionary(table.schema.field("key").type):
@@ -165,8 +186,8 @@ def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
     return batches
 
 
-def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """`batches` with keys of one type; and as one where they are so small that copying is cheaper than taking each."""
+def _uniform(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """`batches` with keys of one type; small ones as one, where a copy is cheaper than a pass over each."""
     if len({batch.schema.field("key").type for batch in batches}) > 1:
         batches = [batch.cast(RAW_RECORDS) for batch in batches]
     rows = sum(batch.num_rows for batch in batches)
@@ -178,7 +199,7 @@ def _numbers(batches: Sequence[pa.RecordBatch], name: str) -> npt.NDArray[Any]:
 
 
 def _taken(chunks: Sequence[pa.BinaryArray], rows: Int64Array) -> pa.BinaryArray:
-    """The values in `rows`, which ascend, of `chunks` laid end to end."""
+    """The values in `rows`, which ascend, of `chunks` end to end."""
     ends = np.cumsum([len(chunk) for chunk in chunks])
     parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
     starts = ends - [len(chunk) for chunk in chunks]

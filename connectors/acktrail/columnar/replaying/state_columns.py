@@ -1,4 +1,4 @@
-"""States of share partitions: as columns to fold on, as a table, as the model's values."""
+"""Replayed states as numpy columns, as a table, and as values of the model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REPLAYED_STATES: Final = pa.schema(
         )
     ]
 )
-"""The columns of ``SHARE_PARTITION_STATES`` that replay alone decides."""
+"""The columns of ``SHARE_PARTITION_STATES`` that come from replay alone."""
 
 _ADDRESS: Final = {"last_record_offset": "offset", "last_record_timestamp_ms": "timestamp_ms"}
 _ROWS_AT_ONCE: Final = 8_192
@@ -49,24 +49,23 @@ _ROWS_AT_ONCE: Final = 8_192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateColumns:
-    """States by number of their share partition (``SharePartitionIndex``), each with the address of its last record.
+    """States, one a row, in any order.
 
-    `floors`: the lowest offset of records that go on from each state.
+    `partition_index` numbers their share partitions (``SharePartitionIndex``). `next_offsets` is one past the last
+    record applied to each: the lowest offset of a record that can follow. Both have shape (states,).
     """
 
-    owners: Int64Array
-    floors: Int64Array
+    partition_index: Int64Array
+    next_offsets: Int64Array
     records: RecordColumns
 
     @classmethod
-    def none(cls) -> Self:
-        """No state."""
+    def empty(cls) -> Self:
         kinds = {**CONTENT_NUMBERS, "offset": np.int64, "timestamp_ms": np.int64}
         numbers = {name: NumberColumn(values=np.empty(0, kind)) for name, kind in kinds.items()}
-        nothing = np.empty(0, np.int64)
         return cls(
-            owners=nothing,
-            floors=nothing,
+            partition_index=np.empty(0, np.int64),
+            next_offsets=np.empty(0, np.int64),
             records=RecordColumns(numbers=numbers, batches=BatchColumns.of_batches([])),
         )
 
@@ -76,17 +75,21 @@ class StateColumns:
 
     def take(self, rows: Int64Array) -> Self:
         """The states in `rows`."""
-        return type(self)(owners=self.owners[rows], floors=self.floors[rows], records=self.records.take(rows))
+        return type(self)(
+            partition_index=self.partition_index[rows],
+            next_offsets=self.next_offsets[rows],
+            records=self.records.take(rows),
+        )
 
-    def to_arrow(self, keys: SharePartitionIndex) -> pa.Table:
-        """``REPLAYED_STATES``, in the order in which the share partitions were met."""
-        ordered = self.take(np.argsort(self.owners))
-        names, state_partitions = keys.names(ordered.owners)
+    def to_arrow(self, index: SharePartitionIndex) -> pa.Table:
+        """``REPLAYED_STATES``, ordered by `partition_index`."""
+        ordered = self.take(np.argsort(self.partition_index))
+        keys, state_partitions = index.keys_of(ordered.partition_index)
         columns = {
             "state_partition": pa.array(state_partitions),
-            "group_id": names.group_id,
-            "topic_id": names.topic_id,
-            "partition": pa.array(names.partition),
+            "group_id": keys.group_id,
+            "topic_id": keys.topic_id,
+            "partition": pa.array(keys.partition),
             "batches": ordered.records.batches.to_arrow(),
         }
         for field in REPLAYED_STATES:
@@ -96,32 +99,34 @@ class StateColumns:
         return pa.Table.from_arrays([columns[name] for name in REPLAYED_STATES.names], schema=REPLAYED_STATES)
 
     @classmethod
-    def of_arrow(cls, table: pa.Table, keys: SharePartitionIndex) -> Self:
-        """The states of a table of ``REPLAYED_STATES``; rows without a state are passed over.
+    def of_arrow(cls, table: pa.Table, index: SharePartitionIndex) -> Self:
+        """The states of a table of ``REPLAYED_STATES``; rows without a state are skipped.
 
         Raises:
             InputError: a share partition has two states on one state partition.
         """
-        stated = table.select(REPLAYED_STATES.names).cast(REPLAYED_STATES)
-        stated = stated.filter(stated["snapshot_epoch"].is_valid()).combine_chunks()
+        states = table.select(REPLAYED_STATES.names).cast(REPLAYED_STATES)
+        states = states.filter(states["snapshot_epoch"].is_valid()).combine_chunks()
         rows = pa.RecordBatch.from_arrays(
-            [column.combine_chunks() for column in stated.columns], schema=REPLAYED_STATES
+            [column.combine_chunks() for column in states.columns], schema=REPLAYED_STATES
         )
-        names = snapshot_keys(rows.column("group_id"), rows.column("topic_id"), rows.column("partition"))
-        owners = keys.number(pa.chunked_array([names]), rows.column("state_partition").to_numpy()).owners
-        if len(np.unique(owners)) != len(owners):
+        keys = snapshot_keys(rows.column("group_id"), rows.column("topic_id"), rows.column("partition"))
+        partition_index = index.add_keys(
+            pa.chunked_array([keys]), rows.column("state_partition").to_numpy()
+        ).partition_index
+        if len(np.unique(partition_index)) != len(partition_index):
             raise InputError("a share partition has two states on one state partition")
         numbers = {name: NumberColumn.of_arrow(rows.column(name)) for name in CONTENT_NUMBERS}
         numbers |= {to: NumberColumn.of_arrow(rows.column(name)) for name, to in _ADDRESS.items()}
         return cls(
-            owners=owners,
-            floors=numbers["offset"].values + 1,
+            partition_index=partition_index,
+            next_offsets=numbers["offset"].values + 1,
             records=RecordColumns(numbers=numbers, batches=BatchColumns.of_arrow(rows.column("batches"))),
         )
 
 
 def states_of(table: pa.Table) -> Iterator[SharePartitionState]:
-    """The state of every row of `table` (columns of ``REPLAYED_STATES``), in its order, made as it is asked for."""
+    """The state of every row of `table` (columns of ``REPLAYED_STATES``), in order, one at a time."""
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for row in batch.to_pylist():
             yield replayed_state_of(row)

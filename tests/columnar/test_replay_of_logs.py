@@ -1,4 +1,4 @@
-"""The sweep leaves what the plain fold leaves, whatever the log and however it comes in."""
+"""The replay leaves what the plain fold leaves, whatever the log and however it comes in."""
 
 from __future__ import annotations
 
@@ -135,10 +135,10 @@ def found_in(table: pa.Table) -> Found:
 
 
 def swept(tables: list[pa.Table], **options: Any) -> Found:
-    sweep = RawLogReplay(**options)
+    replay = RawLogReplay(**options)
     for table in tables:
-        sweep.add(table)
-    return found_in(sweep.finish())
+        replay.add(table)
+    return found_in(replay.finish())
 
 
 def cut(rows: list[Row], data: st.DataObject) -> list[list[Row]]:
@@ -159,11 +159,11 @@ def test_the_order_of_records_does_not_matter(rows: list[Row], data: st.DataObje
 @given(any_logs(), st.data())
 def test_memory_may_be_short(rows: list[Row], data: st.DataObject) -> None:
     """Records that come in log order may be folded at any moment, here after each piece."""
-    sweep = RawLogReplay(held_bytes=0)
+    replay = RawLogReplay(held_bytes=0)
     for piece in cut(rows, data):
-        sweep.add(table_of(piece))
-        sweep.flush()
-    assert found_in(sweep.finish()) == folded(rows)
+        replay.add(table_of(piece))
+        replay.flush()
+    assert found_in(replay.finish()) == folded(rows)
 
 
 @given(any_logs(), st.data())
@@ -215,11 +215,11 @@ def test_many_share_partitions_at_once(seed: int, share_partitions: int, held_by
     """Many share partitions with records of every kind interleaved: each has the state of the plain fold, whether all
     their records are held, folded on the way, or what is still needed of them packed."""
     rows = busy_log(random.Random(seed), share_partitions=share_partitions, records=9_000)
-    sweep = RawLogReplay(held_bytes=held_bytes)
+    replay = RawLogReplay(held_bytes=held_bytes)
     for start in range(0, len(rows), 1_000):
-        sweep.add(table_of(rows[start : start + 1_000]))
-        sweep.index_waiting()
-    found = found_in(sweep.finish())
+        replay.add(table_of(rows[start : start + 1_000]))
+        replay.index_waiting()
+    found = found_in(replay.finish())
     assert found == folded(rows)
     assert len(found) > share_partitions * 5 // 6
 
@@ -255,14 +255,14 @@ def test_batches_may_end_at_the_last_possible_offset() -> None:
 def test_records_that_come_too_late_are_refused() -> None:
     """Once records were folded an older one of the share partition could change the state: it is no longer taken."""
     key, other = KEYS[:2]
-    sweep = RawLogReplay()
-    sweep.add(table_of([(0, n, *encode(snapshot(key, n))) for n in (5, 7)]))
-    sweep.flush()
-    sweep.add(table_of([(0, 3, *encode(snapshot(other, 1))), (0, 8, *encode(snapshot(key, 8)))]))
-    sweep.flush()
-    sweep.add(table_of([(0, 6, *encode(snapshot(key, 6)))]))
+    replay = RawLogReplay()
+    replay.add(table_of([(0, n, *encode(snapshot(key, n))) for n in (5, 7)]))
+    replay.flush()
+    replay.add(table_of([(0, 3, *encode(snapshot(other, 1))), (0, 8, *encode(snapshot(key, 8)))]))
+    replay.flush()
+    replay.add(table_of([(0, 6, *encode(snapshot(key, 6)))]))
     with pytest.raises(InputError, match="offset 6"):
-        sweep.flush()
+        replay.flush()
 
 
 def test_one_share_partition_has_one_state_to_go_on_from() -> None:
@@ -291,9 +291,9 @@ def keys_of(key: SharePartition) -> tuple[bytes, bytes]:
 
 
 def finished(table: pa.Table, base: pa.Table | None = None) -> pa.Table:
-    sweep = RawLogReplay(base)
-    sweep.add(table)
-    return sweep.finish()
+    replay = RawLogReplay(base)
+    replay.add(table)
+    return replay.finish()
 
 
 def snapshot(key: SharePartition, start_offset: int) -> ShareSnapshot:

@@ -53,9 +53,9 @@ def undated(changes: list[StatusChange]) -> set[tuple[int, object, int]]:
     for change in changes:
         for offset in range(change.first_offset, min(change.last_offset, 200) + 1):
             own, is_archived = (change.key, offset), change.after.delivery_state == 4
-            if is_archived and change.before.standing == "unknown" and not change.is_dated:
+            if is_archived and change.before.kind == "unknown" and not change.is_dated:
                 found |= set() if was_archived.get(own) else {(change.at.offset, *own)}
-            if change.after.standing != "unknown":
+            if change.after.kind != "unknown":
                 was_archived[own] = is_archived
     return found
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-# The C library keeps freed memory only up to twice the largest block it was ever given back: this one, never touched,
-# lets it keep the arrays of one batch for the next. Without it, fetching pages anew takes longer than decoding.
+# glibc keeps freed memory only up to twice the largest block that was ever freed: this one, never written, lets it keep
+# the arrays of one batch for the next. Without it, fetching the pages again takes longer than decoding.
 np.empty((32 << 20) - 65_536, np.uint8)
 
 __all__ = ["BinaryColumn", "BoolArray", "Int64Array", "binary_column", "runs", "strides"]
@@ -21,10 +21,10 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryColumn:
-    """A view of a binary array: `data` is shared by all rows, row i is ``data[starts[i] : starts[i] + lengths[i]]``.
+    """A view of a binary array of n rows: row i is ``data[starts[i] : starts[i] + lengths[i]]``.
 
-    A null row has length -1, so that no length check lets it pass. `bounds`, where all rows lie end to end: where each
-    begins and the last one ends.
+    `starts` and `lengths` have shape (n,); a null row has length -1, so that every length check fails for it. `bounds`,
+    of shape (n + 1,), is known where the rows are contiguous: the start of each and the end of the last one.
     """
 
     data: npt.NDArray[np.uint8]
@@ -41,15 +41,15 @@ class BinaryColumn:
         return self.starts + self.lengths
 
     def gather(self, positions: Int64Array, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
-        """The structures of type `layout` at `positions` of `data`.
+        """The structures of dtype `layout` at byte `positions` of `data`; both of shape (k,).
 
-        A position where no whole structure fits gives some other bytes, never an error: the caller knows from the
-        lengths which rows mean nothing.
+        A position where no whole structure fits gives other bytes, never an error: callers ignore these rows by their
+        lengths.
         """
         room = len(self.data) - layout.itemsize
         if room < 0:
             return np.zeros(len(positions), layout)
-        # Overlapping windows, indexed and not `take`n: take would copy them all first.
+        # All windows of the layout's size, one byte apart, as a view. Indexed, not `take`n: take would copy all of them.
         windows: npt.NDArray[Any] = np.ndarray(
             shape=(room + 1,), dtype=f"V{layout.itemsize}", buffer=self.data, strides=(1,)
         )
@@ -60,9 +60,9 @@ class BinaryColumn:
     def heads_and_ends(
         self, head: np.dtype[np.void], end: np.dtype[np.void]
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The structures that rows begin with and those that they end with; of a row that is too short, other bytes.
+        """The structures at the begin and at the end of each row; other bytes for rows that are too short.
 
-        Where rows lie end to end, the end of one and the head of the next are taken together.
+        Where rows are contiguous, the end of a row and the head of the next one are gathered together.
         """
         if self.bounds is None:
             return self.gather(self.starts, head), self.gather(self.ends - end.itemsize, end)
@@ -76,7 +76,7 @@ class BinaryColumn:
 
 
 def binary_column(array: pa.BinaryArray) -> BinaryColumn:
-    """The view of `array`, sliced or not."""
+    """`array` (sliced or not) as a view of its buffers: starts and lengths as int64, data uncopied."""
     _, offsets, data = array.buffers()
     count = len(array)
     if count == 0:
@@ -90,16 +90,16 @@ def binary_column(array: pa.BinaryArray) -> BinaryColumn:
 
 
 def runs(lengths: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """For rows of `lengths` items laid end to end: every item's row, and its place within that row."""
+    """For rows of `lengths` items, end to end: each item's row, and its place within that row."""
     rows = np.repeat(np.arange(len(lengths)), lengths)
     before = np.cumsum(lengths) - lengths
     return rows, np.arange(len(rows)) - before[rows]
 
 
 def strides(first: Int64Array, lengths: Int64Array, width: int) -> Int64Array:
-    """Where the items of rows begin: ``first[i]`` and every `width` from there, ``lengths[i]`` of them, end to end.
+    """The positions of all items of all rows: ``lengths[i]`` of them from ``first[i]`` on, `width` apart, end to end.
 
-    One running sum over steps, of which nearly all are `width`.
+    One cumulative sum over steps: `width` within a row, and a jump to ``first[i]`` where row i begins.
     """
     if not lengths.all():
         filled = lengths != 0

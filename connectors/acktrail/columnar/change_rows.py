@@ -15,7 +15,7 @@ from acktrail.model.offset_history.status_changes import Cause, RecordPosition, 
 __all__ = ["CHANGE_COLUMNS", "change_table", "changes_of"]
 
 CHANGE_COLUMNS: Final = pa.schema([field for field in DELIVERY_HISTORY if field.name not in ("cluster_id", "chunk")])
-"""The columns of ``DELIVERY_HISTORY`` that a change alone decides."""
+"""The columns of ``DELIVERY_HISTORY`` that depend on a change alone."""
 
 _ROWS_AT_ONCE: Final = 8_192
 
@@ -29,7 +29,7 @@ def change_table(changes: Iterable[StatusChange]) -> pa.Table:
 
 
 def changes_of(rows: pa.Table) -> Iterator[StatusChange]:
-    """The changes that rows of ``DELIVERY_HISTORY`` tell, in their order."""
+    """The changes in rows of ``DELIVERY_HISTORY``, in order."""
     for batch in rows.select(CHANGE_COLUMNS.names).to_batches(max_chunksize=_ROWS_AT_ONCE):
         yield from map(_change, batch.to_pylist())
 

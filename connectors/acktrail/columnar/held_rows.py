@@ -1,4 +1,4 @@
-"""What is held of share partitions as columns of ``HELD_STATES``, and back."""
+"""Known states of share partitions as rows of ``HELD_STATES``, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["HELD_COLUMNS", "known_state_table", "known_states_of"]
 HELD_COLUMNS: Final = pa.schema(
     [field for field in HELD_STATES if field.name not in ("cluster_id", "next_offset", "records_files")]
 )
-"""The columns of ``HELD_STATES`` that a share partition and its state decide."""
+"""The columns of ``HELD_STATES`` that depend on a share partition and its state."""
 
 _STATE: Final = "state"
 
@@ -30,7 +30,7 @@ def known_state_table(state_partition: int, held: Mapping[SharePartition, KnownS
 
 
 def known_states_of(rows: pa.Table) -> Iterator[tuple[SharePartition, KnownState]]:
-    """What rows of ``HELD_STATES`` tell; the state partition is left out."""
+    """The known states in rows of ``HELD_STATES``, without the state partition."""
     for row in rows.to_pylist():
         held = replayed_state_of(row) if row["held"] == _STATE else _without_state(row["held"])
         yield share_partition_of(row), held
@@ -44,15 +44,7 @@ def _row(held: KnownState) -> dict[str, Any]:
     if not isinstance(held, SharePartitionState):
         return {"held": held.value}
     plain = {name: getattr(held, name) for name in STATE_NUMBERS}
-    batches = [
-        {
-            "first_offset": batch.first_offset,
-            "last_offset": batch.last_offset,
-            "delivery_state": batch.delivery_state,
-            "delivery_count": batch.delivery_count,
-        }
-        for batch in held.batches
-    ]
+    batches = [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in held.batches]
     return {"held": _STATE, **plain, "batches": batches}
 
 

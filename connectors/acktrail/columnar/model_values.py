@@ -1,8 +1,8 @@
-"""Decoded columns back to the model's values, for the plain fold."""
+"""Rows of decoded records and states to values of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,14 +34,17 @@ RECORD_COLUMNS: Final = (
 """The columns that ``records_of`` needs; a reader may leave out the others."""
 
 STATE_NUMBERS: Final = tuple(name for name in SharePartitionState.__slots__ if name not in {"key", "batches"})
-"""The columns of a replayed state that hold one number."""
+"""The columns of a replayed state with one number each."""
 
-_Row = dict[str, Any]
+_UPDATE_NUMBERS: Final = tuple(name for name in ShareUpdate.__slots__ if name not in {"key", "batches"})
+_SNAPSHOT_NUMBERS: Final = tuple(name for name in ShareSnapshot.__slots__ if name not in {"key", "batches"})
+
+_Row = Mapping[str, Any]
 _ROWS_AT_ONCE: Final = 8_192
 
 
 def records_of(table: pa.Table) -> Iterator[tuple[int, StateRecord]]:
-    """Offset and record of every decoded row, in the table's order; rows that could not be decoded are passed over."""
+    """Offset and record of every decoded row, in the table's order; rows that are not decoded are skipped."""
     decoded = table.select(list(RECORD_COLUMNS)).filter(pc.field("decode_status") == "decoded")
     for batch in decoded.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for row in batch.to_pylist():
@@ -50,58 +53,27 @@ def records_of(table: pa.Table) -> Iterator[tuple[int, StateRecord]]:
 
 def record_of(row: _Row) -> StateRecord:
     """The record of one decoded row."""
-    return _BUILDERS[row["record_type"]](share_partition_of(row), row)
+    key = share_partition_of(row)
+    if row["record_type"] == "tombstone":
+        return Tombstone(key=key)
+    if row["record_type"] == "update":
+        return ShareUpdate(key=key, batches=_batches(row), **{name: row[name] for name in _UPDATE_NUMBERS})
+    return ShareSnapshot(key=key, batches=_batches(row), **{name: row[name] for name in _SNAPSHOT_NUMBERS})
 
 
-def share_partition_of(row: Mapping[str, Any]) -> SharePartition:
-    """Whom a row with columns `group_id`, `topic_id` and `partition` is about."""
+def share_partition_of(row: _Row) -> SharePartition:
+    """The share partition in the columns `group_id`, `topic_id` and `partition`."""
     return SharePartition(
         group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"]), partition=row["partition"]
     )
 
 
-def replayed_state_of(row: Mapping[str, Any]) -> SharePartitionState:
-    """The state that a row tells, by its share partition, `STATE_NUMBERS` and `batches`."""
+def replayed_state_of(row: _Row) -> SharePartitionState:
+    """The state in a row with a share partition, `STATE_NUMBERS` and `batches`."""
     return SharePartitionState(
         key=share_partition_of(row), batches=_batches(row), **{name: row[name] for name in STATE_NUMBERS}
     )
 
 
-def _tombstone(key: SharePartition, _row: _Row) -> Tombstone:
-    return Tombstone(key=key)
-
-
-def _update(key: SharePartition, row: _Row) -> ShareUpdate:
-    return ShareUpdate(
-        key=key,
-        snapshot_epoch=row["snapshot_epoch"],
-        leader_epoch=row["leader_epoch"],
-        start_offset=row["start_offset"],
-        delivery_complete_count=row["delivery_complete_count"],
-        batches=_batches(row),
-    )
-
-
-def _snapshot(key: SharePartition, row: _Row) -> ShareSnapshot:
-    return ShareSnapshot(
-        key=key,
-        snapshot_epoch=row["snapshot_epoch"],
-        state_epoch=row["state_epoch"],
-        leader_epoch=row["leader_epoch"],
-        start_offset=row["start_offset"],
-        delivery_complete_count=row["delivery_complete_count"],
-        create_timestamp_ms=row["create_timestamp_ms"],
-        write_timestamp_ms=row["write_timestamp_ms"],
-        batches=_batches(row),
-    )
-
-
-def _batches(row: Mapping[str, Any]) -> tuple[StateBatch, ...]:
+def _batches(row: _Row) -> tuple[StateBatch, ...]:
     return tuple(StateBatch(**batch) for batch in row["batches"])
-
-
-_BUILDERS: Final[dict[str, Callable[[SharePartition, _Row], StateRecord]]] = {
-    "snapshot": _snapshot,
-    "update": _update,
-    "tombstone": _tombstone,
-}

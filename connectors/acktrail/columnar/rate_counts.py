@@ -1,7 +1,7 @@
-"""How many records were acknowledged, released, archived and delivered again, by share partition and interval of time.
+"""How many records were acknowledged, released, archived and delivered again, by share partition and time interval.
 
-Counted are endings of deliveries as the state topic records them, at the broker's time of the state record. A delivery
-that ended without a record (the broker was killed) is in no count but `deliveries`, once a later ending shows it.
+A delivery is counted when it ends, at the broker's time of the state record. One that ended without a record (the
+broker was killed) is counted only in `deliveries`, once a later record shows it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ COUNTS: Final = (
     "passed_unrecorded",
     "undated",
 )
-"""Records (offsets) that got the state; deliveries that ended, and those among them that were not the first; records
-that the start offset passed without a state; records in a state of which nobody knows when they got it."""
+"""Records (offsets) that got the state; deliveries that ended, and those that were not the first; records that the start
+offset moved past without a state; records that got their state at an unknown time."""
 
 _KEY: Final = ("group_id", "topic_id", "partition", "interval_start_ms")
 
@@ -42,7 +42,7 @@ RATES: Final = pa.schema(
         *(pa.field(name, pa.int64()) for name in COUNTS),
     ]
 )
-"""One share partition in one interval in which something was counted. Null: more than an int64 holds."""
+"""The counts of one share partition in one interval that has any. Null: more than int64 holds."""
 
 RATE_INPUTS: Final = (
     "group_id",
@@ -63,7 +63,7 @@ RATE_INPUTS: Final = (
 """The columns of ``DELIVERY_HISTORY`` that counting needs."""
 
 _WIDE: Final = pa.decimal128(38, 0)
-"""Records can name any offset: sums of ranges are exact here, whatever they say."""
+"""State records can name any offset: sums of offset ranges do not overflow here."""
 
 _INT64: Final = pa.decimal128(19, 0)
 _MOST: Final = 2**63 - 1
@@ -76,7 +76,7 @@ _STATES: Final = {
 
 
 def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
-    """What `rows` (``RATE_INPUTS``) count, by share partition and interval of `every_ms`: a piece for ``sum_rates``."""
+    """The counts of `rows` (``RATE_INPUTS``) by share partition and interval of `every_ms`: a piece for ``sum_rates``."""
     counted = rows.filter(_is_counted())
     weights = pc.add(pc.subtract(counted["last_offset"].cast(_INT64), counted["first_offset"].cast(_INT64)), 1)
     factors = _factors(counted)
@@ -98,7 +98,7 @@ def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
 
 
 def _begins(times: pa.ChunkedArray, every_ms: int) -> pa.ChunkedArray:
-    """The beginning of the interval that each time lies in."""
+    """The start of the interval of each time."""
     near = pc.multiply(pc.divide(times, every_ms), every_ms)  # divides towards zero
     return pc.if_else(pc.greater(near, times), pc.subtract(near, every_ms), near)
 
@@ -110,7 +110,7 @@ def _is_counted() -> pc.Expression:
 
 
 def _factors(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """By how much each offset of a row counts, by what is counted."""
+    """How much each offset of a row adds to each count."""
     dated = rows["is_dated"]
     recorded = pc.equal(rows["standing"], OffsetStatusKind.RECORDED.value)
     state, was = rows["delivery_state"], pc.fill_null(rows["before_state"], -1)

@@ -1,8 +1,7 @@
-"""What a group last did with each record of a range of offsets: acknowledged it, archived it, or nobody knows.
+"""What a group last did with each record of a range of offsets: acknowledged it, archived it, or it is not known.
 
-Changes of one share partition are laid over each other in the order of their state records. An acknowledgement and an
-archiving stay the last thing that the group did, also when the start offset moved past them, and when a reset or a
-deletion made the state anew.
+The changes of one share partition are applied in the order of their state records. An acknowledged or archived record
+stays so when the start offset moves past it, and when a reset or a deletion starts the state again.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ class SettledCounts:
     """Numbers of records (offsets) in a range.
 
     Attributes:
-        acknowledged, archived: those that the group last acknowledged, or archived, as far as the history tells.
-        unknown: those of which a part of the history is missing: before the first record of the share partition, or
-            since the last thing that is known of them. Those among `acknowledged` and `archived` may have changed.
-        since_ms: the broker's time of the first state record that tells of the range; None: none does.
+        acknowledged, archived: those that the group last acknowledged, or archived, as far as the history shows.
+        unknown: those with a part of the history missing: before the first record of the share partition, or since
+            their last known status. Such records in `acknowledged` and `archived` may have changed.
+        since_ms: the broker's time of the first state record about the range; None: there is none.
     """
 
     acknowledged: int
@@ -69,7 +68,7 @@ def settled_filter() -> pc.Expression:
 
 
 def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], pa.Table]]:
-    """Group id, topic id, partition, and the rows of each share partition in `rows`, in log order."""
+    """Group id, topic id and partition of each share partition in `rows`, and its rows in log order."""
     if not rows.num_rows:
         return
     order = [(name, "ascending") for name in (*KEY_COLUMNS, "state_partition", "record_offset")]
@@ -84,12 +83,12 @@ def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], p
 
 
 def settled_counts(rows: pa.Table, first: int, last: int, doubts: Sequence[int] = ()) -> SettledCounts:
-    """What the group last did with the records from `first` to `last` (inclusive).
+    """Counts what the group last did with the records from `first` to `last` (inclusive).
 
     Args:
         rows: of one share partition, in log order, with `SETTLED_INPUTS`; at least those that `settled_filter`
-            chooses and that share an offset with the range. Where they lie on several state partitions, nobody knows
-            their order, and nothing is known.
+            chooses and that share an offset with the range. If they are on several state partitions, their order is
+            not known, and so is no record.
         doubts: offsets of state records that may be about the share partition and cannot be read.
 
     Cost: some numpy operations, and two assignments to slices for each row.
@@ -102,9 +101,9 @@ def settled_counts(rows: pa.Table, first: int, last: int, doubts: Sequence[int] 
     begins, ends, rows = begins[meets], ends[meets], rows.filter(pa.array(meets))
     edges = np.unique(np.concatenate([begins, ends, [first, last + 1]]))
     cells = _Cells(len(edges) - 1)
-    cells.lay(rows, np.searchsorted(edges, begins).tolist(), np.searchsorted(edges, ends).tolist())
+    cells.apply(rows, np.searchsorted(edges, begins).tolist(), np.searchsorted(edges, ends).tolist())
     lengths, times = np.diff(edges), rows["record_timestamp_ms"].drop_null()
-    is_known = cells.is_heard_of & (cells.settled_at >= np.maximum(cells.lost_at, max(doubts, default=_NEVER)))
+    is_known = cells.is_seen & (cells.settled_at >= np.maximum(cells.lost_at, max(doubts, default=_NEVER)))
     return SettledCounts(
         acknowledged=int(lengths[cells.kinds == _ACKNOWLEDGED].sum()),
         archived=int(lengths[cells.kinds == _ARCHIVED].sum()),
@@ -114,22 +113,22 @@ def settled_counts(rows: pa.Table, first: int, last: int, doubts: Sequence[int] 
 
 
 class _Cells:
-    """Pieces of a range that no row cuts: what last settled each, at which state record, and since when nothing is
-    known."""
+    """Pieces of a range that no row cuts: for each the last known kind, the state record that set it, and the state
+    record since which it is not known; arrays of shape (cells,)."""
 
     def __init__(self, count: int) -> None:
         self.kinds = np.zeros(count, np.int8)
         self.settled_at = np.full(count, _NEVER)
         self.lost_at = np.full(count, _NEVER)
-        self.is_heard_of = np.zeros(count, np.bool_)
+        self.is_seen = np.zeros(count, np.bool_)
 
-    def lay(self, rows: pa.Table, begins: Sequence[int], ends: Sequence[int]) -> None:
-        """Lay `rows`, in log order, over the cells from `begins` up to `ends`."""
+    def apply(self, rows: pa.Table, begins: Sequence[int], ends: Sequence[int]) -> None:
+        """Apply `rows`, in log order; row i covers the cells from ``begins[i]`` up to ``ends[i]``."""
         columns = (
             rows[name].to_pylist() for name in ("standing", "before_standing", "delivery_state", "record_offset")
         )
         for begin, end, standing, before, state, place in zip(begins, ends, *columns, strict=True):
-            self.is_heard_of[begin:end] = True
+            self.is_seen[begin:end] = True
             if standing == _UNKNOWN:
                 self.lost_at[begin:end] = place
             elif before == _UNKNOWN:

@@ -1,6 +1,6 @@
-"""A reader that goes through many byte strings at once, each at its own place: one step for all that are still read.
+"""Reads many byte strings at once, each at its own position: one numpy step advances all that are still being read.
 
-The checks are those of ``wire.primitives``, in the same order, and so are the faults.
+The checks and errors are those of ``wire.primitives``, in the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Cursors", "Fault"]
 _VARINT_BYTES: Final = 5
 
 _STEPS: Final = 64
-"""Steps for which rows go on together; what takes longer is cheaper read alone."""
+"""Steps that rows take together; a row that needs more is cheaper decoded alone."""
 
 
 class Fault(IntEnum):
@@ -34,12 +34,14 @@ class Fault(IntEnum):
     UNKNOWN_VERSION = 7
     NULL_UPDATE = 8
     UNDECIDED = 9
-    """Too many steps: nobody looked on."""
+    """Gave up after ``_STEPS`` steps: the row is decoded alone."""
 
 
 class Cursors:
-    """One cursor a row of `column`. Methods take row numbers and hand back those that did not fail; of those that did,
-    `fault`, `position` (from the row's begin), `amount` and `left` tell what an error message needs.
+    """One cursor for each row of `column`.
+
+    Methods take row numbers (int64, any subset) and return those that did not fail. For the others `fault`, `position`
+    (from the row's first byte), `amount` and `left`, all of shape (rows,), have what an error message needs.
     """
 
     def __init__(self, column: BinaryColumn) -> None:
@@ -60,13 +62,13 @@ class Cursors:
         return self._end[rows] - self._at[rows]
 
     def places(self, rows: Int64Array) -> Int64Array:
-        """Where the cursors stand."""
+        """The positions of the cursors in the column's data."""
         return self._at[rows]
 
     def fail(
         self, rows: Int64Array, fault: Fault, places: Int64Array | None = None, amount: Int64Array | int = 0
     ) -> None:
-        """Give up `rows`: at `places`, or where their cursors stand."""
+        """Mark `rows` as failed at `places`, by default at their cursors."""
         if not len(rows):
             return
         self.fault[rows] = fault
@@ -83,7 +85,7 @@ class Cursors:
         return rows, numbers
 
     def structures(self, rows: Int64Array, layout: np.dtype[np.void]) -> tuple[Int64Array, npt.NDArray[Any]]:
-        """Structures of big-endian integers without gaps. A row that ends within one fails at the field it ends in."""
+        """Structures of big-endian integers. A row that ends within one fails at the field in which it ends."""
         short = rows[self.room(rows) < layout.itemsize]
         rows = rows[self.room(rows) >= layout.itemsize]
         for name in layout.names or ():
@@ -94,7 +96,7 @@ class Cursors:
         return rows, found
 
     def skip(self, rows: Int64Array, lengths: Int64Array) -> Int64Array:
-        """Go past `lengths` bytes."""
+        """Skip `lengths` bytes."""
         fits = lengths <= self.room(rows)
         self.fail(rows[~fits], Fault.BYTES_MISSING, amount=lengths[~fits])
         self._at[rows[fits]] += lengths[fits]
@@ -118,13 +120,9 @@ class Cursors:
         is_good = self.fault[rows] == Fault.NONE
         return rows[is_good], values[is_good]
 
-    def skip_tagged_fields(self, rows: Int64Array) -> Int64Array:
-        """Go past tag buffers whose fields nobody here knows."""
-        return self.tagged_fields(rows, {})
-
     def tagged_fields(self, rows: Int64Array, known: dict[int, npt.NDArray[Any]]) -> Int64Array:
-        """Go past tag buffers. A field whose tag is `known` is an integer of its array's type, whatever its size says,
-        and is put there, row by row; all others are passed over."""
+        """Read tag buffers: a field whose tag is in `known` is an integer of that array's dtype, ignoring its size as
+        Kafka does, and is stored there by row; other fields are skipped."""
         counts = np.zeros(len(self.fault), np.int64)
         going, counts_read = self.varints(rows)
         counts[going] = counts_read
@@ -139,13 +137,13 @@ class Cursors:
 
     def _tagged_field(self, rows: Int64Array, known: dict[int, npt.NDArray[Any]]) -> Int64Array:
         rows, tags = self.varints(rows)
-        told = np.zeros(len(self.fault), np.int64)
-        told[rows] = tags
+        tag_of_row = np.zeros(len(self.fault), np.int64)
+        tag_of_row[rows] = tags
         rows, sizes = self.varints(rows)
-        is_known = np.isin(told[rows], list(known))
+        is_known = np.isin(tag_of_row[rows], list(known))
         passed = [self.skip(rows[~is_known], sizes[~is_known])]
         for tag, numbers in known.items():
-            own, found = self.integers(rows[told[rows] == tag], numbers.dtype.newbyteorder(">").str)
+            own, found = self.integers(rows[tag_of_row[rows] == tag], numbers.dtype.newbyteorder(">").str)
             numbers[own] = found
             passed.append(own)
         return np.sort(np.concatenate(passed))

@@ -31,7 +31,7 @@ _FIRST_NOT_ASCII: Final = 0x80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyColumns:
-    """What the keys say. Rows that are not `regular` hold nothing of meaning."""
+    """Decoded keys; rows that are not `regular` are without meaning. All columns have the length of the keys."""
 
     regular: BoolArray
     is_snapshot: BoolArray
@@ -41,7 +41,7 @@ class KeyColumns:
 
 
 def read_keys(keys: pa.BinaryArray) -> KeyColumns:
-    """Columns of `keys`; regular are snapshot and update keys of exactly the right length with a UTF-8 group id."""
+    """Columns of `keys`; regular ones have type snapshot or update, exactly the right length and a UTF-8 group id."""
     column = binary_column(keys)
     head, tail = column.heads_and_ends(_HEAD, _TAIL)
     kind, length = head["kind"].astype(np.int16), head["length"].astype(np.int64)
@@ -78,7 +78,7 @@ def _fixed(structures: npt.NDArray[Any]) -> pa.BinaryArray:
 
 
 def _group_ids(keys: pa.BinaryArray, regular: BoolArray) -> tuple[pa.StringArray, BoolArray]:
-    """The group ids of regular keys, and which keys are regular still: not those whose group id is no UTF-8."""
+    """The group ids of regular keys, and which keys stay regular: those whose group id is UTF-8."""
     if not regular.all():
         keys = pc.if_else(pa.array(regular), keys, pa.scalar(None, pa.binary()))
     octets = pc.binary_slice(keys, _HEAD.itemsize, -_TAIL.itemsize)
@@ -90,7 +90,7 @@ def _group_ids(keys: pa.BinaryArray, regular: BoolArray) -> tuple[pa.StringArray
 
 
 def _texts(octets: pa.BinaryArray) -> pa.StringArray | None:
-    """`octets` as text; None where some are no UTF-8. Where all is ASCII that is seen at once, without a copy."""
+    """`octets` as text without a copy where all of it is ASCII; None where some are not UTF-8."""
     validity, bounds, data = octets.buffers()
     if data is None or np.frombuffer(data, np.uint8).max(initial=0) < _FIRST_NOT_ASCII:
         return pa.StringArray.from_buffers(len(octets), bounds, data, validity, octets.null_count, octets.offset)
@@ -117,21 +117,21 @@ def _topic_ids(topic_ids: npt.NDArray[np.void]) -> pa.StringArray:
 
 
 def _distinct(topic_ids: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.void], Int64Array]:
-    """Each id once, and the place of each row's among them.
+    """Each distinct id once, and for each row the place of its id among them.
 
-    Ids are spread over buckets, of which one row of each stands for all: where none has two ids, no dictionary is
-    needed to tell them apart.
+    Ids are hashed into 2**20 buckets, and one row of each bucket represents it. If no bucket has two ids (the usual
+    case, checked by one comparison), buckets number the ids without a dictionary, which would be much slower.
     """
     halves = topic_ids.view(np.uint64).reshape(-1, 2)
     rows = np.arange(len(topic_ids))
     buckets = (halves[:, 0] * _SPREAD >> np.uint64(64 - _BUCKET_BITS)).view(np.int64)
-    holders = np.empty(1 << _BUCKET_BITS, np.int64)  # only what is written is read
-    holders[buckets] = rows
-    held = holders.take(buckets)
-    if (halves.take(held, axis=0) == halves).all():
-        chosen = np.flatnonzero(held == rows)
-        holders[buckets[chosen]] = np.arange(len(chosen))
-        return topic_ids[chosen], holders.take(buckets)
+    row_of_bucket = np.empty(1 << _BUCKET_BITS, np.int64)  # only entries that are written are read
+    row_of_bucket[buckets] = rows
+    representative = row_of_bucket.take(buckets)
+    if (halves.take(representative, axis=0) == halves).all():
+        chosen = np.flatnonzero(representative == rows)
+        row_of_bucket[buckets[chosen]] = np.arange(len(chosen))
+        return topic_ids[chosen], row_of_bucket.take(buckets)
     raw = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(topic_ids), [None, pa.py_buffer(topic_ids)])
     encoded = raw.dictionary_encode()
     places = encoded.indices.to_numpy().astype(np.int64)

@@ -1,7 +1,7 @@
-"""Raw records to decoded columns at memory speed, in plain numpy over Arrow buffers.
+"""Raw records to decoded columns, in numpy over Arrow buffers.
 
-Regular records are decoded in one go; odd ones (a tombstone, an unknown tag, bytes left over ...) together, step by
-step; the rest (a damaged key ...) one by one through the strict decoder of ``wire``. All give the same on every row.
+Regular records are decoded in bulk; irregular values (a tombstone, an unknown tag, bytes left over) together, step by
+step; the rest (a damaged key) row by row with the strict decoder of ``wire``. All three give the same result for a row.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from acktrail.wire.raw_record import DecodeStatus
 __all__ = ["DECODED_RECORDS", "count_readable", "decode_records", "decode_strictly"]
 
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])
-"""``STATE_RECORDS`` without the columns that say where a record came from."""
+"""``STATE_RECORDS`` without cluster and run."""
 
 _ROWS_AT_ONCE: Final = 1 << 17
-"""Rows decoded together: enough that the steps for odd rows cost little; all that is in between is some 30 MB."""
+"""Rows decoded together: enough that the steps for irregular rows cost little; takes about 30 MB."""
 
 _NO_TIMESTAMP: Final = pa.scalar(-1, pa.int64())
 _RECORD_TYPES: Final = pa.array(["update", "snapshot", "tombstone"])
 _TOMBSTONE: Final = 2
-_USUAL: Final = DecodeStatus.DECODED.value
+_DEFAULT_STATUS: Final = DecodeStatus.DECODED.value
 
 
 def decode_records(raw: pa.Table) -> pa.Table:
@@ -55,26 +55,26 @@ def decode_records(raw: pa.Table) -> pa.Table:
     tombstone orders 4 decoded
     None None None malformed_key
     """
-    batches = [_with_address(batch, _said(batch)) for batch in _raw_batches(raw)]
+    batches = [_with_address(batch, _content(batch)) for batch in _raw_batches(raw)]
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
 def decode_strictly(raw: pa.Table, decoder: Decoder = decode) -> pa.Table:
-    """The same table as ``decode_records`` by the strict decoder alone, row by row: the reference for it, and the way
-    for other shipped dialects, by their `decoder`.
+    """The table of ``decode_records``, decoded row by row: its reference, and the way to decode other released dialects
+    with their `decoder`.
     """
     batches = [_with_address(batch, decode_rows(batch, decoder)) for batch in _raw_batches(raw)]
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
 def count_readable(raw: pa.Table) -> int:
-    """How many rows ``decode_records`` decodes, without making its columns."""
+    """How many rows ``decode_records`` decodes, without its columns."""
     count = 0
     for batch in _raw_batches(raw):
         keys = read_keys(batch.column("key"))
-        odd = _odd_rows(batch, keys)
-        read_values(binary_column(batch.column("value")), keys.is_snapshot, odd.decode, keys.regular)
-        count += batch.num_rows - int(np.count_nonzero(~odd.readable))
+        irregular = _irregular_rows(batch, keys)
+        read_values(binary_column(batch.column("value")), keys.is_snapshot, irregular.decode, keys.regular)
+        count += batch.num_rows - int(np.count_nonzero(~irregular.readable))
     return count
 
 
@@ -85,33 +85,33 @@ def _raw_batches(raw: pa.Table) -> list[pa.RecordBatch]:
     return batches
 
 
-def _with_address(raw: pa.RecordBatch, said: pa.RecordBatch) -> pa.RecordBatch:
+def _with_address(raw: pa.RecordBatch, content: pa.RecordBatch) -> pa.RecordBatch:
     partition, offset, timestamp, key, value = raw.columns
     known = pc.if_else(pc.equal(timestamp, _NO_TIMESTAMP), pa.scalar(None, pa.int64()), timestamp)
-    return pa.RecordBatch.from_arrays([partition, offset, known, key, value, *said.columns], schema=DECODED_RECORDS)
+    return pa.RecordBatch.from_arrays([partition, offset, known, key, value, *content.columns], schema=DECODED_RECORDS)
 
 
-def _said(raw: pa.RecordBatch) -> pa.RecordBatch:
+def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
     keys = read_keys(raw.column("key"))
     values = binary_column(raw.column("value"))
-    odd = _odd_rows(raw, keys)
-    records = read_values(values, keys.is_snapshot, odd.decode, keys.regular)
+    irregular = _irregular_rows(raw, keys)
+    records = read_values(values, keys.is_snapshot, irregular.decode, keys.regular)
     types = keys.is_snapshot.astype(np.int8)
     types[(values.lengths < 0) & keys.is_snapshot] = _TOMBSTONE
     columns = {
-        "record_type": _alone_mended("record_type", _RECORD_TYPES.take(pa.array(types)), odd),
-        "group_id": _alone_mended("group_id", keys.group_id, odd),
-        "topic_id": _alone_mended("topic_id", keys.topic_id, odd),
-        "partition": _alone_mended("partition", pa.array(keys.partition), odd),
+        "record_type": _with_strict("record_type", _RECORD_TYPES.take(pa.array(types)), irregular),
+        "group_id": _with_strict("group_id", keys.group_id, irregular),
+        "topic_id": _with_strict("topic_id", keys.topic_id, irregular),
+        "partition": _with_strict("partition", pa.array(keys.partition), irregular),
         **{name: records.numbers[name].to_arrow(CONTENT_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
-        "decode_status": _statuses(raw.num_rows, odd),
-        "decode_error": _errors(raw.num_rows, odd),
+        "decode_status": _statuses(raw.num_rows, irregular),
+        "decode_error": _errors(raw.num_rows, irregular),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in CONTENT_COLUMNS.names], schema=CONTENT_COLUMNS)
 
 
-def _odd_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
+def _irregular_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
     return IrregularRows(
         keys=lambda rows: raw.column("key").take(pa.array(rows)),
         values=lambda rows: raw.column("value").take(pa.array(rows)),
@@ -120,41 +120,50 @@ def _odd_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
     )
 
 
-def _alone_mended(name: str, column: pa.Array, odd: IrregularRows) -> pa.Array:
-    """`column` with what the strict decoder says in the rows that only it can read."""
-    if odd.said is None:
+def _with_strict(name: str, column: pa.Array, irregular: IrregularRows) -> pa.Array:
+    """`column` with the strict decoder's values in the rows that only it reads."""
+    if irregular.strict is None:
         return column
     order = np.arange(len(column))
-    order[odd.alone] = len(column) + np.arange(len(odd.alone))
-    return pa.concat_arrays([column, odd.said.column(name)]).take(pa.array(order))
+    order[irregular.strict_rows] = len(column) + np.arange(len(irregular.strict_rows))
+    return pa.concat_arrays([column, irregular.strict.column(name)]).take(pa.array(order))
 
 
-def _statuses(count: int, odd: IrregularRows) -> pa.StringArray:
-    told = [(row, status) for row, status in zip(odd.rows.tolist(), odd.statuses, strict=True) if status != _USUAL]
-    bounds, octets, _ = _texts(count, _USUAL, told)
+def _statuses(count: int, irregular: IrregularRows) -> pa.StringArray:
+    exceptions = [
+        (row, status)
+        for row, status in zip(irregular.rows.tolist(), irregular.statuses, strict=True)
+        if status != _DEFAULT_STATUS
+    ]
+    bounds, octets, _ = _texts(count, _DEFAULT_STATUS, exceptions)
     return pa.StringArray.from_buffers(count, bounds, octets)
 
 
-def _errors(count: int, odd: IrregularRows) -> pa.StringArray:
-    """The reasons, null in all other rows."""
-    told = [(row, reason) for row, reason in zip(odd.rows.tolist(), odd.reasons, strict=True) if reason]
-    if not told:
+def _errors(count: int, irregular: IrregularRows) -> pa.StringArray:
+    """Why rows could not be decoded; null for decoded rows."""
+    exceptions = [
+        (row, reason) for row, reason in zip(irregular.rows.tolist(), irregular.reasons, strict=True) if reason
+    ]
+    if not exceptions:
         return pa.nulls(count, pa.string())
-    bounds, octets, has_text = _texts(count, "", told)
+    bounds, octets, has_text = _texts(count, "", exceptions)
     return pa.StringArray.from_buffers(count, bounds, octets, pa.py_buffer(np.packbits(has_text, bitorder="little")))
 
 
-def _texts(count: int, usual: str, told: Sequence[tuple[int, str]]) -> tuple[pa.Buffer, pa.Buffer, BoolArray]:
-    """Bounds and bytes of `count` texts, `usual` save in the few rows, in their order, that are `told`; and which those
-    are. Runs of usual texts are copied as a whole."""
-    lengths = np.full(count + 1, len(usual), np.int32)
+def _texts(count: int, default: str, exceptions: Sequence[tuple[int, str]]) -> tuple[pa.Buffer, pa.Buffer, BoolArray]:
+    """Arrow offsets and data of a string column of `count` rows, and which rows are exceptions.
+
+    Every row is `default`, except the (row, text) pairs in `exceptions`, ascending by row. Runs of the default text are
+    copied as a whole.
+    """
+    lengths = np.full(count + 1, len(default), np.int32)
     lengths[0] = 0
-    is_told = np.zeros(count, np.bool_)
-    run = memoryview(usual.encode() * count)
+    is_exception = np.zeros(count, np.bool_)
+    run = memoryview(default.encode() * count)
     pieces, begin = list[bytes | memoryview](), 0
-    for row, text in told:
+    for row, text in exceptions:
         octets = text.encode()
-        pieces += (run[: (row - begin) * len(usual)], octets)
-        lengths[row + 1], is_told[row], begin = len(octets), True, row + 1
-    pieces.append(run[: (count - begin) * len(usual)])
-    return pa.py_buffer(np.cumsum(lengths, dtype=np.int32)), pa.py_buffer(b"".join(pieces)), is_told
+        pieces += (run[: (row - begin) * len(default)], octets)
+        lengths[row + 1], is_exception[row], begin = len(octets), True, row + 1
+    pieces.append(run[: (count - begin) * len(default)])
+    return pa.py_buffer(np.cumsum(lengths, dtype=np.int32)), pa.py_buffer(b"".join(pieces)), is_exception

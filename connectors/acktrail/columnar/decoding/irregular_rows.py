@@ -1,4 +1,4 @@
-"""The rows of a batch of records that are not laid out in the usual way, and what became of them."""
+"""The rows of a batch that bulk decoding cannot read: decoded in other ways, each with its outcome."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from acktrail.wire.raw_record import DecodeStatus
 __all__ = ["IrregularRows"]
 
 Take = Callable[[Int64Array], pa.BinaryArray]
-"""The keys, or the values, of some rows."""
+"""Returns the keys, or the values, of some rows."""
 
 
 class IrregularRows:
-    """Decodes the rows that bulk decoding hands it.
+    """Decodes the rows with irregular values or keys.
 
-    After ``decode``: `rows`, with their `statuses` and `reasons`; `alone`, those of them whose keys are not `trusted`
-    or that nobody reads in bulk, and `said`, what the strict decoder says of these.
+    After ``decode``: `rows` with their `statuses` and `reasons`; `strict_rows`, those of them that only the strict
+    decoder reads (their keys are not `trusted`, or their values take too many steps), and `strict`, its result.
     """
 
     def __init__(self, *, keys: Take, values: Take, is_snapshot: BoolArray, trusted: BoolArray) -> None:
         self._take = (keys, values)
         self._is_snapshot, self._trusted = is_snapshot, trusted
-        self.rows = self.alone = np.empty(0, np.int64)
+        self.rows = self.strict_rows = np.empty(0, np.int64)
         self.statuses: list[DecodeStatus] = []
         self.reasons: list[str | None] = []
-        self.said: pa.RecordBatch | None = None
+        self.strict: pa.RecordBatch | None = None
 
     def decode(self, rows: Int64Array, column: BinaryColumn) -> RecordColumns:
         """The numbers and batches of `rows`, whose values are `column`."""
-        odd = read_irregular_values(column, self._is_snapshot[rows])
-        self.rows, self.statuses, self.reasons = rows, odd.statuses, odd.reasons
-        places = np.flatnonzero(odd.undecided | ~self._trusted[rows])
-        return self._with_alone(odd.records, places) if len(places) else odd.records
+        irregular = read_irregular_values(column, self._is_snapshot[rows])
+        self.rows, self.statuses, self.reasons = rows, irregular.statuses, irregular.reasons
+        places = np.flatnonzero(irregular.undecided | ~self._trusted[rows])
+        return self._with_strict(irregular.records, places) if len(places) else irregular.records
 
     @property
     def readable(self) -> BoolArray:
-        """Which of `rows` could be read."""
+        """Which of `rows` were decoded."""
         return np.array([status is DecodeStatus.DECODED for status in self.statuses], np.bool_)
 
-    def _with_alone(self, records: RecordColumns, places: Int64Array) -> RecordColumns:
-        self.alone = self.rows[places]
-        self.said = decode_rows(self._raw(self.alone))
-        outcomes = (self.said.column(name).to_pylist() for name in ("decode_status", "decode_error"))
+    def _with_strict(self, records: RecordColumns, places: Int64Array) -> RecordColumns:
+        self.strict_rows = self.rows[places]
+        self.strict = decode_rows(self._raw(self.strict_rows))
+        outcomes = (self.strict.column(name).to_pylist() for name in ("decode_status", "decode_error"))
         for place, status, reason in zip(places.tolist(), *outcomes, strict=True):
             self.statuses[place], self.reasons[place] = DecodeStatus(status), reason
         order = np.arange(len(records))
         order[places] = len(records) + np.arange(len(places))
-        return RecordColumns.concat([records, content_columns(self.said)]).take(order)
+        return RecordColumns.concat([records, content_columns(self.strict)]).take(order)
 
     def _raw(self, rows: Int64Array) -> pa.RecordBatch:
         address = [pa.array(np.zeros(len(rows), np.int64), kind) for kind in RAW_RECORDS.types[:3]]

@@ -1,4 +1,4 @@
-"""Values of the state topic, many at once: the layouts of ``wire.dialects.kafka_4_2``."""
+"""Values of the state topic, decoded in bulk: the layouts of ``wire.dialects.kafka_4_2``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
-"""What is read in some rows, whose values are the column; no number and no batch where nothing can be read."""
+"""Decodes the values in some rows, given as a column; nulls and no batches where a value cannot be read."""
 
 _VARINT: Final = [("low", "u1"), ("high", "u1")]
 _UPDATE: Final = np.dtype(
@@ -55,7 +55,7 @@ BATCH: Final = np.dtype(
     ]
 )
 _END: Final = np.dtype({"names": ["mark", "count"], "formats": ["<u4", ">i4"], "offsets": [0, 3], "itemsize": 7})
-"""The last seven bytes: a tag buffer with the delivery complete count alone. An empty tag buffer is the last byte."""
+"""The last seven bytes: a tag buffer with the delivery complete count alone. An empty tag buffer is one byte."""
 
 _COUNT_MARK: Final = 0x04_00_01
 """One field, tag 0, of four bytes: how such a tag buffer begins, as a little-endian number of three bytes."""
@@ -66,8 +66,11 @@ _Numbers = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegularValues:
-    """``CONTENT_NUMBERS`` of the values that are `regular`, and where their batches are: row i's `counts[i]` from
-    ``first[i]`` on. Other rows have none, and numbers without meaning."""
+    """``CONTENT_NUMBERS`` of the `regular` values, and where their batches are.
+
+    The ``counts[i]`` batches of row i begin at byte ``first[i]``; all arrays have shape (rows,). Rows that are not
+    regular have no batches, and numbers without meaning.
+    """
 
     numbers: dict[str, NumberColumn]
     first: Int64Array
@@ -76,33 +79,36 @@ class RegularValues:
 
 
 def read_values(
-    column: BinaryColumn, is_snapshot: BoolArray, decode_rows: DecodeIrregular, trusted: BoolArray
+    column: BinaryColumn, is_snapshot: BoolArray, decode_irregular: DecodeIrregular, trusted: BoolArray
 ) -> RecordColumns:
-    """``CONTENT_NUMBERS`` and the batches of every value: of regular ones in bulk; of others, and of those that are not
-    `trusted`, it is what `decode_rows` says.
+    """``CONTENT_NUMBERS`` and batches of every value; `decode_irregular` decodes the irregular and the untrusted ones.
+
+    Args:
+        column: the n values.
+        is_snapshot, trusted: shape (n,): the type of each key, and whether its value may be read in bulk.
     """
-    found = find_regular(column, is_snapshot, trusted)
-    odd = np.flatnonzero(~found.regular)
-    said = decode_rows(odd, column.take(odd)) if len(odd) else None
-    if said is not None:
-        found.counts[odd] = said.batches.counts
-        for name, number in found.numbers.items():
-            number.put(odd, said.numbers[name])
-    batches = gather_batches(column, found.first, found.counts)
-    if said is not None:
-        ends = np.cumsum(found.counts)[odd]
-        batches[strides(ends - said.batches.counts, said.batches.counts, 1)] = said.batches.structures(BATCH)
-    tagged = rows_with_tags(batches, found.counts)
+    values = find_regular(column, is_snapshot, trusted)
+    irregular = np.flatnonzero(~values.regular)
+    other = decode_irregular(irregular, column.take(irregular)) if len(irregular) else None
+    if other is not None:
+        values.counts[irregular] = other.batches.counts
+        for name, number in values.numbers.items():
+            number.put(irregular, other.numbers[name])
+    batches = gather_batches(column, values.first, values.counts)
+    if other is not None:
+        ends = np.cumsum(values.counts)[irregular]
+        batches[strides(ends - other.batches.counts, other.batches.counts, 1)] = other.batches.structures(BATCH)
+    tagged = rows_with_tags(batches, values.counts)
     if len(tagged):
-        return read_values(column, is_snapshot, decode_rows, without(trusted, tagged))
-    return RecordColumns(numbers=found.numbers, batches=batch_columns(found.counts, batches))
+        return read_values(column, is_snapshot, decode_irregular, without(trusted, tagged))
+    return RecordColumns(numbers=values.numbers, batches=batch_columns(values.counts, batches))
 
 
 def find_regular(column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArray) -> RegularValues:
     """The regular values among the `trusted` ones.
 
-    Regular are values of version 0 whose batches carry no tagged fields and whose own tag buffer is empty or holds the
-    delivery complete count alone, with not a byte left over. Whether batches carry some is not looked at yet.
+    A regular value has version 0, batches without tagged fields, a tag buffer that is empty or holds the delivery
+    complete count alone, and no byte after it. ``rows_with_tags`` then finds the few whose batches have tagged fields.
     """
     updates, end = column.heads_and_ends(_UPDATE, _END)
     heads = _read_heads(column, is_snapshot, updates)
@@ -114,7 +120,7 @@ def find_regular(column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArra
     first[wide] += 1
     is_sane[wide[heads["high"][wide] >= 0x80]] = False
     counts -= 1
-    # A count is believed only where the batches it announces end exactly before a tag buffer.
+    # A count is valid only where the batches it announces end exactly before a tag buffer.
     rest = column.ends - first - BATCH.itemsize * counts
     has_count = (rest == _END.itemsize) & (end["mark"] & 0xFFFFFF == _COUNT_MARK)
     has_none = (rest == 1) & (end["count"] & 0xFF == 0)
@@ -126,13 +132,15 @@ def find_regular(column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArra
 
 
 def gather_batches(column: BinaryColumn, first: Int64Array, counts: Int64Array) -> npt.NDArray[Any]:
-    """The batches of rows, end to end, as they are spelled: `counts` of them from `first` on."""
+    """The encoded batches of all rows, end to end: ``counts[i]`` structures of ``BATCH`` from byte ``first[i]``."""
     return column.gather(strides(first, counts, BATCH.itemsize), BATCH)
 
 
 def rows_with_tags(batches: npt.NDArray[Any], counts: Int64Array) -> Int64Array:
-    """The rows with a spelled batch, `counts` of which each row has, that carries tagged fields after all: by chance
-    its value has a length that looks regular."""
+    """The rows with a batch that has tagged fields: the length of such a value looks regular by chance.
+
+    ``counts[i]`` of `batches` belong to row i.
+    """
     if not batches["tags"].max(initial=0):
         return np.empty(0, np.int64)
     rows: Int64Array = np.repeat(np.arange(len(counts)), counts)[batches["tags"] != 0]
@@ -140,14 +148,14 @@ def rows_with_tags(batches: npt.NDArray[Any], counts: Int64Array) -> Int64Array:
 
 
 def without(mask: BoolArray, rows: Int64Array) -> BoolArray:
-    """`mask` where it does not hold for `rows`."""
+    """`mask`, false for `rows`."""
     narrower = mask.copy()
     narrower[rows] = False
     return narrower
 
 
 def batch_columns(counts: Int64Array, batches: npt.NDArray[Any]) -> BatchColumns:
-    """Columns of spelled batches, `counts` of which each row has."""
+    """Columns of structures of ``BATCH``; ``counts[i]`` of them belong to row i."""
     return BatchColumns(
         counts=counts,
         first_offset=batches["first_offset"].astype(np.int64),
@@ -158,7 +166,7 @@ def batch_columns(counts: Int64Array, batches: npt.NDArray[Any]) -> BatchColumns
 
 
 def _read_heads(column: BinaryColumn, is_snapshot: BoolArray, updates: npt.NDArray[Any]) -> _Numbers:
-    """The fields before the batches: every row was read as an update, now the few snapshots are corrected."""
+    """The fields before the batches: `updates` has every row read as an update; the few snapshots are corrected."""
     heads = {name: updates[name].astype(_native(_UPDATE, name)) for name in _UPDATE.names or ()}
     rows = np.flatnonzero(is_snapshot)
     snapshots = column.gather(column.starts[rows], _SNAPSHOT)

@@ -187,7 +187,7 @@ def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def _uniform(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """`batches` with keys of one type; small ones as one, where a copy is cheaper than a pass over each."""
+    """`batches` with keys of one type; small ones as one, where a copy is cheaper than reading each."""
     if len({batch.schema.field("key").type for batch in batches}) > 1:
         batches = [batch.cast(RAW_RECORDS) for batch in batches]
     rows = sum(batch.num_rows for batch in batches)

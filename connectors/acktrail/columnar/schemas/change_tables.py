@@ -1,4 +1,4 @@
-"""The tables of changes: plans, what they do to share partitions, attempts, audit. See `schemas`."""
+"""The tables of changes: plans, what they do to share partitions, attempts, audit. See `table_schemas`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESET_PLANS: Final = pa.schema(
         ("archived_forgotten", pa.int64()),
         ("in_flight_discarded", pa.int64()),
         ("plan", pa.string()),  # the whole plan, as its file has it
-        ("acknowledgements_known", pa.int64()),  # at least so many are forgotten
+        ("acknowledgements_known", pa.int64()),  # a lower bound of those forgotten
         ("archived_known", pa.int64()),
         ("audit_sequence", pa.int64()),  # the newest row of reset_audit when this one was written
         ("audit_hash", pa.string()),
@@ -72,11 +72,11 @@ RESET_PLAN_PARTITIONS: Final = pa.schema(
         ("last_record_ms", pa.int64()),
         ("refused", pa.bool_()),
         ("notices", pa.list_(pa.string())),
-        ("acknowledgements_known", pa.int64()),  # at least so many are forgotten; null in plans of version 1
+        ("acknowledgements_known", pa.int64()),  # a lower bound of those forgotten; null in plans of version 1
         ("archived_known", pa.int64()),
         ("passed_acknowledged", pa.int64()),  # those of them below the start offset
         ("passed_archived", pa.int64()),
-        ("passed_unknown", pa.int64()),  # below the start offset, not told by the history
+        ("passed_unknown", pa.int64()),  # below the start offset, not in the history
     )
 )
 """One share partition of one plan: what was there (the snapshot that an undo goes back to) and what would happen."""

@@ -1,4 +1,4 @@
-"""The tables with which a run goes on where the last one ended: history, and what is held meanwhile. See `schemas`."""
+"""The tables from which a run resumes where the last one ended: history and saved states. See `table_schemas`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DELIVERY_HISTORY: Final = pa.schema(
         ("record_timestamp_ms", pa.int64()),
     )
 )
-"""One change of a range of offsets, never changed but for its chunk. An interval lasts from one to the next."""
+"""One change of a range of offsets, never changed except for its chunk. An interval lasts from one to the next."""
 
 HELD_STATES: Final = pa.schema(
     fields(
@@ -47,7 +47,7 @@ HELD_STATES: Final = pa.schema(
         *STATE_COLUMNS,
     )
 )
-"""What the history goes on from: the fold's state of every share partition ever heard of, and one row for each state
+"""What the history resumes from: the replayed state of every share partition ever seen, and one row for each state
 partition. Replaced by every run."""
 
 _OFFSETS: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
@@ -100,8 +100,8 @@ REPLAY_MEMORY: Final = pa.schema(
         *STATE_COLUMNS,  # from here on null: no state
     )
 )
-"""What a reconciliation's replay goes on from: every share partition ever heard of, and one row for each state
-partition. Replaced by every reconciliation that goes further."""
+"""What a reconciliation's replay resumes from: every share partition ever seen, and one row for each state partition.
+Replaced by every reconciliation that reads further."""
 
 RECONCILE_CHECKS: Final = pa.schema(
     fields(

@@ -1,4 +1,4 @@
-"""What the schemas of the tables are made of."""
+"""Fields that several table schemas share."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ STATE_COLUMNS: Final = (
     ("write_timestamp_ms", pa.int64()),
     ("batches", BATCHES),
 )
-"""What a snapshot says, and with it a replayed state."""
+"""The content of a snapshot, and of a replayed state."""

@@ -44,7 +44,7 @@ RAW_RECORDS: Final = pa.schema(
         pa.field("value", pa.binary()),
     ]
 )
-"""Records of the state topic as they lie there: the columns of the offline formats. `timestamp` in ms."""
+"""Raw records of the state topic: the columns of the offline formats. `timestamp` in ms."""
 
 STATE_RECORDS: Final = pa.schema(
     fields(

@@ -49,7 +49,7 @@ class BinaryColumn:
         room = len(self.data) - layout.itemsize
         if room < 0:
             return np.zeros(len(positions), layout)
-        # All windows of the layout's size, one byte apart, as a view. Indexed, not `take`n: take would copy all of them.
+        # A view of all windows of that size, one byte apart. Indexed, not `take`n: take would copy all of them.
         windows: npt.NDArray[Any] = np.ndarray(
             shape=(room + 1,), dtype=f"V{layout.itemsize}", buffer=self.data, strides=(1,)
         )

@@ -28,8 +28,8 @@ COUNTS: Final = (
     "passed_unrecorded",
     "undated",
 )
-"""Records (offsets) that got the state; deliveries that ended, and those that were not the first; records that the start
-offset moved past without a state; records that got their state at an unknown time."""
+"""Records (offsets) that got the state; deliveries that ended, and those that were not the first; records that the
+start offset moved past without a state; records that got their state at an unknown time."""
 
 _KEY: Final = ("group_id", "topic_id", "partition", "interval_start_ms")
 
@@ -76,7 +76,7 @@ _STATES: Final = {
 
 
 def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
-    """The counts of `rows` (``RATE_INPUTS``) by share partition and interval of `every_ms`: a piece for ``sum_rates``."""
+    """The counts of `rows` (``RATE_INPUTS``) by share partition and interval of `every_ms`, for ``sum_rates``."""
     counted = rows.filter(_is_counted())
     weights = pc.add(pc.subtract(counted["last_offset"].cast(_INT64), counted["first_offset"].cast(_INT64)), 1)
     factors = _factors(counted)

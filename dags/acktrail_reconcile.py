@@ -1,12 +1,12 @@
-"""### Reconcile what is durable with what the cluster says
+"""### Reconcile the exported state with the cluster's answers
 
 Follows an export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
 compares, and keeps the history (`reconcile`); checks the tables and stops here when a critical expectation fails
 (`validate`); writes the HTML report (`publish`). Skips while there is no share group, where nothing changed, and within
-`ACKTRAIL_RECONCILE_EVERY` (`5m`) of the last beginning; runs once an hour and by hand in any case.
+`ACKTRAIL_RECONCILE_EVERY` (`5m`) after the last start; runs once an hour and when triggered by hand in any case.
 
 **Needs** what `acktrail_export` needs, Java 17 or later for PySpark, and a folder for the report (parameter
-`report_folder` or `ACKTRAIL_REPORTS`). Empty parameters mean: what the export worked on.
+`report_folder` or `ACKTRAIL_REPORTS`). Empty parameters take the export's values.
 
 **When it fails**: the log's last lines say what to do. Clearing `observe` makes a new observation; clearing a later
 task repeats it on the same one.
@@ -17,13 +17,12 @@ task repeats it on the same one.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import cast
+from typing import Any
 
-from airflow.sdk import chain, dag, get_current_context, task
+from airflow.sdk import chain, dag
 
 from acktrail_dags import parameters
-from acktrail_dags.assets import EXPORTED, REPORTED
-from acktrail_dags.run_target import ReconcileTarget
+from acktrail_dags.pipeline_steps import EXPORTED, observe, publish, reconcile, validate
 
 
 @dag(
@@ -35,46 +34,26 @@ from acktrail_dags.run_target import ReconcileTarget
     dagrun_timeout=timedelta(hours=2),
     tags=["acktrail", "kafka", "share-groups", "spark", "data-quality"],
     params={
-        "kafka_conn_id": parameters.kafka_conn_id(None, "Airflow connection. Empty: the export's."),
-        "tables_uri": parameters.tables_uri("Folder or object-storage URI. Empty: the export's."),
-        "spark_master": parameters.spark_master(),
-        "report_folder": parameters.report_folder(),
+        "kafka_conn_id": parameters.kafka_conn_id(None, empty="Empty: the export's."),
+        "tables_uri": parameters.tables_uri(empty="the export's"),
+        "spark_master": parameters.text(
+            "Spark master",
+            "local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002",
+            default="local[2]",
+            pattern=parameters.SPARK_MASTER,
+        ),
+        "report_folder": parameters.text(
+            "Report folder",
+            "Folder for the HTML report. Empty: ACKTRAIL_REPORTS of the worker.",
+            pattern=parameters.NO_CREDENTIALS,
+        ),
     },
     default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
 )
 def acktrail_reconcile() -> None:
-    """Wiring only."""
-
-    @task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
-    def observe() -> ReconcileTarget:
-        """Sample, export to the end, sample again."""
-        from acktrail_dags import steps
-
-        return steps.observe(get_current_context())
-
-    @task(execution_timeout=timedelta(hours=1))
-    def reconcile(target: ReconcileTarget) -> None:
-        """Replay, compare, keep the history."""
-        from acktrail_dags import steps
-
-        steps.reconcile(target)
-
-    @task(execution_timeout=timedelta(minutes=30))
-    def validate(target: ReconcileTarget) -> None:
-        """The gate."""
-        from acktrail_dags import steps
-
-        steps.validate(target)
-
-    @task(outlets=[REPORTED], execution_timeout=timedelta(minutes=20))
-    def publish(target: ReconcileTarget) -> None:
-        """The report."""
-        from acktrail_dags import steps
-
-        get_current_context()["outlet_events"][REPORTED].extra = steps.publish(target)
-
-    target = cast("ReconcileTarget", observe())
-    chain(reconcile(target), validate(target), publish(target))
+    """Each task works on the observation that the first one makes."""
+    observation: Any = observe()
+    chain(reconcile(observation), validate(observation), publish(observation))
 
 
 acktrail_reconcile()

@@ -1,43 +1,87 @@
 """### Reset the start offsets of share groups
 
-By hand only. `validate` reads the form, `preflight` and `group_empty` see whether it can be done, `plan` takes the
-snapshot and says for every share partition what would happen, `check_plan` checks that with Great Expectations.
-**A dry run ends here, and is the default.** Then a person reads the plan and approves it (`approve`); `recheck` sees
-that nothing moved, `execute` sends one request a group, `verify` looks into the state topic itself and watches for a
-while, `check_result` checks the outcome. A rejection, or no answer in 20 hours, closes the plan for the command line
-too; `ACKTRAIL_RESET_APPROVAL=second-person` on the workers keeps the requester from approving. Plan, decision, requests
-and outcome are in `reset_plans`, `reset_executions` and the append-only `reset_audit`.
+Triggered by hand only. `validate` reads the form, `preflight` and `group_empty` check that it can be done, `plan` takes
+the snapshot and predicts what would happen to every share partition, `check_plan` checks that with Great Expectations.
+**A dry run ends here, and is the default.** Then a person reads the plan and approves it (`approve`); `recheck` checks
+that nothing changed, `execute` sends one request per group, `verify` reads the state topic and watches it for a while,
+`check_result` checks the outcome. A rejection, or no answer in 20 hours, closes the plan for the command line too;
+`ACKTRAIL_RESET_APPROVAL=second-person` on the workers keeps the requester from approving. Plan, decision, requests and
+outcome are in `reset_plans`, `reset_executions` and the append-only `reset_audit`.
 
 **Needs** the groups without members, READ on groups and topics, Kafka 4.2 or later.
 
-**When it fails** before `execute`, nothing was changed: mend what the log names and trigger a new run. When `execute`
-fails, `verify` says what became of it; if that fails too, clear `verify`: the plan stays UNKNOWN until it succeeds.
-Never clear `execute`. `acktrail_rollback_offsets` takes a reset back, start offsets only.
+**When it fails** before `execute`, nothing was changed: correct what the log names and trigger a new run. When
+`execute` fails, `verify` finds out what happened; if that fails too, clear `verify`: the plan stays UNKNOWN until it
+succeeds. Never clear `execute`. `acktrail_rollback_offsets` undoes a reset, start offsets only.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import dag, get_current_context, task
+from airflow.sdk import chain, dag
 
-from acktrail_dags.reset_chain import by_hand, carry_out
-from acktrail_dags.reset_parameters import reset_fields
-from acktrail_dags.reset_steps import Asked
+from acktrail_dags import parameters as p
+from acktrail_dags import reset_steps as steps
+from acktrail_dags.approval import approval, callbacks
 
 
-@dag(dag_id="acktrail_reset_offsets", doc_md=__doc__, **by_hand(reset_fields()))
+@dag(
+    dag_id="acktrail_reset_offsets",
+    doc_md=__doc__,
+    schedule=None,
+    catchup=False,
+    max_active_runs=4,
+    dagrun_timeout=timedelta(hours=30),
+    tags=["acktrail", "kafka", "share-groups", "data-quality"],
+    params={
+        "groups": p.names("Share groups", "Their ids, one per line. They must have no members."),
+        "topics": p.topics("One per line: TOPIC for all its partitions, TOPIC:0,2 for some. Empty with All topics."),
+        "all_topics": p.flag("All topics", "Every topic for which the group has a start offset."),
+        "strategy": p.text(
+            "Where to",
+            "Named like the options of kafka-share-groups.sh. Fill in the one field below that it needs.",
+            enum=[None, *steps.VALUE_FIELDS],
+        ),
+        "offset": p.number("Offset", "For to-offset: the offset of the next record to deliver."),
+        "shift_by": p.number("Shift by", "For shift-by: records forward; negative: back.", minimum=-(1 << 63)),
+        "datetime": p.text(
+            "Date and time",
+            "For to-datetime and to-history, with its time zone: 2026-03-01T08:00:00+01:00.",
+            format="date-time",
+        ),
+        "duration": p.text(
+            "Duration",
+            "For by-duration: the time before now, in ISO 8601, such as PT2H or P1DT30M.",
+            pattern=p.DURATION,
+        ),
+        "file": p.text("File of offsets", "For from-file: a CSV on the worker, as kafka-share-groups.sh reads it."),
+        "allow_skip": p.flag("Allow skipping", "Records below the new start offset are never delivered to the group."),
+        **p.execution_fields(),
+    },
+    default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
+    on_failure_callback=callbacks(),
+    on_success_callback=callbacks(),
+)
 def acktrail_reset_offsets() -> None:
-    """Wiring only."""
-
-    @task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
-    def validate() -> Asked:
-        """What the form asks for."""
-        from acktrail_dags import reset_steps
-
-        return reset_steps.validate_reset(get_current_context())
-
-    carry_out(validate(), subject="Reset the start offsets of share groups?")
+    """From the form to a verified result, with a person in between."""
+    order: Any = steps.validate_reset()
+    plan: Any = steps.make_plan(order)
+    approver: Any = steps.note_decision(plan)
+    recheck, execute = steps.recheck(plan), steps.send_requests(plan, approver)
+    chain(
+        steps.preflight(order),
+        steps.wait_until_empty(order),
+        plan,
+        steps.check_plan(plan),
+        steps.dry_run_ends_here(),
+        approval("Reset the start offsets of share groups?"),
+        recheck,
+        approver,
+        execute,
+    )
+    chain(recheck, execute, steps.verify(plan), steps.check_result(plan))
 
 
 acktrail_reset_offsets()

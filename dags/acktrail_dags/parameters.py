@@ -1,48 +1,104 @@
-"""The parameters people may set when they trigger a DAG, each with its JSON schema."""
+"""The fields of the DAGs' forms, each with a title, a help text and a JSON schema."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from airflow.sdk import Param
 
-__all__ = ["DEFAULT_KAFKA_CONN_ID", "kafka_conn_id", "report_folder", "spark_master", "tables_uri"]
+__all__ = [
+    "DEFAULT_KAFKA_CONN_ID",
+    "DURATION",
+    "NO_CREDENTIALS",
+    "PLAN_ID",
+    "SPARK_MASTER",
+    "execution_fields",
+    "flag",
+    "kafka_conn_id",
+    "names",
+    "number",
+    "tables_uri",
+    "text",
+    "topics",
+]
 
 DEFAULT_KAFKA_CONN_ID: Final = "acktrail_kafka"
-_CONN_ID: Final = r"^[\w.-]{1,250}$"
-_NO_CREDENTIALS: Final = r"^(?!\w+://[^/]*@)\S(.*\S)?$"
+
+DURATION: Final = r"^P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{1,9})?S)?)?$"
+"""A duration of ISO 8601 in days, hours, minutes and seconds."""
+
+NO_CREDENTIALS: Final = r"^(?!\w+://[^/]*@)\S(.*\S)?$"
+"""A folder or URI; one that carries credentials is refused."""
+
+PLAN_ID: Final = r"^[A-Za-z0-9-]{1,80}$"
+
 _CONNECT: Final = r"sc://[\w.-]+(:\d{1,5})?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
-_MASTER: Final = rf"^(local(\[(\d+|\*)(,\d+)?\])?|yarn|(spark|k8s)://\S+|{_CONNECT})$"
+SPARK_MASTER: Final = rf"^(local(\[(\d+|\*)(,\d+)?\])?|yarn|(spark|k8s)://\S+|{_CONNECT})$"
+"""A master without a Spark Connect token: the worker's environment holds that (SPARK_CONNECT_AUTHENTICATE_TOKEN)."""
+
+_CONN_ID: Final = r"^[\w.-]{1,250}$"
+_TOPIC: Final = r"^[A-Za-z0-9._-]{1,249}(:\d{1,10}(,\d{1,10})*)?$"
+_LONGEST_WAIT_S: Final = 3600
 
 
-def kafka_conn_id(default: str | None, description: str) -> Param:
-    """The Airflow connection to a cluster."""
-    return _text(default, title="Kafka connection", description=description, pattern=_CONN_ID)
-
-
-def tables_uri(description: str) -> Param:
-    """The root of the tables; one that carries credentials is refused."""
-    return _text(None, title="Tables", description=description, pattern=_NO_CREDENTIALS)
-
-
-def spark_master() -> Param:
-    """Where PySpark runs. A token of a Spark Connect server is refused here: the worker's environment has it
-    (SPARK_CONNECT_AUTHENTICATE_TOKEN)."""
-    return Param(
-        "local[2]",
-        type="string",
-        title="Spark master",
-        description="local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002",
-        pattern=_MASTER,
-    )
-
-
-def report_folder() -> Param:
-    """Where the HTML report goes."""
-    description = "Folder for the HTML report. Empty: what ACKTRAIL_REPORTS says on the worker."
-    return _text(None, title="Report folder", description=description, pattern=_NO_CREDENTIALS)
-
-
-def _text(default: str | None, *, title: str, description: str, pattern: str) -> Param:
+def text(title: str, description: str, *, default: str | None = None, **schema: Any) -> Param:
+    """A text; empty unless it has a `default`. `schema`: further keywords of JSON Schema."""
     kinds = ["null", "string"] if default is None else "string"
-    return Param(default, type=kinds, title=title, description=description, pattern=pattern, maxLength=1024)
+    return Param(default, type=kinds, title=title, description=description, **{"maxLength": 1024, **schema})
+
+
+def number(
+    title: str, description: str, *, minimum: int = 0, maximum: int = (1 << 63) - 1, default: int | None = None
+) -> Param:
+    """An integer; empty unless it has a `default`."""
+    kinds = ["null", "integer"] if default is None else "integer"
+    return Param(default, type=kinds, minimum=minimum, maximum=maximum, title=title, description=description)
+
+
+def flag(title: str, description: str, *, default: bool = False) -> Param:
+    """A switch."""
+    return Param(default, type="boolean", title=title, description=description)
+
+
+def names(title: str, description: str, pattern: str = ".") -> Param:
+    """A list of distinct texts."""
+    items = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": pattern}
+    return Param([], type=["null", "array"], items=items, uniqueItems=True, title=title, description=description)
+
+
+def topics(description: str) -> Param:
+    """Topics, or partitions of topics (``TOPIC:0,2``)."""
+    return names("Topics", description, _TOPIC)
+
+
+def kafka_conn_id(default: str | None = DEFAULT_KAFKA_CONN_ID, *, empty: str = "") -> Param:
+    """The Airflow connection to a cluster. `empty`: what is used without one."""
+    return text("Kafka connection", f"Airflow connection to the cluster. {empty}", default=default, pattern=_CONN_ID)
+
+
+def tables_uri(*, empty: str = "ACKTRAIL_TABLES of the worker") -> Param:
+    """The root of the tables. `empty`: what is used without one."""
+    return text("Tables", f"Folder or object-storage URI. Empty: {empty}.", pattern=NO_CREDENTIALS)
+
+
+def execution_fields() -> dict[str, Param]:
+    """Where, whether and how a plan is executed."""
+    return {
+        "dry_run": flag("Dry run", "Plan, preview and check, then end. Nothing is changed.", default=True),
+        "partial": flag("Partial", "Execute what no refusal is about, and leave the rest."),
+        "wait_for_empty_s": number(
+            "Wait for an empty group",
+            "Seconds to wait for the last member to leave (a killed one counts until its session ends).",
+            default=0,
+            maximum=_LONGEST_WAIT_S,
+        ),
+        "watch_s": number(
+            "Watch afterwards",
+            "Seconds to watch that the new start offsets are not overwritten.",
+            default=5,
+            maximum=_LONGEST_WAIT_S,
+        ),
+        "reason": text("Reason", "Kept in the plan and the audit.", maxLength=1000),
+        "kafka_conn_id": kafka_conn_id(),
+        "tables_uri": tables_uri(),
+    }

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from acktrail.group_changes.planning.number_text import delivered, forgotten
 from acktrail.plain_tables import printable
+from acktrail.times import instant_text
 
-__all__ = ["plan_text"]
+__all__ = ["notice_text", "plan_text"]
 
 _SHARE_PARTITIONS: Final = 50
 _NOTICES: Final = 30
@@ -24,34 +25,36 @@ _TOTALS: Final = (
 )
 _DELIVERED: Final = ("Records to deliver", "Records delivered again")
 _FORGOTTEN: Final = ("Acknowledgements forgotten", "Archived records forgotten")
+_SUBJECT: Final = ("group_id", "topic", "partition")
 
 
 def plan_text(plan: Mapping[str, Any], *, approval: str = "") -> str:
-    """What would happen, in Markdown: who may approve it (`approval`), totals, notices, the first share partitions.
-    Names and texts are escaped: nothing in them is taken for Markdown or HTML."""
-    return "\n\n".join([*([_cell(approval)] if approval else []), *_parts(plan)])
+    """The plan as Markdown: who may approve it (`approval`), totals, notices, the first 50 share partitions.
+
+    Names and texts are escaped: nothing in them is read as Markdown or HTML.
+    """
+    return "\n\n".join([*([_cell(approval)] if approval else []), *_sections(plan)])
 
 
-def _parts(plan: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Plan `{plan['plan_id']}`, made {_made(plan)}, hash `{plan['plan_hash'][:16]}`."
+def notice_text(notice: Mapping[str, Any]) -> str:
+    """A notice as one line: rule, group and share partition, text."""
+    subject = _subject(notice)
+    return f"{notice['rule']}{f' ({subject})' if subject else ''}: {notice['text']}"
+
+
+def _sections(plan: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Plan `{plan['plan_id']}`, made {instant_text(plan['created_at_ms'])}, hash `{plan['plan_hash'][:16]}`."
     totals = {label: _number(plan["totals"].get(name)) for name, label in _TOTALS}
     totals.update(zip(_DELIVERED, delivered(plan), strict=True))
     totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
     yield _table(("", "Number"), list(totals.items()))
-    notices = plan["notices"]
+    notices = [(each["severity"], each["rule"], _subject(each) or "all", each["text"]) for each in plan["notices"]]
     if notices:
-        rows = [(notice["severity"], notice["rule"], _subject(notice), notice["text"]) for notice in notices]
-        yield _table(("Severity", "Rule", "About", "What"), rows[:_NOTICES]) + _more(len(rows), _NOTICES)
+        yield _table(("Severity", "Rule", "About", "What"), notices[:_NOTICES]) + _more(len(notices), _NOTICES)
     partitions = [_share_partition(row) for row in plan["partitions"]]
     headers = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Delivered again", "Skipped")
     yield _table(headers, partitions[:_SHARE_PARTITIONS]) + _more(len(partitions), _SHARE_PARTITIONS)
-    yield "Delivery states and counts cannot be brought back once this is carried out: an undo restores start offsets."
-
-
-def _made(plan: Mapping[str, Any]) -> str:
-    from acktrail.times import instant_text
-
-    return instant_text(int(plan["created_at_ms"]))
+    yield "Delivery states and counts cannot be restored afterwards: an undo restores start offsets only."
 
 
 def _share_partition(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -68,8 +71,7 @@ def _share_partition(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _subject(notice: Mapping[str, Any]) -> str:
-    parts = [notice.get("group_id"), notice.get("topic"), notice.get("partition")]
-    return " ".join(str(part) for part in parts if part is not None) or "all"
+    return " ".join(str(notice[name]) for name in _SUBJECT if notice.get(name) is not None)
 
 
 def _number(value: object) -> object:

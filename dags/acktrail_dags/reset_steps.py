@@ -1,35 +1,43 @@
-"""What the tasks of a reset do: each calls one step of ``acktrail.group_changes.steps``, errors turned into Airflow's.
+"""The tasks of a reset and of its undo: each calls one use case of ``acktrail.group_changes``.
 
-Between tasks travel names, places and numbers; the plan itself lies in the tables.
+From task to task go names, places and numbers; the plan itself is in the tables.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
+from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import ApprovalRule, TablesConfig, approval_rule
-from acktrail.errors import ConfigurationError, InputError, OutcomeUnknown, RetryableError, UnknownName
-from acktrail_dags.airflow_errors import advised
+from acktrail.config import ApprovalRule, approval_rule
+from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
+from acktrail.group_changes import reports, steps
+from acktrail_dags.airflow_errors import as_airflow_errors
+from acktrail_dags.approval import DECISION
 from acktrail_dags.connection import kafka_config
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
+from acktrail_dags.plan_text import notice_text, plan_text
+from acktrail_dags.run_target import tables_config
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 __all__ = [
-    "Asked",
-    "Planned",
+    "VALUE_FIELDS",
+    "ResetOrder",
+    "StoredPlan",
     "check_plan",
     "check_result",
-    "execute",
+    "dry_run_ends_here",
+    "make_plan",
     "note_decision",
-    "plan",
     "preflight",
     "recheck",
+    "send_requests",
     "validate_reset",
     "validate_rollback",
     "verify",
@@ -37,22 +45,25 @@ __all__ = [
 ]
 
 _log: Final = logging.getLogger("acktrail.dags")
+_SHORT: Final = timedelta(minutes=20)
+_NO_PLAN: Final = "there is no plan"
 
-_VALUE_OF: Final[Mapping[str, str]] = {
+VALUE_FIELDS: Final[Mapping[str, str | None]] = {
+    "to-earliest": None,
+    "to-latest": None,
     "to-offset": "offset",
-    "shift-by": "shift_by",
     "to-datetime": "datetime",
-    "to-history": "datetime",
     "by-duration": "duration",
+    "shift-by": "shift_by",
+    "to-current": None,
     "from-file": "file",
+    "to-history": "datetime",
 }
-"""The field of the form that each strategy takes its value from; the others take none."""
-
-_WAITED_FOR: Final = "group_not_empty"
+"""Each strategy and the field of the form that holds its value; None: it takes no value."""
 
 
-class Asked(TypedDict):
-    """What is to be reset, and how."""
+class ResetOrder(TypedDict):
+    """What to reset, and how."""
 
     kafka_conn_id: str
     tables_uri: str
@@ -62,8 +73,8 @@ class Asked(TypedDict):
     watch_s: int
 
 
-class Planned(TypedDict):
-    """A stored plan, with what a person reads of it."""
+class StoredPlan(TypedDict):
+    """A plan in the tables, with the preview that a person reads."""
 
     kafka_conn_id: str
     tables_uri: str
@@ -75,246 +86,226 @@ class Planned(TypedDict):
     watch_s: int
 
 
-def validate_reset(context: Context) -> Asked:
+@task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors()
+def validate_reset(**context: Unpack[Context]) -> ResetOrder:
     """The request that the form describes. Fails with the name of the rule that it breaks."""
-    from acktrail.group_changes import steps
-
-    with advised():
-        chosen = context["params"]
-        _check_requester(context)
-        asked = {
-            "groups": chosen["groups"] or [],
-            "topics": chosen["topics"] or [],
-            "all_topics": chosen["all_topics"],
-            "strategies": _strategies(chosen),
-            "allow_skip": chosen["allow_skip"],
-            "reason": chosen["reason"] or "",
-            "requested_by": _person(context),
-        }
-        return _asked(chosen, steps.validate(asked))
+    form, requester = context["params"], _requester(context)
+    asked = {
+        "groups": form["groups"] or [],
+        "topics": form["topics"] or [],
+        "all_topics": form["all_topics"],
+        "strategies": _strategies(form),
+        "allow_skip": form["allow_skip"],
+        "reason": form["reason"] or "",
+        "requested_by": requester,
+    }
+    return _order(form, steps.validate(asked))
 
 
-def validate_rollback(context: Context) -> Asked:
-    """The request that takes an earlier plan back: start offsets only. Fails when it changed nothing, or was taken back
+@task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors()
+def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
+    """The request that undoes an earlier plan: start offsets only. Fails when that plan changed nothing, or is undone
     already."""
-    from acktrail.group_changes import steps
-
-    with advised():
-        chosen = context["params"]
-        _check_requester(context)
-        if not chosen["plan_id"]:
-            raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
-        earlier = steps.load_plan(_tables(chosen["tables_uri"]), chosen["plan_id"])
-        topics = tuple(chosen["topics"] or ())
-        steps.check_undo(_tables(chosen["tables_uri"]), earlier, topics=topics)
-        params = steps.undo_params(
-            earlier,
-            topics=topics,
-            reason=chosen["reason"] or "",
-            requested_by=_person(context),
-            allow_moved_on=chosen["allow_moved_on"],
-        )
-        return _asked(chosen, steps.validate({**params, "allow_skip": chosen["allow_skip"]}))
+    form, requester = context["params"], _requester(context)
+    if not form["plan_id"]:
+        raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
+    tables = tables_config(form["tables_uri"])
+    earlier = steps.load_plan(tables, form["plan_id"])
+    topics = tuple(form["topics"] or ())
+    steps.check_undo(tables, earlier, topics=topics)
+    undo = steps.undo_params(
+        earlier,
+        topics=topics,
+        reason=form["reason"] or "",
+        requested_by=requester,
+        allow_moved_on=form["allow_moved_on"],
+    )
+    return _order(form, steps.validate({**undo, "allow_skip": form["allow_skip"]}))
 
 
-def preflight(asked: Asked) -> None:
-    """Fails on what forbids a reset whatever its plan; members may still go."""
-    from acktrail.group_changes import steps
-
-    with advised():
-        found = steps.preflight(kafka_config(asked["kafka_conn_id"]), asked["request"])
-    told = [notice for notice in found["notices"] if notice["rule"] != _WAITED_FOR]
-    refusals = [_said(notice) for notice in told if notice["severity"] == "refusal"]
-    for notice in told:
-        _log.info("%s", _said(notice))
-    if refusals and not asked["partial"]:
+@task(execution_timeout=_SHORT)
+@as_airflow_errors()
+def preflight(order: ResetOrder) -> None:
+    """Groups, releases, rights, topics: what forbids a reset with any plan. Members may still leave."""
+    found = steps.preflight(kafka_config(order["kafka_conn_id"]), order["request"])
+    notices = [notice for notice in found["notices"] if notice["rule"] != "group_not_empty"]
+    for notice in notices:
+        _log.info("%s", notice_text(notice))
+    refusals = _refusals(notices)
+    if refusals and not order["partial"]:
         raise AirflowFailException("; ".join(refusals))
 
 
-def wait_until_empty(asked: Asked) -> None:
-    """Wait for the last member to go, as long as the form says."""
-    from acktrail.group_changes import steps
+@task(task_id="group_empty", execution_timeout=timedelta(minutes=80))
+@as_airflow_errors()
+def wait_until_empty(order: ResetOrder) -> None:
+    """Wait for the last member to leave, as long as the form allows."""
+    kafka = kafka_config(order["kafka_conn_id"])
+    steps.groups_empty(kafka, order["request"], timeout_s=float(order["wait_for_empty_s"]))
 
-    kafka, wait_s = kafka_config(asked["kafka_conn_id"]), float(asked["wait_for_empty_s"])
-    with advised():
-        steps.groups_empty(kafka, asked["request"], timeout_s=wait_s)
 
-
-def plan(asked: Asked) -> Planned:
+@task(task_id="plan", multiple_outputs=False, execution_timeout=timedelta(hours=1))
+@as_airflow_errors()
+def make_plan(order: ResetOrder) -> StoredPlan:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
-    from acktrail.group_changes import steps
-    from acktrail_dags.plan_text import plan_text
-
-    with advised():
-        kafka, tables = kafka_config(asked["kafka_conn_id"]), _tables(asked["tables_uri"])
-        found = steps.snapshot(kafka, asked["request"], tables=tables)
-        made = steps.plan(asked["request"], found, kafka=kafka, created_by=asked["request"]["requested_by"] or None)
-        steps.store_plan(tables, made)
-        approval = steps.approval_needed(made)
-    preview = plan_text(made, approval=approval)
+    kafka, tables, request = kafka_config(order["kafka_conn_id"]), tables_config(order["tables_uri"]), order["request"]
+    snapshot = steps.snapshot(kafka, request, tables=tables)
+    plan = steps.plan(request, snapshot, kafka=kafka, created_by=request["requested_by"] or None)
+    steps.store_plan(tables, plan)
+    preview = plan_text(plan, approval=steps.approval_needed(plan))
     _log.info("%s", preview)
-    return Planned(
-        kafka_conn_id=asked["kafka_conn_id"],
-        tables_uri=asked["tables_uri"],
-        plan_id=made["plan_id"],
-        plan_hash=made["plan_hash"],
+    return StoredPlan(
+        kafka_conn_id=order["kafka_conn_id"],
+        tables_uri=order["tables_uri"],
+        plan_id=plan["plan_id"],
+        plan_hash=plan["plan_hash"],
         preview=preview,
-        refusals=[_said(notice) for notice in made["notices"] if notice["severity"] == "refusal"],
-        partial=asked["partial"],
-        watch_s=asked["watch_s"],
+        refusals=_refusals(plan["notices"]),
+        partial=order["partial"],
+        watch_s=order["watch_s"],
     )
 
 
-def check_plan(planned: Planned) -> None:
-    """Suite ``reset_plan``; then fails if the plan has refusals and is not to be carried out in part. Refusals come
-    first in what a person reads: a plan that is refused as a whole has nothing to check."""
+@task(execution_timeout=_SHORT)
+def check_plan(stored: StoredPlan) -> None:
+    """Great Expectations on the plan (suite ``reset_plan``), then its refusals, unless it may be executed in part.
+
+    Refusals come first in the message: a plan that is refused as a whole has nothing to check.
+    """
     from acktrail_expectations.reset_gate import validate_plan
 
-    refused = "; ".join(planned["refusals"])
+    refused = "; ".join(stored["refusals"])
     try:
-        with advised():
-            validate_plan(_tables(planned["tables_uri"]), planned["plan_id"])
+        with as_airflow_errors():
+            validate_plan(tables_config(stored["tables_uri"]), stored["plan_id"])
     except AirflowFailException as error:
         raise AirflowFailException(f"{refused}; {error}" if refused else str(error)) from error
-    if refused and not planned["partial"]:
+    if refused and not stored["partial"]:
         raise AirflowFailException(refused)
 
 
-def note_decision(planned: Planned, response: Mapping[str, Any] | None) -> str:
-    """Note who approved or rejected the plan, or that nobody answered in time; the name of whoever approved. Skipped
-    where nobody was asked. Fails when the plan is closed, or may not be approved by this person."""
-    from acktrail.group_changes import steps
+@task.short_circuit(execution_timeout=_SHORT)
+def dry_run_ends_here(**context: Unpack[Context]) -> bool:
+    """Continue only where the form says that this is no dry run."""
+    return not context["params"]["dry_run"]
 
-    if response is None:
-        raise AirflowSkipException("nobody was asked")
-    approved, person = response.get("chosen_options") == ["Approve"], _responder(response)
-    expired = not approved and not response.get("responded_by_user")
-    with advised():
-        tables = _tables(planned["tables_uri"])
-        standing = steps.note_decision(
-            tables,
-            _stored(planned),
-            approved=approved,
-            actor=person,
-            note="nobody answered" if expired else "",
-            expired=expired,
-        )
-    _log.info("plan %s: %s by %s", planned["plan_id"], standing, person)
+
+@task(execution_timeout=_SHORT)
+@as_airflow_errors()
+def recheck(stored: StoredPlan) -> int:
+    """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
+    closed. Returns how many share partitions would be sent now."""
+    kafka, tables = kafka_config(stored["kafka_conn_id"]), tables_config(stored["tables_uri"])
+    rows = steps.would_send(kafka, _load(stored), partial=stored["partial"], tables=tables, is_approved=True)
+    return len(rows)
+
+
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=_SHORT)
+@as_airflow_errors()
+def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
+    """Note in the audit who approved or rejected the plan, or that no answer came in time.
+
+    Returns who approved. Skips where no one was asked. Fails when the plan is closed, or this person may not approve.
+    """
+    answer = context["ti"].xcom_pull(task_ids="approve", key=DECISION)
+    if stored is None or answer is None:
+        raise AirflowSkipException(_NO_PLAN if stored is None else "no one was asked")
+    user = answer.get("responded_by_user") or {}
+    person = str(user.get("name") or user.get("id") or "no one")
+    approved = answer.get("chosen_options") == ["Approve"]
+    expired = not approved and not user
+    status = steps.note_decision(
+        tables_config(stored["tables_uri"]),
+        _load(stored),
+        approved=approved,
+        actor=person,
+        note="no answer in time" if expired else "",
+        expired=expired,
+    )
+    _log.info("plan %s: %s by %s", stored["plan_id"], status, person)
     return person
 
 
-def recheck(planned: Planned) -> int:
-    """Fails if anything moved since the plan was made (topics, partition counts, members, state), or if the plan is
-    closed. How many share partitions would be sent now."""
-    from acktrail.group_changes import steps
-
-    with advised():
-        rows = steps.would_send(
-            kafka_config(planned["kafka_conn_id"]),
-            _stored(planned),
-            partial=planned["partial"],
-            tables=_tables(planned["tables_uri"]),
-            is_approved=True,
-        )
-        return len(rows)
+@task(task_id="execute", retries=0, execution_timeout=timedelta(hours=1))
+@as_airflow_errors()
+def send_requests(stored: StoredPlan, approver: str) -> dict[str, Any]:
+    """Send one request per group; returns what the brokers answered for each share partition. No retries: an unknown
+    outcome is verified first."""
+    kafka, tables = kafka_config(stored["kafka_conn_id"]), tables_config(stored["tables_uri"])
+    return steps.execute(kafka, tables, _load(stored), partial=stored["partial"], actor=approver)
 
 
-def execute(planned: Planned, actor: str) -> dict[str, Any]:
-    """Carry the plan out; what the brokers said of every share partition. Tried once: an unknown outcome is verified
-    before anything else."""
-    from acktrail.group_changes import steps
-
-    kafka, tables = kafka_config(planned["kafka_conn_id"]), _tables(planned["tables_uri"])
-    with advised():
-        return steps.execute(kafka, tables, _stored(planned), partial=planned["partial"], actor=actor)
-
-
-def verify(planned: Planned) -> list[dict[str, Any]]:
-    """Settle the attempt in the state topic and by what the brokers describe; skipped where nothing was attempted."""
-    from acktrail.group_changes import reports, steps
-
-    kafka, tables = kafka_config(planned["kafka_conn_id"]), _tables(planned["tables_uri"])
-    with advised():
-        if not reports.progress(tables, planned["plan_id"])["groups"]:
-            raise AirflowSkipException("nothing was sent")
-        try:
-            return steps.verify(kafka, tables, _stored(planned), watch_s=float(planned["watch_s"]))
-        except OutcomeUnknown as error:
-            if isinstance(error.__cause__, RetryableError):
-                raise error.__cause__ from error  # nothing is settled: Airflow looks again
-            raise
+@task(trigger_rule=TriggerRule.NONE_SKIPPED, execution_timeout=timedelta(minutes=80))
+@as_airflow_errors()
+def verify(stored: StoredPlan | None) -> list[dict[str, Any]]:
+    """Settle the attempt by the state topic and the brokers' answers, also when the execution failed."""
+    if stored is None:
+        raise AirflowSkipException(_NO_PLAN)
+    kafka, tables = kafka_config(stored["kafka_conn_id"]), tables_config(stored["tables_uri"])
+    if not reports.progress(tables, stored["plan_id"])["groups"]:
+        raise AirflowSkipException("nothing was sent")
+    try:
+        return steps.verify(kafka, tables, _load(stored), watch_s=float(stored["watch_s"]))
+    except OutcomeUnknown as error:
+        if isinstance(error.__cause__, RetryableError):
+            raise error.__cause__ from error  # nothing is settled: Airflow looks again
+        raise
 
 
-def check_result(planned: Planned) -> None:
-    """Suite ``reset_result``: every share partition is known to stand at its target."""
+@task(execution_timeout=_SHORT)
+@as_airflow_errors()
+def check_result(stored: StoredPlan) -> None:
+    """Great Expectations on the result (suite ``reset_result``): every share partition has its target."""
     from acktrail_expectations.reset_gate import validate_result
 
-    with advised():
-        validate_result(_tables(planned["tables_uri"]), planned["plan_id"])
+    validate_result(tables_config(stored["tables_uri"]), stored["plan_id"])
 
 
-def _strategies(chosen: Mapping[str, Any]) -> dict[str, str | None]:
-    """The one strategy with its value; a value that belongs to another one is refused, not passed over."""
-    strategy = chosen["strategy"]
+def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
+    """The one strategy with its value. A value in a field of another strategy is refused."""
+    strategy = form["strategy"]
     if strategy is None:
         return {}
-    needed = _VALUE_OF.get(strategy)
-    stray = [field for field in set(_VALUE_OF.values()) if field != needed and chosen[field] is not None]
+    field = VALUE_FIELDS[strategy]
+    stray = [name for name in set(VALUE_FIELDS.values()) if name not in (None, field) and form[name] is not None]
     if stray:
         raise InputError(f"{strategy} does not take {min(stray)}", hint="leave that field empty")
-    if needed is None:
+    if field is None:
         return {strategy: None}
-    if chosen[needed] is None:
-        raise InputError(f"{strategy} needs {needed}", hint="fill in that field")
-    return {strategy: str(chosen[needed])}
+    if form[field] is None:
+        raise InputError(f"{strategy} needs {field}", hint="fill in that field")
+    return {strategy: str(form[field])}
 
 
-def _asked(chosen: Mapping[str, Any], request: dict[str, Any]) -> Asked:
-    return Asked(
-        kafka_conn_id=chosen["kafka_conn_id"] or DEFAULT_KAFKA_CONN_ID,
-        tables_uri=_tables(chosen["tables_uri"]).uri,
+def _order(form: Mapping[str, Any], request: dict[str, Any]) -> ResetOrder:
+    return ResetOrder(
+        kafka_conn_id=form["kafka_conn_id"] or DEFAULT_KAFKA_CONN_ID,
+        tables_uri=tables_config(form["tables_uri"]).uri,
         request=request,
-        partial=chosen["partial"],
-        wait_for_empty_s=chosen["wait_for_empty_s"],
-        watch_s=chosen["watch_s"],
+        partial=form["partial"],
+        wait_for_empty_s=form["wait_for_empty_s"],
+        watch_s=form["watch_s"],
     )
 
 
-def _tables(uri: str | None) -> TablesConfig:
-    try:
-        return TablesConfig.from_environment(uri)
-    except ConfigurationError as error:
-        raise ConfigurationError(error.message, hint="set the parameter tables_uri or ACKTRAIL_TABLES") from error
+def _load(stored: StoredPlan) -> dict[str, Any]:
+    """The plan from the tables. Refused when its hash is not that of the plan that was shown to people."""
+    plan = steps.load_plan(tables_config(stored["tables_uri"]), stored["plan_id"])
+    if plan["plan_hash"] != stored["plan_hash"]:
+        raise UnknownName("plan with the hash that was shown", stored["plan_id"])
+    return plan
 
 
-def _stored(planned: Planned) -> dict[str, Any]:
-    """The plan from the tables. Another hash than the one that was shown to people is refused."""
-    from acktrail.group_changes import steps
-
-    found = steps.load_plan(_tables(planned["tables_uri"]), planned["plan_id"])
-    if found["plan_hash"] != planned["plan_hash"]:
-        raise UnknownName("plan with the hash that was shown", planned["plan_id"])
-    return found
-
-
-def _person(context: Context) -> str:
-    return getattr(context["dag_run"], "triggering_user_name", None) or ""
-
-
-def _check_requester(context: Context) -> None:
-    """Where a second person must approve, the first one must be known."""
-    is_needed = approval_rule() is ApprovalRule.SECOND_PERSON and not context["params"]["dry_run"]
-    if is_needed and not _person(context):
+def _requester(context: Context) -> str:
+    """Who triggered the run. Raises InputError where a second person must approve and the first one is not known."""
+    name = getattr(context["dag_run"], "triggering_user_name", None) or ""
+    if not name and approval_rule() is ApprovalRule.SECOND_PERSON and not context["params"]["dry_run"]:
         hint = "trigger it from Airflow's page or interface, signed in"
         raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
+    return name
 
 
-def _responder(answer: Mapping[str, Any]) -> str:
-    user = answer.get("responded_by_user") or {}
-    return str(user.get("name") or user.get("id") or "nobody")
-
-
-def _said(notice: Mapping[str, Any]) -> str:
-    about = [str(notice[part]) for part in ("group_id", "topic", "partition") if notice.get(part) is not None]
-    where = f" ({' '.join(about)})" if about else ""
-    return f"{notice['rule']}{where}: {notice['text']}"
+def _refusals(notices: list[Mapping[str, Any]]) -> list[str]:
+    return [notice_text(notice) for notice in notices if notice["severity"] == "refusal"]

@@ -103,7 +103,7 @@ RUN = st.tuples(st.text(max_size=40), st.text(max_size=300), st.integers(1, 9))
 @given(RUN, RUN)
 def test_run_ids_are_safe_and_never_shared(one: tuple[str, str, int], other: tuple[str, str, int]) -> None:
     """Whatever Airflow calls a run, the tables' id has letters, digits and '-' only; two tries never share one."""
-    from acktrail_dags.run_id import table_run_id
+    from acktrail_dags.run_target import table_run_id
 
     first, second = table_run_id(*one), table_run_id(*other)
     assert (first == second) == (one == other)
@@ -114,7 +114,7 @@ def test_run_ids_are_safe_and_never_shared(one: tuple[str, str, int], other: tup
 
 def test_run_ids_stay_readable() -> None:
     """The DAG run's own id can be seen in it."""
-    from acktrail_dags.run_id import table_run_id
+    from acktrail_dags.run_target import table_run_id
 
     found = table_run_id("acktrail_export", "scheduled__2026-11-21T11:20:00+00:00", 1)
     assert found.startswith("scheduled-2026-11-21T11-20-00-00-00-")

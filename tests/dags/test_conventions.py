@@ -62,9 +62,9 @@ def test_the_folder_may_lie_below_airflows(tmp_path: Path) -> None:
 
 
 def test_dag_files_are_short() -> None:
-    """At most 85 lines: what a DAG does lives in packages, which are tested without a scheduler."""
+    """One page, at most 90 lines: parameters, tasks and their order. What a task does is in the package."""
     for path in DAGS_FOLDER.glob("*.py"):
-        assert len(path.read_text().splitlines()) <= 85, f"move work out of {path.name}"
+        assert len(path.read_text().splitlines()) <= 90, f"move work out of {path.name}"
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def test_names_stay_inside_their_cells() -> None:
 
 
 def test_what_is_not_known_says_so_and_what_is_cut_off_is_counted() -> None:
-    """A number nobody knows is no zero; share partitions beyond the first are in the table that is named."""
+    """A number that is not known is no zero; share partitions beyond the first are in the table that is named."""
     shown = plan_text(plan("g", 60))
     assert "| g | t | 49 | unknown | 3 | unknown | unknown |" in shown
     assert "| g | t | 50 |" not in shown

@@ -29,7 +29,7 @@ def planned(folder: Path, requested_by: str = "ann") -> Any:
 
 
 def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
-    """Whoever misspelt a topic reads that, then how many share partitions the plan has; nobody is asked to approve."""
+    """A misspelt topic shows first, then how many share partitions the plan has; no one is asked to approve."""
     from airflow.sdk.exceptions import AirflowFailException
 
     from acktrail_dags.reset_steps import check_plan
@@ -43,11 +43,33 @@ def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
 
     for partial in (False, True):
         with pytest.raises(AirflowFailException, match=r"^no share partition is in the scope;.*row_count_as_planned"):
-            check_plan(about | rest | {"partial": partial})
+            check_plan.function(about | rest | {"partial": partial})
 
 
-def response(option: str, name: str | None) -> dict[str, Any]:
-    return {"chosen_options": [option], "responded_by_user": None if name is None else {"id": "7", "name": name}}
+class Answered:
+    """What of Airflow's task instance `note_decision` reads: the answer to the approval."""
+
+    def __init__(self, option: str, name: str | None) -> None:
+        user = None if name is None else {"id": "7", "name": name}
+        self.answer: dict[str, Any] | None = {"chosen_options": [option], "responded_by_user": user}
+
+    def xcom_pull(self, *, task_ids: str, key: str) -> dict[str, Any] | None:
+        assert (task_ids, key) == ("approve", "decision")
+        return self.answer
+
+
+class NotAsked(Answered):
+    """No one answered, because no one was asked."""
+
+    def __init__(self) -> None:
+        self.answer = None
+
+
+def decide(stored: Any, ti: Answered) -> str:
+    """What the task `note_decision` returns."""
+    from acktrail_dags.reset_steps import note_decision
+
+    return note_decision.function(stored, ti=ti)
 
 
 def standing(folder: Path) -> str:
@@ -59,10 +81,8 @@ def test_who_was_not_asked_did_not_reject(tmp_path: Path) -> None:
     """A check that failed before anybody was asked is no rejection: nothing is noted."""
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from acktrail_dags.reset_steps import note_decision
-
     with pytest.raises(AirflowSkipException):
-        note_decision(planned(tmp_path), None)
+        decide(planned(tmp_path), NotAsked())
     assert standing(tmp_path) == "PLANNED"
 
 
@@ -71,16 +91,14 @@ def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | N
     """For the command line too; a task that runs twice notes it once; an approval comes too late."""
     from airflow.sdk.exceptions import AirflowFailException
 
-    from acktrail_dags.reset_steps import note_decision
-
     made = planned(tmp_path)
     for _ in range(2):
-        note_decision(made, response("Reject", name))
+        decide(made, Answered("Reject", name))
     assert standing(tmp_path) == expected
     rows = reports.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
     assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
     with pytest.raises(AirflowFailException, match="make a new plan"):
-        note_decision(made, response("Approve", "eve"))
+        decide(made, Answered("Approve", "eve"))
 
 
 def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +107,7 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     from airflow.sdk.exceptions import AirflowFailException
 
     from acktrail_dags.plan_text import plan_text
-    from acktrail_dags.reset_steps import note_decision, validate_reset
+    from acktrail_dags.reset_steps import validate_reset
 
     made = planned(tmp_path)
     plan = steps.load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
@@ -97,13 +115,13 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
     assert "ann asked for it and may not" in plan_text(plan, approval=steps.approval_needed(plan))
     with pytest.raises(AirflowFailException, match="own_approval"):
-        note_decision(made, response("Approve", "ann"))
+        decide(made, Answered("Approve", "ann"))
     assert standing(tmp_path) == "PLANNED"
-    assert note_decision(made, response("Approve", "eve")) == "eve"
+    assert decide(made, Answered("Approve", "eve")) == "eve"
     assert standing(tmp_path) == "APPROVED"
-    nobody: Any = {"params": {"dry_run": False}, "dag_run": object()}
+    unknown: Any = {"params": {"dry_run": False}, "dag_run": object()}
     with pytest.raises(AirflowFailException, match="who triggered"):
-        validate_reset(nobody)
+        validate_reset.function(**unknown)
 
 
 @pytest.mark.parametrize("may_pass", [True, False])
@@ -123,4 +141,4 @@ def test_a_verification_that_may_pass_later_is_tried_again(
     monkeypatch.setattr(reports, "progress", lambda *_: {"groups": ["g"]})
     monkeypatch.setattr(steps, "verify", unknown)
     with pytest.raises(Unreachable if may_pass else AirflowFailException):
-        reset_steps.verify(planned(tmp_path))
+        reset_steps.verify.function(planned(tmp_path))

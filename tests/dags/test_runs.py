@@ -125,14 +125,14 @@ def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
     """After an export that brought nothing, `observe` asks no broker, writes no observation and says why it skips."""
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from acktrail_dags import steps
+    from acktrail_dags import pipeline_steps
 
     export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": str(exported)})
     told = _events(export)["acktrail_exported"]
     before = _run_ids(exported, "offset_observations")
     monkeypatch.setattr("acktrail.export.use_cases.observe", lambda *_, **__: pytest.fail("a broker was asked"))
     with pytest.raises(AirflowSkipException, match="nothing changed since run"):
-        steps.observe(_automatic(told, tmp_path))
+        pipeline_steps.observe.function(**_automatic(told, tmp_path))
     assert _run_ids(exported, "offset_observations") == before
     (row,) = Tables(TablesConfig(uri=str(exported))).read("reconcile_checks").to_pylist()
     assert (row["decision"], row["checks"], row["checked_run_id"]) == ("unchanged", 1, told["run_id"])

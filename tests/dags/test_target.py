@@ -108,11 +108,11 @@ def test_a_second_try_is_another_observation() -> None:
 
 def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What goes through Airflow's metadata is names and places; storage options stay on the worker."""
-    from acktrail_dags.run_target import reconcile_target, tables_of
+    from acktrail_dags.run_target import reconcile_target, tables_config
 
     options = tmp_path / "options"
     options.write_text("aws_secret_access_key=hidden-w0rd\n")
     monkeypatch.setenv("ACKTRAIL_TABLES_OPTIONS", str(options))
     found = reconcile_target(context({}))
     assert "hidden-w0rd" not in str(found)
-    assert tables_of(found).options["aws_secret_access_key"] == "hidden-w0rd"
+    assert tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"

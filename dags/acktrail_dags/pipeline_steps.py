@@ -1,0 +1,110 @@
+"""The tasks of export and reconciliation: each calls one use case of acktrail. Airflow passes its context by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Unpack
+
+from airflow.sdk import Asset, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from acktrail_dags.airflow_errors import as_airflow_errors
+from acktrail_dags.connection import kafka_config
+from acktrail_dags.run_target import (
+    ReconcileTarget,
+    Target,
+    export_target,
+    followed_export,
+    reconcile_target,
+    tables_config,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["EXPORTED", "REPORTED", "export", "observe", "publish", "reconcile", "validate"]
+
+EXPORTED: Final = Asset(name="acktrail_exported", group="acktrail")
+"""The state topic was exported. Extra: ``run_id``, ``kafka_conn_id``, ``tables_uri``, ``counts``."""
+
+REPORTED: Final = Asset(name="acktrail_reported", group="acktrail")
+"""A reconciliation passed the gate and its report is written. Extra: the export's, ``report``, ``summary``."""
+
+
+@task(outlets=[EXPORTED], execution_timeout=timedelta(minutes=20))
+@as_airflow_errors(can_run_again=True)
+def export(**context: Unpack[Context]) -> None:
+    """Append the new records of the state topic, and describe the groups as they are now."""
+    from acktrail.export import use_cases
+
+    target = export_target(context)
+    kafka, tables = kafka_config(target["kafka_conn_id"]), tables_config(target["tables_uri"])
+    summary = use_cases.export(kafka, tables, run_id=target["run_id"])
+    context["outlet_events"][EXPORTED].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
+
+
+@task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
+@as_airflow_errors(can_run_again=True)
+def observe(**context: Unpack[Context]) -> ReconcileTarget:
+    """Observe the cluster, export to the end, observe again. Skips where no reconciliation is due (``reconcile_due``),
+    and where neither a share group nor the state topic exists."""
+    from acktrail.export import use_cases
+
+    target = reconcile_target(context)
+    exported = followed_export(context)
+    if exported is not None:
+        _skip_unless_due(target, exported)
+    kafka, tables = kafka_config(target["kafka_conn_id"]), tables_config(target["tables_uri"])
+    observed = use_cases.observe(kafka, tables, run_id=target["run_id"])
+    if not any(observed.rows.get(table) for table in ("group_observations", "offset_observations")):
+        raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
+    return target
+
+
+def _skip_unless_due(target: ReconcileTarget, exported_run_id: str) -> None:
+    from acktrail.reconcile.schedule.reconcile_checks import check
+    from acktrail.reconcile.schedule.reconcile_due import Decision
+
+    decided = check(tables_config(target["tables_uri"]), exported_run_id, target["run_id"])
+    if decided.decision is not Decision.RUN:
+        raise AirflowSkipException(f"no reconciliation: {decided.reason}")
+
+
+@task(execution_timeout=timedelta(hours=1))
+@as_airflow_errors()
+def reconcile(target: ReconcileTarget) -> None:
+    """Replay with PySpark, compare with the observation, update the history of every record."""
+    from acktrail_jobs.commands import reconcile as command
+
+    command.reconcile(tables_config(target["tables_uri"]), target["run_id"], target["spark_master"], with_history=True)
+
+
+@task(execution_timeout=timedelta(minutes=30))
+@as_airflow_errors()
+def validate(target: ReconcileTarget) -> None:
+    """The gate: a critical expectation that fails stops the DAG here."""
+    from acktrail_expectations import command
+
+    command.validate(tables_config(target["tables_uri"]), target["run_id"])
+
+
+@task(outlets=[REPORTED], execution_timeout=timedelta(minutes=20))
+@as_airflow_errors()
+def publish(target: ReconcileTarget, **context: Unpack[Context]) -> None:
+    """Write the HTML report."""
+    from acktrail_dashboard.command import report, summary
+
+    tables, run_id = tables_config(target["tables_uri"]), target["run_id"]
+    brokers = kafka_config(target["kafka_conn_id"]).bootstrap_servers
+    file = report(tables, run_id, Path(target["report_folder"]) / "acktrail-report.html", broker=brokers)
+    context["outlet_events"][REPORTED].extra = {
+        **_place(target),
+        "report": str(file),
+        "summary": dataclasses.asdict(summary(tables, run_id).totals),
+    }
+
+
+def _place(target: Target) -> dict[str, str]:
+    return {name: target[name] for name in ("run_id", "kafka_conn_id", "tables_uri")}

@@ -116,9 +116,9 @@ def read_all(config: KafkaConfig, topic: str) -> list[int]:
         found: list[int] = []
 
         def is_over() -> bool:
-            lot = log.read(0, 0.2)
-            if lot is not None and lot.records is not None:
-                found.extend(lot.records.column("offset").to_pylist())
+            batch = log.read(0, 0.2)
+            if batch is not None:
+                found.extend(batch.rows["state_records"].column("offset").to_pylist())
             return log.is_finished(0)
 
         until(is_over, what="the end of a bounded reading")

@@ -1,4 +1,4 @@
-"""The edge to Kafka: what share groups say, and the records of the state topic."""
+"""The edge to Kafka: share groups, logs, and the records of the state topic."""
 
 from acktrail.broker.client.lazy_kafka_import import enter_package
 

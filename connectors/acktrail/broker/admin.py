@@ -26,7 +26,6 @@ from typing import Any, Final, Self
 
 from kafka.protocol.admin import ListGroupsRequest
 
-from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoResponse
 from acktrail.broker.client.coordinators import Coordinators
@@ -72,8 +71,8 @@ _NEAREST: Final = 3
 _SHARE: Final = "share"
 
 
-class ShareGroupAdmin:
-    """Asks a cluster about its share groups, and changes them where a method says so. Not thread-safe. Use it as a
+class ShareGroupAdmin(GroupWriter):
+    """Asks a cluster about its share groups; the methods of `GroupWriter` change them. Not thread-safe. Use it as a
     context manager.
 
     Raises:
@@ -82,9 +81,8 @@ class ShareGroupAdmin:
     """
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
-        self._client = BrokerClient(config, bootstrap_timeout_s=bootstrap_timeout_s)
-        self._coordinators = Coordinators(self._client)
-        self._writer = GroupWriter(self._client, self._coordinators)
+        client = BrokerClient(config, bootstrap_timeout_s=bootstrap_timeout_s)
+        super().__init__(client, Coordinators(client))
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +181,7 @@ class ShareGroupAdmin:
     ) -> tuple[GroupOffsets, ...]:
         """Every initialized share partition of each group, in the order asked for, with errors as values.
 
-        A group that is not there has no offsets and no error: Kafka does not tell here (`describe_groups` does). A
+        A group that is not there has no offsets and no error: only `describe_groups` shows that. A
         topic this principal may not DESCRIBE is left out without an error. `tolerates_silence`: a group whose
         coordinator does not answer has error code 7.
 
@@ -221,8 +219,7 @@ class ShareGroupAdmin:
         return describe_topics(self._client, names)
 
     def hidden_topics(self, topic_ids: Iterable[str]) -> frozenset[str]:
-        """Those of `topic_ids` whose topics are there but that this principal may not DESCRIBE; those of topics that
-        are gone are not among them.
+        """The `topic_ids` of existing topics that this principal may not DESCRIBE.
 
         Raises:
             Unreachable, RetryableError: no broker answered.
@@ -251,7 +248,7 @@ class ShareGroupAdmin:
         return list_offsets_at(self._client, _checked(partitions), timestamp_ms)
 
     def batch_times(self, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
-        """When the record batches that hold these positions were written; what cannot be told is left out.
+        """When the record batches that hold these positions were written; what is not known is left out.
 
         One small request a position: ask for some hundred, not for millions. Needs READ on the topics.
         """
@@ -260,8 +257,8 @@ class ShareGroupAdmin:
     def record_batches(
         self, stretches: Iterable[LogStretch], *, most_bytes: int
     ) -> dict[LogStretch, tuple[Batch, ...]]:
-        """The record batches of stretches of logs, one of each log; what takes more than `most_bytes` each, lies beyond
-        the last stable offset or cannot be told is left out. Fetches them: ask for little. Needs READ on the topics."""
+        """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes`, ends
+        beyond the last stable offset or cannot be read is left out. Fetches them. Needs READ on the topics."""
         return read_batches(self._client, stretches, most_bytes=most_bytes)
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
@@ -269,50 +266,12 @@ class ShareGroupAdmin:
         return group_requests.read_group_configs(self._client, group_ids)
 
     def rights(self, group_ids: Iterable[str], topics: Iterable[str] = ()) -> Rights:
-        """What this principal may do with groups and topics, told by their descriptions; nothing is tried.
+        """The ACL operations of this principal on groups and topics, from their descriptions; nothing is tried.
 
         Raises:
             Unreachable, RetryableError: a broker did not answer.
         """
         return group_requests.read_rights(self._client, self._coordinators, group_ids, topics)
-
-    def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
-        """CHANGES start offsets of a group without members (request 91): one result for each, in the order asked for.
-
-        Kafka starts the share partition anew there: every state batch is dropped, the state epoch is the group epoch.
-        It checks no offset against the log, creates a group that is not there (4.2 to 4.4), and takes topics the group
-        never subscribed to. Sent once: after 14, 15, 16 and 27 on the whole request again, after silence never.
-
-        Raises:
-            InputError: an offset or partition below 0, or a partition given twice: nothing was sent.
-            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
-        """
-        return self._writer.alter_offsets(group_id, offsets)
-
-    def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[ChangeResult, ...]:
-        """DELETES what a group without members has of whole topics (request 92): one result for each topic.
-
-        Raises:
-            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
-        """
-        return self._writer.delete_offsets(group_id, topics)
-
-    def delete_group(self, group_id: str) -> ChangeResult:
-        """DELETES a group without members, with its state (request 42). Kafka deletes a group of any type: make sure
-        first (`describe_group`) that it is a share group.
-
-        Raises:
-            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
-        """
-        return self._writer.delete_group(group_id)
-
-    def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
-        """CHANGES the configuration of one group (request 44), all of it or nothing.
-
-        Raises:
-            Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
-        """
-        return self._writer.alter_configs(change)
 
     def _is_listed(self, reply: Any) -> bool:
         """Whether a broker listed its groups. False: ask again."""

@@ -1,8 +1,8 @@
 """kafka-python without the parts that are not used here.
 
-Its package module imports producer, consumer and admin client: half of what an import of its connections would cost,
-and a command that asks one question spends most of its time importing. So the package is entered without running that
-module; whoever asks the package itself for a name (``kafka.KafkaProducer``) makes it run then.
+Its package module imports producer, consumer and admin client: half of the time of importing its connections, and a
+command that asks one question spends most of its time importing. So the package is entered without running that
+module; it runs when code asks the package itself for a name (``kafka.KafkaProducer``).
 """
 
 from __future__ import annotations

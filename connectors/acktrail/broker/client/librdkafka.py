@@ -1,19 +1,32 @@
-"""confluent-kafka's consumer, configured from a `KafkaConfig`."""
+"""confluent-kafka's consumer, configured from a `KafkaConfig`, and a reader of partitions from given offsets."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+import time
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError
+from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["AT_THE_END", "GONE", "PRUNED", "REFUSED", "TRUNCATED", "new_log_consumer", "read_failure", "to_librdkafka"]
+__all__ = [
+    "AT_THE_END",
+    "GONE",
+    "PRUNED",
+    "TRUNCATED",
+    "LogReader",
+    "is_final",
+    "new_log_consumer",
+    "raw_record",
+    "read_failure",
+    "to_librdkafka",
+]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -24,8 +37,8 @@ PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_
 """The log does not have the offset that is to be read next."""
 TRUNCATED: Final = KafkaError._LOG_TRUNCATION  # noqa: SLF001  # see above
 """The log was cut before the offset that is to be read next."""
-REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # see above
-"""The broker does not let this client in."""
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # see above
+"""The broker refuses the connection."""
 GONE: Final = frozenset(
     {
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  # see above
@@ -57,7 +70,8 @@ _EXACT_AND_BOUNDED: Final = {
     "topic.metadata.refresh.interval.ms": 30_000,
 }
 
-
+_MESSAGES_AT_ONCE: Final = 10_000
+_SLICE_S: Final = 0.02
 _NO_CHANGES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -111,9 +125,79 @@ def read_failure(topic: str, error: Any) -> AcktrailError:
     """What to raise for an error of librdkafka's that trying again does not cure, while `topic` was read."""
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return NotAuthorized("READ", f"topic {topic}")
-    if error.code() in REFUSED:
+    if error.code() in _REFUSED:
         return ConfigurationError("the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*")
     return RetryableError(f"{topic} cannot be read: {error.name()}", hint="try again; see the broker's log")
+
+
+def is_final(error: Any) -> bool:
+    """Whether an error that belongs to no partition ends the reading: librdkafka keeps trying after the others."""
+    return error.code() in _REFUSED or bool(error.fatal())
+
+
+def raw_record(message: Any) -> RawRecord:
+    """A message without an error as a record."""
+    return RawRecord(
+        state_partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+    )
+
+
+class LogReader:
+    """Reads partitions of `topic` from given offsets. Use it as a context manager; one thread.
+
+    `changes` are librdkafka properties as of ``new_log_consumer``.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        topic: str,
+        *,
+        group_id: str,
+        timeout_s: float,
+        changes: Mapping[str, Any] = _NO_CHANGES,
+    ) -> None:
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._failure: Any = None
+        self._consumer = new_log_consumer(config, group_id, self._note, changes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def messages(self, positions: Mapping[int, int]) -> Generator[Any, None, None]:
+        """Messages from `positions` (by partition) on, and events: messages with an error. Close the iterator when it
+        has given enough.
+
+        Raises:
+            ConfigurationError: the broker refuses the connection.
+            RetryableError: nothing came, and `timeout_s` have passed since the begin.
+        """
+        self._consumer.assign([TopicPartition(self._topic, partition, at) for partition, at in positions.items()])
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            while True:
+                messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
+                if self._failure is not None:
+                    raise read_failure(self._topic, self._failure)
+                if not messages and time.monotonic() > deadline:
+                    raise RetryableError(f"{self._topic} does not answer", hint="do its partitions have leaders?")
+                yield from messages
+        finally:
+            self._consumer.unassign()
+
+    def _note(self, error: Any) -> None:
+        if is_final(error):
+            self._failure = error
 
 
 def _present(properties: Mapping[str, str | None]) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Share groups at the broker: requests, responses, changes, and what one observation says of all of them."""
+"""Share groups: requests and responses, changes, observations."""

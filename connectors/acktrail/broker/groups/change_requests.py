@@ -66,14 +66,27 @@ def _is_whole(number: object, largest: int) -> bool:
 
 
 class GroupWriter:
-    """Sends changes to the coordinators of groups. See ``acktrail.broker.changes`` for their outcomes."""
+    """Changes groups without members. Every request is sent once: after 14, 15, 16 and 27 on the whole request again,
+    after silence never; see ``acktrail.broker.changes`` for the outcomes.
+
+    Raises (all methods):
+        Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
+    """
 
     def __init__(self, client: BrokerClient, coordinators: Coordinators) -> None:
         self._client = client
         self._coordinators = coordinators
 
     def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
-        """Request 91. Raises InputError for offsets that Kafka must not get; else as `Coordinators.send_once`."""
+        """CHANGES start offsets of a group (request 91): one result for each, in the order asked for.
+
+        Kafka initializes the share partition again there: every state batch is dropped, the state epoch is the group
+        epoch. It checks no offset against the log, creates a group that does not exist (4.2 to 4.4), and takes topics
+        that the group never subscribed to.
+
+        Raises:
+            InputError: an offset or partition below 0, or a partition given twice: nothing was sent.
+        """
         wanted = tuple(offsets)
         alter_request(group_id, wanted)
         sent = self._coordinators.send_once(group_id, lambda: alter_request(group_id, wanted), _top_error)
@@ -81,7 +94,7 @@ class GroupWriter:
         return results_per_target(group_id, targets, sent, _altered_parts, "READ")
 
     def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[ChangeResult, ...]:
-        """Request 92."""
+        """DELETES the state of whole topics in a group (request 92): one result for each topic."""
         wanted = tuple(dict.fromkeys(topics))
         row = DeleteShareGroupOffsetsRequest.TopicToForget
 
@@ -93,7 +106,8 @@ class GroupWriter:
         return results_per_target(group_id, targets, sent, _deleted_parts, "DELETE")
 
     def delete_group(self, group_id: str) -> ChangeResult:
-        """Request 42, for one group."""
+        """DELETES a group with its state (request 42). Kafka deletes a group of any type: make sure first
+        (`describe_group`) that it is a share group."""
         from kafka.protocol.admin import DeleteGroupsRequest
 
         def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
@@ -106,8 +120,8 @@ class GroupWriter:
         sent = self._coordinators.send_once(group_id, lambda: DeleteGroupsRequest(groups_names=[group_id]), top_error)
         return results_per_target(group_id, [ChangeTarget()], sent, parts, "DELETE")[0]
 
-    def alter_configs(self, change: ConfigsChange) -> ChangeResult:
-        """Request 44 on a group, which any broker takes: set, or back to the broker's default."""
+    def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
+        """CHANGES the configuration of one group (request 44, which any broker takes), all of it or nothing."""
         from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
         def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:

@@ -1,10 +1,10 @@
-"""What a cluster said, as rows of the observation tables."""
+"""Descriptions of a cluster's groups, topics and logs as rows of the observation tables."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,10 +15,9 @@ from acktrail.broker.descriptions import (
     GroupListing,
     GroupOffsets,
     LogOffsets,
-    ShareOffset,
     TopicDescription,
 )
-from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
+from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, TOPICS
 
 __all__ = ["ObservationRows"]
 
@@ -37,24 +36,21 @@ class ObservationRows:
     phase: str
 
     def topics(self, topics: Iterable[TopicDescription], hidden: Iterable[str], at: dt.datetime) -> pa.Table:
-        """A listing of every topic, as of `at`, and of those `hidden` (topic ids) that nobody may DESCRIBE here: of
-        them only the id is known. A topic without an id is left out."""
+        """A listing of every topic, as of `at`, and of the topic ids `hidden`, which this principal may not DESCRIBE. A
+        topic without an id is left out."""
+        side = {"cluster_id": self.cluster_id, "run_id": self.run_id, "first_seen_at": at, "last_seen_at": at}
         rows: list[dict[str, Any]] = [
             {
-                "cluster_id": self.cluster_id,
-                "run_id": self.run_id,
+                **side,
                 "topic_id": topic.topic_id,
                 "topic": topic.name,
                 "partition_count": topic.partition_count,
                 "is_internal": topic.is_internal,
-                "first_seen_at": at,
-                "last_seen_at": at,
                 "status": _PRESENT,
             }
             for topic in topics
             if topic.topic_id is not None
         ]
-        side = {"cluster_id": self.cluster_id, "run_id": self.run_id, "first_seen_at": at, "last_seen_at": at}
         rows += [{**side, "topic_id": topic_id, "status": _HIDDEN} for topic_id in sorted(hidden)]
         return pa.Table.from_pylist(rows, schema=TOPICS)
 
@@ -78,12 +74,21 @@ class ObservationRows:
         self, logs: Iterable[LogOffsets], topic_ids: Mapping[str, str | None], at: dt.datetime
     ) -> list[dict[str, Any]]:
         """One row a topic partition, with the ends of its log."""
-        return [self._log(log, topic_ids.get(log.topic), at) for log in logs]
-
-    @staticmethod
-    def offsets(rows: Sequence[dict[str, Any]]) -> pa.Table:
-        """Rows of both kinds as one table."""
-        return pa.Table.from_pylist(list(rows), schema=OFFSET_OBSERVATIONS)
+        return [
+            {
+                **self._side(at),
+                "topic": log.topic,
+                "topic_id": topic_ids.get(log.topic),
+                "partition": log.partition,
+                "log_start_offset": log.log_start_offset,
+                "log_end_offset": log.high_watermark,
+                "last_stable_offset": log.last_stable_offset,
+                "log_leader_epoch": log.leader_epoch,
+                "error_code": log.error_code,
+                "error": log.error,
+            }
+            for log in logs
+        ]
 
     def _side(self, at: dt.datetime) -> dict[str, Any]:
         return {"cluster_id": self.cluster_id, "run_id": self.run_id, "phase": self.phase, "observed_at": at}
@@ -110,38 +115,11 @@ class ObservationRows:
         side = {**self._side(at), "group_id": group.group_id}
         if group.error_code:
             return [{**side, "error_code": group.error_code, "error": group.error}]
-        return [{**side, **_share_offset(offset)} for offset in group.offsets]
-
-    def _log(self, log: LogOffsets, topic_id: str | None, at: dt.datetime) -> dict[str, Any]:
-        return {
-            **self._side(at),
-            "topic": log.topic,
-            "topic_id": topic_id,
-            "partition": log.partition,
-            "log_start_offset": log.log_start_offset,
-            "log_end_offset": log.high_watermark,
-            "last_stable_offset": log.last_stable_offset,
-            "log_leader_epoch": log.leader_epoch,
-            "error_code": log.error_code,
-            "error": log.error,
-        }
-
-
-def _share_offset(offset: ShareOffset) -> dict[str, Any]:
-    return {
-        "topic": offset.topic,
-        "topic_id": offset.topic_id,
-        "partition": offset.partition,
-        "start_offset": offset.start_offset,
-        "lag": offset.lag,
-        "leader_epoch": offset.leader_epoch,
-        "error_code": offset.error_code,
-        "error": offset.error,
-    }
+        return [{**side, **asdict(offset)} for offset in group.offsets]
 
 
 def _own_configs(configs: GroupConfigs) -> list[tuple[str, str]] | None:
-    """Sorted, without those that Kafka reports for groups of other types."""
+    """Sorted, without the ones for groups of other types."""
     if configs.configs is None:
         return None
     return sorted(pair for pair in configs.configs.items() if not pair[0].startswith(_OTHER_GROUP_TYPES))

@@ -1,4 +1,4 @@
-"""What the cluster says about share groups at one moment, as a source with one task."""
+"""Groups, start offsets, lag and log offsets of a cluster at one moment, as a source with one task."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
 from acktrail.broker.descriptions import GroupDescription, GroupOffsets, TopicDescription, TopicPartition
 from acktrail.broker.groups.observation_rows import ObservationRows
+from acktrail.columnar.schemas.table_schemas import OFFSET_OBSERVATIONS
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.model.share_partition import STATE_TOPIC
@@ -38,49 +41,49 @@ def observe(
     """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
     ``offset_observations``.
 
-    Topics and groups are asked first; then, one right after the other, what the groups describe and the ends of the
-    logs: of every partition of the topics that they describe, and of the state topic. A lag holds a log end that is not
-    told. So that it lies between the two that are listed, the groups describe once more after the listing `before`;
-    `after` lists last. `clock` gives UTC instants; a row's is the one when its answer was there. What cannot be asked
-    about one group or partition is a row with the reason, also where a coordinator kept silent; what was deleted
-    meanwhile is not there.
+    Topics and groups are asked first; then, one right after the other, the groups' offsets and the ends of the logs: of
+    every partition of the topics that they describe, and of the state topic. A lag refers to a log end that the
+    response does not have. So that this end lies between two listed ones, the groups are described again after the
+    listing `before`; `after` lists last. `clock` gives UTC instants; a row's is that of its response. A group or
+    partition that cannot be described, also because its coordinator is silent, is a row with the reason; one that was
+    deleted meanwhile has no row.
 
-    A listing leaves out what this principal may not DESCRIBE, without a word. So `groups` and `topic_ids`, of which
-    something else is known (their state records), are asked for by name: a group that may not be described is a row
-    with error 30, such a topic one with the status ``not_authorized``. One that is gone (69, 100) has no row.
+    A listing leaves out, without an error, what this principal may not DESCRIBE. So `groups` and `topic_ids`, which are
+    known from state records, are asked for by name: a group that may not be described is a row with error 30, such a
+    topic one with the status ``not_authorized``. A deleted one (69, 100) has no row.
 
     Raises:
         Unreachable, RetryableError: a broker did not answer.
         ConfigurationError: the cluster does not serve share groups, or refused the login.
     """
-    make = ObservationRows(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
+    rows = ObservationRows(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
     topics = {topic.name: topic for topic in admin.topics()}
     hidden = admin.hidden_topics(set(topic_ids) - {topic.topic_id for topic in topics.values()})
-    topic_rows = make.topics(topics.values(), hidden, clock())
+    topic_rows = rows.topics(topics.values(), hidden, clock())
     listings = {listing.group_id: listing for listing in admin.list_groups()}
     asked = sorted(listings.keys() | set(groups))
     answers = admin.describe_groups(asked, tolerates_silence=True)
     described = [group for group in answers if group.error_code != GROUP_ID_NOT_FOUND]
     configs = {answer.group_id: answer for answer in admin.group_configs(group.group_id for group in described)}
-    group_rows = make.groups(listings, described, configs, clock())
+    group_rows = rows.groups(listings, described, configs, clock())
 
-    # A coordinator that kept silent is not asked again: each silence costs a minute.
+    # A silent coordinator is not asked again: each silence costs a minute.
     silent = [_no_offsets(group) for group in described if group.error_code in UNANSWERED]
     there = [group.group_id for group in described if group.error_code not in UNANSWERED]
     offsets = admin.describe_group_offsets(there, tolerates_silence=True)
     shares_at = clock()
     logs = admin.list_offsets(_partitions(topics, offsets))
-    log_rows = make.topic_partitions(logs, {name: topic.topic_id for name, topic in topics.items()}, clock())
+    log_rows = rows.topic_partitions(logs, {name: topic.topic_id for name, topic in topics.items()}, clock())
     if phase == _BEFORE:
         offsets = admin.describe_group_offsets(there, tolerates_silence=True)
         shares_at = clock()
-    share_rows = make.share_partitions([*offsets, *silent], shares_at)
+    share_rows = rows.share_partitions([*offsets, *silent], shares_at)
     return SourceBatch(
         task=TaskId(f"observation/{admin.cluster_id}"),
         rows={
             "topics": topic_rows,
             "group_observations": group_rows,
-            "offset_observations": make.offsets([*share_rows, *log_rows]),
+            "offset_observations": pa.Table.from_pylist([*share_rows, *log_rows], schema=OFFSET_OBSERVATIONS),
         },
     )
 
@@ -99,7 +102,7 @@ def _no_offsets(group: GroupDescription) -> GroupOffsets:
 class OffsetsSource:
     """`observe` as a source for the worker: one task that gives one batch. See `connect.contract.Source`.
 
-    `groups` and `topic_ids` are asked for by name, whatever the cluster lists.
+    `groups` and `topic_ids` are asked for by name, listed or not.
 
     Raises:
         Unreachable, ConfigurationError: the cluster cannot be asked.
@@ -130,7 +133,7 @@ class OffsetsSource:
 
 
 class ObservationTask:
-    """Asks once. It has no position: its rows are told apart by run and phase."""
+    """Asks once. It has no position: its rows are distinguished by run and phase."""
 
     def __init__(self, cluster_id: str, ask: Callable[[], SourceBatch]) -> None:
         self._cluster_id = cluster_id
@@ -142,7 +145,7 @@ class ObservationTask:
         return TaskId(f"observation/{self._cluster_id}")
 
     def start(self, position: int | None) -> None:  # noqa: ARG002
-        """There is nothing to go on from."""
+        """There is no position to resume from."""
         self._is_finished = False
 
     def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002

@@ -46,14 +46,14 @@ class Resumption:
 
     @property
     def needs_comparison(self) -> bool:
-        """A leader never loses records during its epoch: only where the epoch is another one, or not known, is there
-        something to compare; nor is there where Kafka pruned all that is stored."""
+        """A leader never loses records during its epoch: the log is compared only where the epoch changed or is not
+        known, and where Kafka has not pruned all stored records."""
         has_same_leader = self.now.leader_epoch is not None and self.now.leader_epoch == self.stored.leader_epoch
         return self.is_shorter or (not has_same_leader and self.start < self.next_offset)
 
 
 def opening_of(resumed: Resumption, *, is_verified: bool = False) -> Opening:
-    """Go on in the same log."""
+    """Continue in the same log."""
     return Opening(
         next_offset=resumed.next_offset,
         offset_shift=resumed.stored.offset_shift,
@@ -88,8 +88,8 @@ def _opening(resumed: Resumption, last: RawRecord | None, read: ReadRecords) -> 
 
 
 def _first_difference(resumed: Resumption, read: ReadRecords) -> int:
-    """The first offset of Kafka's log whose record is not the stored one. Up to there both logs are the same: what they
-    share is not exported twice."""
+    """The first offset of Kafka's log whose record is not the stored one. Before it both logs are the same: these
+    records are not exported twice."""
     low, high = resumed.start, min(resumed.next_offset, resumed.end)
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""All partitions of the state topic read through one consumer, each handed out on its own."""
+"""All partitions of the state topic read through one consumer, and given out partition by partition."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ from acktrail.broker.client.librdkafka import (
     AT_THE_END,
     GONE,
     PRUNED,
-    REFUSED,
     TRUNCATED,
+    is_final,
     new_log_consumer,
     read_failure,
 )
 from acktrail.broker.descriptions import LogOffsets
-from acktrail.broker.logs.record_fetch import LogRecords
-from acktrail.broker.state.arrow_messages import partition_runs
-from acktrail.broker.state.consumer_thread import ConsumerThread
+from acktrail.broker.logs.record_fetch import RecordReader
+from acktrail.broker.state.consumer_thread import ConsumerThread, partition_runs
 from acktrail.broker.state.log_continuity import Resumption, opening_of, openings
-from acktrail.broker.state.partition_buffer import Lot, Opening, Piece, StateCursor
+from acktrail.broker.state.partition_buffer import Opening, PartitionBuffer
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import StoredLog
+from acktrail.connect.contract import SourceBatch, StoredLog
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 
 __all__ = ["StateTopicConsumer"]
 
 _GROUP_ID: Final = "acktrail-export"
 _SHORTEST_WAIT_S: Final = 0.005
-"""A caller in a hurry still waits a little, or it would go round in circles while the next records are on their way."""
+"""The least wait of a read, or the caller would spin while the next records are on their way."""
 _WAITING_BYTES: Final = 32 * 1024 * 1024
 _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
 
 
 class StateTopicConsumer:
-    """Reads the state topic for many cursors. `bounded`: up to the ends seen when a partition is opened.
+    """Reads the state topic into one buffer a partition. `bounded`: up to the ends seen when a partition is opened.
 
-    Where the leader of a partition is another one than when it was stored, its log is compared with what is stored
-    before anything of it is handed out. Every record that is handed out was read from the topic incarnation of `topic`:
-    that is checked after reading. Memory: librdkafka's queue of 16 MB, two deliveries of the feed, and about 32 MB of
-    decoded records that wait for their partition's turn.
+    Where the leader of a partition is another one than when it was stored, its log is compared with the stored records
+    before any batch is given. Every record that is given was read from the topic incarnation of `topic`: that is
+    checked after reading. Memory: librdkafka's queue of 16 MB, two `Fetched` of the thread, and about 32 MB of decoded
+    records that wait for their partition's turn.
     """
 
     def __init__(self, config: KafkaConfig, topic: StateTopic, *, run_id: str, bounded: bool) -> None:
@@ -55,11 +54,11 @@ class StateTopicConsumer:
         self._config = config
         self._run_id = run_id
         self._bounded = bounded
-        self._cursors: dict[int, StateCursor] = {}
+        self._buffers: dict[int, PartitionBuffer] = {}
         self._uncompared: dict[int, Resumption] = {}
         self._reading: set[int] = set()
         self._paused: set[int] = set()
-        self._feed: ConsumerThread | None = None
+        self._thread: ConsumerThread | None = None
         self._failure: Any = None
         self._heard_at = self._moved_at = time.monotonic()
         self._ends = topic.log_offsets()
@@ -67,11 +66,11 @@ class StateTopicConsumer:
     def open(self, partition: int, position: int | None, stored: StoredLog | None = None) -> None:
         """Begin to read `partition` at `position`; None: at the log's start.
 
-        `stored` is what the tables have of the log: where Kafka has another one now, the reading begins where the two
-        part, with a break before it.
+        `stored` is what the tables have of the log: where Kafka has another one now, the reading begins at the first
+        difference, with a break before it.
 
         Raises:
-            ForeignCluster: the log ends before `position`, and nothing is known of what is stored.
+            ForeignCluster: the log ends before `position`, and the stored records are not known.
         """
         now = self._ends.pop(partition, None) or self._topic.log_offsets()[partition]
         if position is None or stored is None:
@@ -86,7 +85,8 @@ class StateTopicConsumer:
             self._begin(partition, now, opening_of(resumed))
 
     def _begin(self, partition: int, now: LogOffsets, opening: Opening) -> None:
-        cursor = StateCursor(
+        buffer = PartitionBuffer(
+            cluster_id=self._topic.cluster_id,
             topic_id=self._topic.topic_id,
             partition=partition,
             opening=opening,
@@ -94,69 +94,69 @@ class StateTopicConsumer:
             log_end_offset=now.high_watermark or 0,
             end_offset=now.last_stable_offset or 0 if self._bounded else None,
         )
-        self._cursors[partition] = cursor
-        self._assign(cursor)
+        self._buffers[partition] = buffer
+        self._assign(buffer)
 
     def _compare(self) -> None:
-        """Compare the logs that may be other ones, all at once, and begin to read them."""
+        """Compare the logs that may have been replaced, all at once, and begin to read them."""
         uncompared, self._uncompared = self._uncompared, {}
-        with LogRecords(self._config, self._topic.name) as records:
-            found = openings(uncompared, records.at)
+        with RecordReader(self._config, self._topic.name) as records:
+            found = openings(uncompared, records.records_at)
         for partition, opening in found.items():
             self._begin(partition, uncompared[partition].now, opening)
 
-    def read(self, partition: int, timeout_s: float) -> Lot | None:
-        """What comes next in `partition`; None when nothing came within `timeout_s`, or came for another one.
+    def read(self, partition: int, timeout_s: float) -> SourceBatch | None:
+        """The next batch of `partition`; None when nothing came within `timeout_s`, or came for another one.
 
         Raises:
             NotAuthorized, ForeignCluster, Unreachable, RetryableError, ConfigurationError
-            LogChanged: the leader of a partition changed: start again from what is stored.
+            LogChanged: the leader of a partition changed: start again from the stored position.
         """
         if self._uncompared:
             self._compare()
-        cursor = self._cursors[partition]
+        buffer = self._buffers[partition]
         deadline = time.monotonic() + timeout_s
-        while not (cursor.has_news or cursor.is_read):
+        while not (buffer.is_ready or buffer.is_read):
             left = deadline - time.monotonic()
-            if self._pump(max(left, _SHORTEST_WAIT_S)) or left <= 0:
+            if self._poll_once(max(left, _SHORTEST_WAIT_S)) or left <= 0:
                 break
-        lot = cursor.hand_out()
+        batch = buffer.pop()
         if partition in self._paused:
             self._paused.discard(partition)
-            self._have(Consumer.resume, [TopicPartition(self._topic.name, partition)])
-        return lot
+            self._on_consumer(Consumer.resume, [TopicPartition(self._topic.name, partition)])
+        return batch
 
     def is_finished(self, partition: int) -> bool:
-        """Everything of a bounded reading has been handed out."""
-        cursor = self._cursors.get(partition)
-        return cursor is not None and cursor.is_read and not cursor.has_news
+        """Everything of a bounded reading has been given."""
+        buffer = self._buffers.get(partition)
+        return buffer is not None and buffer.is_read and not buffer.is_ready
 
     def leave(self, partition: int) -> None:
         """Stop reading `partition`."""
         self._uncompared.pop(partition, None)
-        cursor = self._cursors.pop(partition, None)
-        if cursor is not None and not cursor.is_read:
+        buffer = self._buffers.pop(partition, None)
+        if buffer is not None and not buffer.is_read:
             self._unassign(partition)
 
     def close(self) -> None:
         """Close the consumer. May be called twice."""
-        feed, self._feed = self._feed, None
-        if feed is not None:
-            feed.close()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.close()
 
-    def _pump(self, timeout_s: float) -> bool:
-        """Read once for everybody. Whether that brought anything."""
-        delivery = self._source().take(timeout_s)
+    def _poll_once(self, timeout_s: float) -> bool:
+        """Read once, for all partitions. Whether that brought anything."""
+        fetched = self._source().take(timeout_s)
         if self._failure is not None:
             raise read_failure(self._topic.name, self._failure)
-        if delivery is None:
-            self._mind_the_silence()
+        if fetched is None:
+            self._check_stalled()
             return False
         self._heard_at = time.monotonic()
-        self._check_leaders(delivery.epochs)
-        if delivery.records is not None:
-            self._take(delivery.records)
-        for event in delivery.events:
+        self._check_leaders(fetched.epochs)
+        if fetched.records is not None:
+            self._take(fetched.records)
+        for event in fetched.events:
             self._handle(event)
         self._after_reading()
         return True
@@ -164,8 +164,8 @@ class StateTopicConsumer:
     def _check_leaders(self, epochs: Mapping[int, int]) -> None:
         """A record with a newer leader epoch than the log had when it was opened may be one of another log."""
         for partition, epoch in epochs.items():
-            cursor = self._cursors.get(partition)
-            if cursor is not None and cursor.leader_epoch is not None and epoch > cursor.leader_epoch:
+            buffer = self._buffers.get(partition)
+            if buffer is not None and buffer.leader_epoch is not None and epoch > buffer.leader_epoch:
                 raise _changed(self._topic.name, partition)
 
     def _take(self, rows: pa.Table) -> None:
@@ -177,18 +177,15 @@ class StateTopicConsumer:
         records = self._decoded(wanted)
         self._topic.check_incarnation()
         for partition, part in partition_runs(records, "state_partition"):
-            offsets = part.column("offset")
-            self._cursors[partition].take(
-                Piece(records=part, first_offset=offsets[0].as_py(), last_offset=offsets[-1].as_py())
-            )
+            self._buffers[partition].put(part)
 
     def _wanted(self, partition: int, rows: pa.Table) -> pa.Table:
-        """The rows that the partition's cursor still waits for."""
-        cursor = self._cursors.get(partition)
-        if cursor is None:
+        """The rows that the partition's buffer still waits for."""
+        buffer = self._buffers.get(partition)
+        if buffer is None:
             return rows.slice(0, 0)
         offsets = rows.column("offset").to_numpy()
-        first, end = cursor.next_offset, cursor.end_offset
+        first, end = buffer.next_offset, buffer.end_offset
         expected = (offsets >= first) & (True if end is None else offsets < end)
         return rows if expected.all() else rows.filter(pa.array(expected))
 
@@ -199,42 +196,42 @@ class StateTopicConsumer:
         return pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
 
     def _handle(self, event: Any) -> None:
-        """Something that librdkafka says about a partition."""
-        code, cursor = event.error().code(), self._cursors.get(event.partition())
-        if cursor is None or code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        """An event of librdkafka about a partition."""
+        code, buffer = event.error().code(), self._buffers.get(event.partition())
+        if buffer is None or code == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return
         if code == AT_THE_END:
-            cursor.reach(event.offset())
+            buffer.reach(event.offset())
         elif code == TRUNCATED:
-            raise _changed(self._topic.name, cursor.partition)
+            raise _changed(self._topic.name, buffer.partition)
         elif code in PRUNED or code in GONE:
-            self._find_again(cursor)
+            self._find_again(buffer)
         else:
             raise read_failure(self._topic.name, event.error())
 
-    def _find_again(self, cursor: StateCursor) -> None:
+    def _find_again(self, buffer: PartitionBuffer) -> None:
         """The log does not have the next offset: it was pruned since, or this is not the same log any more."""
         self._topic.check_incarnation()
-        seen = self._topic.log_offsets()[cursor.partition]
-        if cursor.next_offset > (seen.high_watermark or 0):
-            raise _changed(self._topic.name, cursor.partition)
-        self._unassign(cursor.partition)
-        cursor.skip_to(seen.log_start_offset or 0)
-        self._assign(cursor)
+        seen = self._topic.log_offsets()[buffer.partition]
+        if buffer.next_offset > (seen.high_watermark or 0):
+            raise _changed(self._topic.name, buffer.partition)
+        self._unassign(buffer.partition)
+        buffer.skip_to(seen.log_start_offset or 0)
+        self._assign(buffer)
 
     def _after_reading(self) -> None:
-        for cursor in self._cursors.values():
-            if cursor.is_read and cursor.partition in self._reading:
-                self._unassign(cursor.partition)
-        if sum(cursor.waiting_bytes for cursor in self._cursors.values()) > _WAITING_BYTES:
-            self._pause([cursor.partition for cursor in self._cursors.values() if cursor.has_news])
+        for buffer in self._buffers.values():
+            if buffer.is_read and buffer.partition in self._reading:
+                self._unassign(buffer.partition)
+        if sum(buffer.waiting_bytes for buffer in self._buffers.values()) > _WAITING_BYTES:
+            self._pause([buffer.partition for buffer in self._buffers.values() if buffer.is_ready])
 
     def _pause(self, partitions: Sequence[int]) -> None:
         new = [p for p in partitions if p in self._reading and p not in self._paused]
-        self._have(Consumer.pause, [TopicPartition(self._topic.name, partition) for partition in new])
+        self._on_consumer(Consumer.pause, [TopicPartition(self._topic.name, partition) for partition in new])
         self._paused.update(new)
 
-    def _mind_the_silence(self) -> None:
+    def _check_stalled(self) -> None:
         """A quiet log and a lost cluster look the same: ask, from time to time."""
         now = time.monotonic()
         if now - self._heard_at < _SILENCE_S:
@@ -242,37 +239,39 @@ class StateTopicConsumer:
         self._heard_at = now
         self._topic.check_incarnation()
         if self._bounded and now - self._moved_at > _STALL_S:
-            stuck = sorted(p for p, cursor in self._cursors.items() if not cursor.is_read)
+            stuck = sorted(p for p, buffer in self._buffers.items() if not buffer.is_read)
             raise RetryableError(
                 f"no record came from partitions {stuck} of {self._topic.name} for {_STALL_S:g} s",
                 hint="do these partitions have a leader?",
             )
 
     def _source(self) -> ConsumerThread:
-        if self._feed is None:
-            self._feed = ConsumerThread(new_log_consumer(self._config, _GROUP_ID, self._note))
-        return self._feed
+        if self._thread is None:
+            self._thread = ConsumerThread(new_log_consumer(self._config, _GROUP_ID, self._note))
+        return self._thread
 
-    def _have(self, done: Callable[[Consumer, list[TopicPartition]], object], places: list[TopicPartition]) -> None:
-        """Have the feed do something with partitions before its next read."""
+    def _on_consumer(
+        self, done: Callable[[Consumer, list[TopicPartition]], object], places: list[TopicPartition]
+    ) -> None:
+        """Have the consumer's thread do something with partitions before its next read."""
         if places:
-            self._source().ask(lambda consumer: done(consumer, places))
+            self._source().call(lambda consumer: done(consumer, places))
 
     def _note(self, error: Any) -> None:
         """librdkafka's errors about no partition: it keeps trying, except where that cannot help."""
-        if error.code() in REFUSED or error.fatal():
+        if is_final(error):
             self._failure = error
 
-    def _assign(self, cursor: StateCursor) -> None:
-        if not cursor.is_read:
-            place = TopicPartition(self._topic.name, cursor.partition, cursor.next_offset)
-            self._have(Consumer.incremental_assign, [place])
-            self._reading.add(cursor.partition)
+    def _assign(self, buffer: PartitionBuffer) -> None:
+        if not buffer.is_read:
+            place = TopicPartition(self._topic.name, buffer.partition, buffer.next_offset)
+            self._on_consumer(Consumer.incremental_assign, [place])
+            self._reading.add(buffer.partition)
             self._heard_at = self._moved_at = time.monotonic()
 
     def _unassign(self, partition: int) -> None:
         if partition in self._reading:
-            self._have(Consumer.incremental_unassign, [TopicPartition(self._topic.name, partition)])
+            self._on_consumer(Consumer.incremental_unassign, [TopicPartition(self._topic.name, partition)])
             self._reading.discard(partition)
             self._paused.discard(partition)
 
@@ -280,7 +279,7 @@ class StateTopicConsumer:
 def _changed(topic: str, partition: int) -> LogChanged:
     return LogChanged(
         f"the leader of partition {partition} of {topic} changed while it was read",
-        hint="run again: the log is then compared with what is stored",
+        hint="run again: the log is then compared with the stored records",
         data={"topic": topic, "partition": partition},
     )
 

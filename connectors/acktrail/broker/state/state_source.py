@@ -8,7 +8,6 @@ from enum import StrEnum
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.state.state_consumer import StateTopicConsumer
 from acktrail.broker.state.state_topic import StateTopic
-from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, StoredLogs, TaskId, state_task_id
 
@@ -16,7 +15,7 @@ __all__ = ["StateSource", "StateSourceStatus", "StateTask"]
 
 
 class StateSourceStatus(StrEnum):
-    """What became of asking for the state topic."""
+    """Whether the state topic was found."""
 
     NOT_ASKED = "not_asked"
     PRESENT = "present"
@@ -27,8 +26,8 @@ class StateSourceStatus(StrEnum):
 class StateSource:
     """Reads ``__share_group_state`` record by record, decoded, nothing left out. See `connect.contract.Source`.
 
-    `bounded`: every task ends where its log ended when it was started; else tasks go on for ever. All tasks share one
-    consumer and are driven from one thread. `run_id` is written to every row. `stored` is what the sink has: with it a
+    `bounded`: every task ends where its log ended when it was started; else tasks never end. All tasks share one
+    consumer and are driven from one thread. `run_id` is written to every row. `stored` are the sink's logs: with them a
     log that Kafka replaced, and a state topic that was deleted or recreated, are noticed.
 
     Raises:
@@ -43,24 +42,19 @@ class StateSource:
         self._run_id = run_id
         self._bounded = bounded
         self._admin = ShareGroupAdmin(config)
-        self._log: StateTopicConsumer | None = None
+        self._consumer: StateTopicConsumer | None = None
         self.status = StateSourceStatus.NOT_ASKED
 
-    @property
-    def cluster_id(self) -> str:
-        """The cluster's own id."""
-        return self._admin.cluster_id
-
     def tasks(self) -> Sequence[StateTask]:
-        """One task a partition of the topic as it is now; none when there is no state topic (see `status`). Tasks
-        given out before are over.
+        """One task a partition of the topic as it is now; none when there is no state topic (see `status`). Earlier
+        tasks end.
 
         Raises:
             NotAuthorized: READ on the topic is missing.
-            ForeignCluster: what is stored is of another incarnation of the topic, or the topic is gone.
+            ForeignCluster: the stored records are of another incarnation of the topic, or the topic is gone.
             Unreachable, RetryableError: the cluster did not answer.
         """
-        self._close_log()
+        self._close_consumer()
         topic = StateTopic(self._admin)
         if self._stored is not None:
             self._stored.check_state_topic(topic.topic_id if topic.is_present else None)
@@ -68,21 +62,18 @@ class StateSource:
             self.status = StateSourceStatus.STATE_TOPIC_ABSENT
             return ()
         self.status = StateSourceStatus.PRESENT
-        log = self._log = StateTopicConsumer(self._config, topic, run_id=self._run_id, bounded=self._bounded)
-        ids = [state_task_id(topic.cluster_id, topic.topic_id, index) for index in range(topic.partition_count)]
-        return tuple(
-            StateTask(log, partition=index, task_id=task_id, stored=self._stored) for index, task_id in enumerate(ids)
-        )
+        consumer = self._consumer = StateTopicConsumer(self._config, topic, run_id=self._run_id, bounded=self._bounded)
+        return tuple(StateTask(consumer, topic, partition, self._stored) for partition in range(topic.partition_count))
 
     def close(self) -> None:
         """Close consumer and connections. May be called twice."""
-        self._close_log()
+        self._close_consumer()
         self._admin.close()
 
-    def _close_log(self) -> None:
-        log, self._log = self._log, None
-        if log is not None:
-            log.close()
+    def _close_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
 
 class StateTask:
@@ -93,12 +84,12 @@ class StateTask:
     """
 
     def __init__(
-        self, log: StateTopicConsumer, *, partition: int, task_id: TaskId, stored: StoredLogs | None = None
+        self, consumer: StateTopicConsumer, topic: StateTopic, partition: int, stored: StoredLogs | None
     ) -> None:
-        self._log = log
+        self._consumer = consumer
         self._stored = stored
         self._partition = partition
-        self._task_id = task_id
+        self._task_id = state_task_id(topic.cluster_id, topic.topic_id, partition)
 
     @property
     def task_id(self) -> TaskId:
@@ -108,11 +99,11 @@ class StateTask:
         """Begin at `position`; None: at the log's start. When the log starts after `position`, the gap comes first.
 
         Raises:
-            ForeignCluster: the log ends before `position`, and what is stored is not known.
+            ForeignCluster: the log ends before `position`, and the stored records are not known.
             NotAuthorized, Unreachable, RetryableError: the log cannot be asked.
         """
         stored = None if self._stored is None else self._stored.stored_log(self._task_id, self._partition)
-        self._log.open(self._partition, position, stored)
+        self._consumer.open(self._partition, position, stored)
 
     def poll(self, timeout_s: float) -> SourceBatch | None:
         """The next batch, or None.
@@ -120,18 +111,14 @@ class StateTask:
         Raises:
             NotAuthorized: READ on the topic is missing.
             ForeignCluster: the topic was deleted or recreated meanwhile.
-            Unreachable, RetryableError: the cluster stopped to answer.
+            Unreachable, RetryableError: the cluster stopped answering.
         """
-        lot = self._log.read(self._partition, timeout_s)
-        if lot is None:
-            return None
-        records = STATE_RECORDS.empty_table() if lot.records is None else lot.records
-        return SourceBatch(task=self._task_id, rows={"state_records": records}, position=lot.position, span=lot.span)
+        return self._consumer.read(self._partition, timeout_s)
 
     @property
     def is_finished(self) -> bool:
-        return self._log.is_finished(self._partition)
+        return self._consumer.is_finished(self._partition)
 
     def close(self) -> None:
         """Stop reading the partition."""
-        self._log.leave(self._partition)
+        self._consumer.leave(self._partition)

@@ -1,4 +1,4 @@
-"""The state topic as it lies in a cluster: its incarnation, and where its logs begin and end."""
+"""The state topic of a cluster: its incarnation, and where its logs begin and end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StateTopic:
         return self._present().partition_count
 
     def check_incarnation(self) -> None:
-        """Make sure that the topic is still the one that it was.
+        """Make sure that the topic is still the same incarnation.
 
         Raises:
             ForeignCluster: it was deleted or recreated.
@@ -57,7 +57,7 @@ class StateTopic:
         if now is None or now.topic_id != self.topic_id:
             raise ForeignCluster(
                 f"{self.name} was deleted or recreated while it was read",
-                hint="what was read since is not kept; export the new topic to tables of its own",
+                hint="records read since are not kept; export the new topic to tables of its own",
                 data={"topic_id": self.topic_id, "topic_id_now": now.topic_id if now else None},
             )
 

@@ -189,8 +189,7 @@ def test_a_right_revoked_after_the_plan_sends_nothing(
 def tell_history(world: World) -> None:
     """Export what is new, and bring the history up to date."""
     export(world.kafka, world.tables)
-    with ShareGroupAdmin(world.kafka) as admin:
-        build(Tables(world.tables), admin.cluster_id)
+    build(Tables(world.tables))
 
 
 def test_poison_below_the_start_offset_is_counted_from_the_history(world: World, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from expectations.sample_tables import (
 from state_topics.coordinator_log import TOPIC, Coordinator, everyday, from_raw, share_partition
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
+from acktrail.columnar.stored_offsets import stored_offsets
 from acktrail_expectations.check import Check
 from acktrail_expectations.frames.export_ranges import export_ranges_frame
 from acktrail_expectations.frames.reconciliations import reconciliations_frame
@@ -32,7 +33,6 @@ from acktrail_expectations.frames.share_partition_states import share_partition_
 from acktrail_expectations.frames.state_records import state_records_frame
 from acktrail_expectations.gx.evaluation import evaluate
 from acktrail_expectations.inputs.cluster_facts import ClusterFacts
-from acktrail_expectations.inputs.stored_offsets import stored_offsets
 from acktrail_expectations.run_suites import range_subject, record_subject, share_partition_subject
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import reconciliations as reconciliation_suite

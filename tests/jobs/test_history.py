@@ -19,16 +19,16 @@ from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.history import history_run as job
-from acktrail.history.history_step import Stretch
-from acktrail.history.packed_changes import unpacked
+from acktrail.history.history_step import STEP_RESULTS, ApplyRanges, RecordRange
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import DataFile
+from acktrail.tables.exported.record_files import NewRecords
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
+from acktrail.workers.worker_results import collected
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.spark_rates import delivery_rates
 
@@ -145,9 +145,9 @@ def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pyt
     world.export("r1")
     records = world.tables.snapshot("state_records")
     assert records is not None
-    work = job._Work(config=world.config, paths=[file.path for file in records.files()], goes_on=False)
-    stretches = [Stretch(state_partition=number, begin=0, told=0, end=2) for number in range(4)]
-    assert unpacked(work(stretches)).records == 8
+    work = ApplyRanges(config=world.config, paths=[file.path for file in records.files()], has_saved=False)
+    ranges = [RecordRange(state_partition=number, begin=0, report_from=0, end=2) for number in range(4)]
+    assert collected(work(ranges), STEP_RESULTS)["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
     assert len(reads) == 1
 
 
@@ -247,17 +247,18 @@ def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.M
     world.export("r1", at_most=5)
     live(world, written, 7)
     world.export("r2")
-    plain, files = HistoryTables.add, Tables.files_since
+    plain, files = HistoryTables.add, job.new_records
 
     def overtaken(self: HistoryTables, *arguments: Any) -> None:
         monkeypatch.setattr(HistoryTables, "add", plain)
         with monkeypatch.context() as earlier:
-            earlier.setattr(Tables, "files_since", lambda *a: sorted(files(*a), key=_written_at)[:1])
+            earlier.setattr(job, "new_records", lambda *a: NewRecords(paths=_oldest(files(*a).paths)))
             build_history(world.config)
         plain(self, *arguments)
 
-    def _written_at(file: DataFile) -> float:
-        return (Path(world.config.uri) / "state_records" / file.path).stat().st_mtime_ns
+    def _oldest(paths: frozenset[str]) -> frozenset[str]:
+        folder = Path(world.config.uri) / "state_records"
+        return frozenset([min(paths, key=lambda path: (folder / path).stat().st_mtime_ns)])
 
     monkeypatch.setattr(HistoryTables, "add", overtaken)
     with pytest.raises(ConcurrentCommit):

@@ -89,12 +89,12 @@ def test_files_with_later_records_are_read_again(world: World) -> None:
     late = files_of(world.tables)
     for run in ("r0", "r1"):
         assert replayed_here(world.tables, run).rows == replayed_again(world.tables, run)
-    assert kept_memory(world.tables).unfinished
+    assert kept_memory(world.tables).used.unfinished
     world.observe("r2")
     found = replayed_here(world.tables, "r2")
     assert found.rows == replayed_again(world.tables, "r2")
     assert (found.doubt, found.files <= late) == (None, True)
-    assert not kept_memory(world.tables).unfinished
+    assert not kept_memory(world.tables).used.unfinished
     world.observe("r3")
     assert not replayed_here(world.tables, "r3").files
 

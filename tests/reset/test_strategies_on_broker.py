@@ -17,7 +17,6 @@ from confluent_kafka import AcknowledgeType
 from reset.world import BASE_MS, Delivery, Fates, World, in_parallel
 from samples.history_tables import build
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.embedded import EmbeddedBroker, KafkaTool
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
 from acktrail.export.use_cases import export
@@ -91,8 +90,7 @@ def outcomes(world: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     total = RECORDS * PARTITIONS
     fates = in_parallel(lambda case=case: world.settle(group_of(case), TOPIC, total, decide) for case in CASES)
     export(world.kafka, world.tables)
-    with ShareGroupAdmin(world.kafka) as admin:
-        build(Tables(world.tables), admin.cluster_id)
+    build(Tables(world.tables))
     file = tmp_path_factory.mktemp("csv") / "offsets.csv"
     file.write_text(f"{TOPIC},1,31\r\n{TOPIC},0,5\r\n", encoding="utf-8-sig")
     given = {"from-file": {"from-file": str(file)}, "to-history": {"to-history": _instant()}}

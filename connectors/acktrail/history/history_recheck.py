@@ -1,4 +1,4 @@
-"""The history told once more from its first record, held against what the tables tell: a worker's share of it."""
+"""The history built again from its first record and compared with the tables: a worker's share of it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from acktrail.columnar.change_rows import CHANGE_COLUMNS
 from acktrail.columnar.held_rows import HELD_COLUMNS
 from acktrail.columnar.model_values import share_partition_of
 from acktrail.config import TablesConfig
-from acktrail.history.history_step import GROWTH_COLUMNS, Grown, Stretch, exported_spans, grow
+from acktrail.history.history_step import HISTORY_INPUTS, RecordRange, apply_range, commit_spans
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, HELD, drop_partitions, saved_rows
 from acktrail.workers.worker_results import parcels_of
 
-__all__ = ["VERIFIED_ARROW", "Retelling", "first_difference", "subject_of"]
+__all__ = ["RECHECKED", "HistoryRecheck", "first_difference", "subject_of"]
 
-VERIFIED_ARROW: Final = pa.schema(
+RECHECKED: Final = pa.schema(
     [
         pa.field("records", pa.int64()),
         pa.field("changes", pa.int64()),
@@ -32,26 +33,27 @@ VERIFIED_ARROW: Final = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
+"""Counts of what was compared, and the first difference of a state partition where `subject` is not null."""
 
 _RECORDS_AT_ONCE: Final = 200_000
-_IN_LOG: Final = ("record_offset", "group_id", "topic_id", "partition", "first_offset")
+_IN_LOG: Final = ("record_offset", *KEY_COLUMNS, "first_offset")
 
 _Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retelling:
-    """Call it with state partitions, each with the offset up to which its history is told, and that up to which its
-    states are held."""
+class HistoryRecheck:
+    """What a worker does with its share: state partitions, each with the offset up to which its history is built, and
+    that up to which its states are saved."""
 
     config: TablesConfig
 
-    def __call__(self, told: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
-        """Parcels ``verified`` (``VERIFIED_ARROW``): counts, and the first difference of each state partition."""
+    def __call__(self, built: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
+        """Results of kind ``verified``: rows of ``RECHECKED``."""
         tables = Tables(self.config)
-        for number, end, held in told:
-            rows = list(_verified(tables, number, end, is_held=held == end))
-            yield from parcels_of("verified", pa.Table.from_pylist(rows, schema=VERIFIED_ARROW))
+        for number, end, saved in built:
+            rows = list(_compared(tables, number, end, has_saved=saved == end))
+            yield from parcels_of("verified", pa.Table.from_pylist(rows, schema=RECHECKED))
 
 
 def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) -> dict[str, Any] | None:
@@ -71,39 +73,31 @@ def subject_of(row: _Row) -> str:
     return share_partition_of(row).coordinator_key
 
 
-def _verified(tables: Tables, number: int, end: int, *, is_held: bool) -> Iterator[_Row]:
-    held = HELD_COLUMNS.empty_table()
-    for stretch, grown in _grown(tables, number, end):
-        held = pa.concat_tables([drop_partitions(held, grown.held), grown.held])
-        yield {"records": grown.records, "changes": grown.changes.num_rows}
-        different = first_difference(_told(tables, stretch, grown.end), grown.changes, _IN_LOG)
+def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iterator[_Row]:
+    """Rows of ``RECHECKED`` for one state partition, range by range up to the first difference."""
+    held, begin, bound = HELD_COLUMNS.empty_table(), 0, 0
+    while bound < end:
+        bound = min(end, bound + _RECORDS_AT_ONCE)
+        own = RecordRange(state_partition=number, begin=begin, report_from=0, end=bound)
+        records = tables.read(RECORDS, columns=HISTORY_INPUTS, where=own.rows)
+        applied = apply_range(own, records, held, partial(commit_spans, tables))
+        held = pa.concat_tables([drop_partitions(held, applied.held), applied.held])
+        yield {"records": applied.records, "changes": applied.changes.num_rows}
+        different = first_difference(_stored_changes(tables, number, begin, applied.end), applied.changes, _IN_LOG)
         if different is not None:
             yield _difference(CHANGES, number, different, f"at state record {number}:{different['record_offset']}")
             return
-    kept = saved_rows(tables, pc.field("state_partition") == number) if is_held else held
-    different = first_difference(kept, held, KEY_COLUMNS)
+        begin = applied.end
+    saved = saved_rows(tables, pc.field("state_partition") == number) if has_saved else held
+    different = first_difference(saved, held, KEY_COLUMNS)
     if different is not None:
         yield _difference(HELD, number, different, "its state")
 
 
-def _grown(tables: Tables, number: int, end: int) -> Iterator[tuple[Stretch, Grown]]:
-    """The history of a state partition, made anew piece by piece."""
-    held, begin, bound = HELD_COLUMNS.empty_table(), 0, 0
-    while bound < end:
-        bound = min(end, bound + _RECORDS_AT_ONCE)
-        stretch = Stretch(state_partition=number, begin=begin, told=0, end=bound)
-        offset = pc.field("offset")
-        where = (pc.field("state_partition") == number) & (offset >= begin) & (offset < bound)
-        records = tables.read("state_records", columns=GROWTH_COLUMNS, where=where)
-        grown = grow(stretch, records, held, partial(exported_spans, tables))
-        held, begin = pa.concat_tables([drop_partitions(held, grown.held), grown.held]), grown.end
-        yield stretch, grown
-
-
-def _told(tables: Tables, stretch: Stretch, end: int) -> pa.Table:
-    """What the table tells of the same records."""
+def _stored_changes(tables: Tables, number: int, begin: int, end: int) -> pa.Table:
+    """The changes that the table has of records from `begin` to before `end`."""
     at = pc.field("record_offset")
-    where = (pc.field("state_partition") == stretch.state_partition) & (at >= stretch.begin) & (at < end)
+    where = (pc.field("state_partition") == number) & (at >= begin) & (at < end)
     return tables.read(CHANGES, columns=CHANGE_COLUMNS.names, where=where)
 
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from operator import or_
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.held_rows import HELD_COLUMNS
+from acktrail.columnar.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
-from acktrail.history.history_step import GROWTH_COLUMNS, Stretch, exported_spans, grow
-from acktrail.history.packed_changes import Collected, packed, unpacked
-from acktrail.history.unread_offsets import new_offsets
+from acktrail.history.history_step import STEP_RESULTS, ApplyRanges, RecordRange
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.record_files import RECORDS, files_digest
-from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions, saved_rows
+from acktrail.tables.exported.record_files import (
+    RECORDS,
+    RecordFiles,
+    UsedRecords,
+    files_digest,
+    new_records,
+    replaced_version,
+)
+from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions
+from acktrail.workers.worker_results import collected
 from acktrail.workers.workers import OpenWorkers, Workers
 
 __all__ = ["HistorySummary", "build_history"]
@@ -56,7 +60,7 @@ def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySum
     """
     stored = Tables(tables)
     ensure_whole(stored)
-    records = stored.snapshot("state_records")
+    records = stored.snapshot(RECORDS)
     if records is None:
         raise _nothing_exported(stored)
     run = _Run(stored, records)
@@ -72,68 +76,72 @@ def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySum
 
 
 class _Run:
-    """One run, step by step."""
+    """One run, step by step. `_bounds`: by state partition, the offset before which this run applied all records."""
 
-    def __init__(self, stored: Tables, snapshot: TableSnapshot) -> None:
+    def __init__(self, stored: Tables, records: TableSnapshot) -> None:
         self._stored = stored
-        self._version = snapshot.version
-        self._history = HistoryTables(stored, _cluster_id(stored, snapshot))
-        self._files = files_digest(file.path for file in snapshot.files())
-        self._holding = _usable(stored, snapshot.version, self._files, self._history.saved())
-        self._paths = tuple(file.path for file in stored.files_since(snapshot, self._holding.records_version))
-        self._new = new_offsets(_addresses(stored, self._paths), self._holding.positions)
-        self._told = self._history.positions(self._new)
-        self._bounds = {number: new.first for number, new in self._new.items()}
+        self._history = HistoryTables(stored, _cluster_id(stored, records))
+        files = RecordFiles(stored, records)
+        self._newest = UsedRecords(version=files.version, digest=files_digest(files.paths))
+        self._saved = _usable(stored, self._newest, self._history.saved())
+        self._paths = sorted(new_records(files, _used(self._saved)).paths)
+        self._new = _new_offsets(stored, self._paths, self._saved.positions)
+        self._report_from = self._history.positions(self._new)
+        self._bounds = {number: int(new.first[0]) for number, new in self._new.items()}
         self.state_partitions = len(self._new)
         self.records = self.changes = self.steps = 0
 
     @property
     def is_done(self) -> bool:
         """Every record is applied."""
-        return all(self._bounds[number] >= new.end for number, new in self._new.items())
+        return not any(count > 0 for count in self._left().values())
 
     @property
     def rows(self) -> int:
         """About how many records are new."""
-        return sum(new.end - self._bounds[number] for number, new in self._new.items())
+        return sum(self._left().values())
 
     def step(self, workers: Workers) -> None:
-        """Apply a limited number of records: workers grow them to changes, then two commits follow."""
-        stretches = self._stretches()
-        count = min(len(stretches), workers.count)
-        shares = [tuple(stretches[worker::count]) for worker in range(count)]
-        work = _Work(config=self._stored.config, paths=self._paths, goes_on=bool(self._holding.positions))
-        done = unpacked(workers.run(shares, work))
-        self._bounds |= {stretch.state_partition: stretch.end for stretch in stretches}
-        self._commit(done)
-        self.records += done.records
-        self.changes += done.changes.num_rows
+        """Apply a limited number of records: workers turn them into changes, then two commits follow."""
+        ranges = self._next_ranges()
+        count = min(len(ranges), workers.count)
+        shares = [tuple(ranges[worker::count]) for worker in range(count)]
+        work = ApplyRanges(config=self._stored.config, paths=self._paths, has_saved=bool(self._saved.positions))
+        found = collected(workers.run(shares, work), STEP_RESULTS)
+        self._bounds |= {own.state_partition: own.end for own in ranges}
+        self._commit(found)
+        self.records += pc.sum(found["ranges"]["records"]).as_py()
+        self.changes += found["changes"].num_rows
         self.steps += 1
 
     def close(self) -> None:
-        """Remember that all rows are used, where the newest version of the records brought none."""
-        if self._holding.records_version != self._version:
-            self._hold(replace(self._holding, records_version=self._version, records_files=self._files))
+        """Note that all rows are used, where the newest version of the records brought none."""
+        if self._saved.records_version != self._newest.version:
+            self._save(self._all_used(self._saved))
 
-    def _stretches(self) -> list[Stretch]:
-        """As many records of each state partition in turn as share the limit, the longest stretch first."""
-        numbers = self._in_turn()
+    def _left(self) -> dict[int, int]:
+        """About how many records are to be applied, by state partition."""
+        return {number: int(new.end[-1]) - self._bounds[number] for number, new in self._new.items()}
+
+    def _next_ranges(self) -> list[RecordRange]:
+        """As many records of each state partition whose turn it is as share the limit, the longest range first."""
+        numbers = self._partitions_in_turn()
         quota = max(1, RECORDS_AT_ONCE // len(numbers))
-        stretches = [
-            Stretch(
+        ranges = [
+            RecordRange(
                 state_partition=number,
-                begin=self._holding.positions.get(number, 0),
-                told=self._told[number],
-                end=self._new[number].end_of(self._bounds[number], quota),
+                begin=self._saved.positions.get(number, 0),
+                report_from=self._report_from[number],
+                end=self._new[number].end_after(self._bounds[number], quota),
             )
             for number in numbers
         ]
-        return sorted(stretches, key=lambda stretch: stretch.begin - stretch.end)
+        return sorted(ranges, key=lambda own: own.begin - own.end)
 
-    def _in_turn(self) -> list[int]:
-        """The state partitions with the most records left, as many as fill a step, but some in any case: what is held
-        of a state partition is read and written once for each of its stretches, so these should be long."""
-        left = {number: new.end - self._bounds[number] for number, new in self._new.items()}
+    def _partitions_in_turn(self) -> list[int]:
+        """The state partitions with the most records left, as many as fill a step, but some in any case: the saved
+        states of a state partition are read and written once for each of its ranges, so these should be long."""
+        left = self._left()
         chosen: list[int] = []
         records = 0
         for number in sorted((number for number, count in left.items() if count > 0), key=lambda n: (-left[n], n)):
@@ -143,32 +151,43 @@ class _Run:
             records += left[number]
         return chosen
 
-    def _commit(self, done: Collected) -> None:
-        self._history.add(done.changes, self._told, done.ends)
-        self._told |= {number: max(end, self._told[number]) for number, end in done.ends.items()}
-        self._hold(
-            replace(
-                self._holding,
-                rows=pa.concat_tables([drop_partitions(self._holding.rows, done.held), done.held]),
-                positions={**self._holding.positions, **done.ends},
-                records_version=self._version if self.is_done else self._holding.records_version,
-                records_files=self._files if self.is_done else self._holding.records_files,
-            )
+    def _commit(self, found: dict[str, pa.Table]) -> None:
+        ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))
+        self._history.add(found["changes"], self._report_from, ends)
+        self._report_from |= {number: max(end, self._report_from[number]) for number, end in ends.items()}
+        saved = replace(
+            self._saved,
+            rows=pa.concat_tables([drop_partitions(self._saved.rows, found["held"]), found["held"]]),
+            positions={**self._saved.positions, **ends},
         )
+        self._save(self._all_used(saved) if self.is_done else saved)
 
-    def _hold(self, holding: SavedStates) -> None:
-        self._holding = self._history.save(holding)
+    def _all_used(self, saved: SavedStates) -> SavedStates:
+        return replace(saved, records_version=self._newest.version, records_files=self._newest.digest)
+
+    def _save(self, saved: SavedStates) -> None:
+        self._saved = self._history.save(saved)
 
 
-def _usable(stored: Tables, version: int, files: str, holding: SavedStates) -> SavedStates:
-    """`holding`; nothing of it where the table came back with other records since it was made, from an older copy that
-    was restored. `files`: the digest of the files at `version`."""
-    used: str | None = files
-    if holding.records_version != version:
-        paths = stored.paths_at(RECORDS, holding.records_version)
-        used = None if paths is None else files_digest(paths)
-    is_another = used is not None and holding.records_files not in (None, used)
-    return SavedStates(step=holding.step) if is_another or holding.records_version > version else holding
+def _used(saved: SavedStates) -> UsedRecords:
+    return UsedRecords(version=saved.records_version, digest=saved.records_files)
+
+
+def _usable(stored: Tables, newest: UsedRecords, saved: SavedStates) -> SavedStates:
+    """`saved`; nothing of it where the table has other records now than those it was made from."""
+    used = _used(saved)
+    if used == newest or (used.version <= newest.version and replaced_version(stored, used) is None):
+        return saved
+    return SavedStates(step=saved.step)
+
+
+def _new_offsets(stored: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> dict[int, OffsetRuns]:
+    """The offsets at or after its position (0 where it has none) of each state partition that has any."""
+    columns = ("state_partition", "offset")
+    batches = (batch for path in paths for batch in stored.read_files(RECORDS, [path], columns=columns).to_batches())
+    stored_runs = stored_offsets(batches, {}).runs
+    new = {number: runs.above(positions.get(number, 0)) for number, runs in stored_runs.items()}
+    return {number: runs for number, runs in new.items() if runs.total}
 
 
 def _cluster_id(stored: Tables, records: TableSnapshot) -> str:
@@ -184,39 +203,3 @@ def _cluster_id(stored: Tables, records: TableSnapshot) -> str:
 
 def _nothing_exported(stored: Tables) -> ConfigurationError:
     return ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")
-
-
-def _addresses(stored: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
-    """State partition and offset of the records in each file."""
-    return (stored.read_files("state_records", [path], columns=["state_partition", "offset"]) for path in paths)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """What a worker does with its stretches. `goes_on`: from what is held; else from nothing."""
-
-    config: TablesConfig
-    paths: Sequence[str]
-    goes_on: bool
-
-    def __call__(self, stretches: Sequence[Stretch]) -> Iterator[pa.RecordBatch]:
-        """The parcels of `stretches`."""
-        stored = Tables(self.config)
-        held = self._held(stored, stretches)
-        where = reduce(or_, (_within(stretch) for stretch in stretches))
-        records = stored.read_files("state_records", self.paths, columns=GROWTH_COLUMNS, where=where)
-        for stretch in stretches:
-            is_own = pc.field("state_partition") == stretch.state_partition
-            grown = grow(stretch, records.filter(is_own), held.filter(is_own), partial(exported_spans, stored))
-            yield from packed(stretch.state_partition, grown)
-
-    def _held(self, stored: Tables, stretches: Sequence[Stretch]) -> pa.Table:
-        if not self.goes_on:
-            return HELD_COLUMNS.empty_table()
-        return saved_rows(stored, pc.field("state_partition").isin([stretch.state_partition for stretch in stretches]))
-
-
-def _within(stretch: Stretch) -> pc.Expression:
-    offset = pc.field("offset")
-    is_own = pc.field("state_partition") == stretch.state_partition
-    return is_own & (offset >= stretch.begin) & (offset < stretch.end)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
 from typing import Any, Final
 
 import numpy as np
@@ -11,38 +13,65 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.change_rows import CHANGE_COLUMNS
-from acktrail.columnar.held_rows import known_state_table, known_states_of
+from acktrail.columnar.held_rows import HELD_COLUMNS, known_state_table, known_states_of
 from acktrail.columnar.model_values import RECORD_COLUMNS
+from acktrail.config import TablesConfig
 from acktrail.history.marked_changes import MarkedHistory
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.past.history_tables import saved_rows
+from acktrail.workers.worker_results import parcels_of
 
-__all__ = ["GROWTH_COLUMNS", "Grown", "Ranges", "Stretch", "exported_spans", "grow"]
+__all__ = [
+    "HISTORY_INPUTS",
+    "STEP_RESULTS",
+    "AppliedRange",
+    "ApplyRanges",
+    "CommitSpans",
+    "RecordRange",
+    "apply_range",
+    "commit_spans",
+]
 
-GROWTH_COLUMNS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
-"""The columns of ``state_records`` that growing needs."""
+HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
+"""The columns of ``state_records`` that the history needs."""
+
+STEP_RESULTS: Final = {
+    "changes": CHANGE_COLUMNS,
+    "held": HELD_COLUMNS,
+    "ranges": pa.schema([("state_partition", pa.int32()), ("records", pa.int64()), ("end", pa.int64())]),
+}
+"""What workers hand back, by kind; `ranges`: how many records were applied, and the offset after the last one."""
 
 _ROWS_AT_ONCE: Final = 8_192
 
-Ranges = Callable[[int, int], Sequence[tuple[int, int]]]
+CommitSpans = Callable[[int, int], Sequence[tuple[int, int]]]
 """First and last offset of each commit of the exporter with records of a state partition, from an offset on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Records of one state partition, from offset `begin` to before `end`; only those from `told` on make changes."""
+class RecordRange:
+    """Records of one state partition, from offset `begin` to before `end`. The history has the changes of those before
+    `report_from`: they are applied to the states, and their changes are left out."""
 
     state_partition: int
     begin: int
-    told: int
+    report_from: int
     end: int
+
+    @property
+    def rows(self) -> pc.Expression:
+        """The records in ``state_records``."""
+        offset = pc.field("offset")
+        return (pc.field("state_partition") == self.state_partition) & (offset >= self.begin) & (offset < self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grown:
+class AppliedRange:
     """Rows of ``CHANGE_COLUMNS``, and rows of ``HELD_COLUMNS`` for every share partition that the records touched.
 
-    `records`: how many were applied; `end`: the offset after the last one, or where the stretch began.
+    `records`: how many were applied; `end`: the offset after the last one, or where the range begins.
     """
 
     changes: pa.Table
@@ -51,57 +80,78 @@ class Grown:
     end: int
 
 
-def grow(stretch: Stretch, records: pa.Table, held: pa.Table, ranges: Ranges) -> Grown:
-    """Apply the records of a stretch to what is held of its state partition.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRanges:
+    """What a worker does with its share, ranges of different state partitions. `paths`: the files with their records.
+    `has_saved`: there are saved states to continue from."""
+
+    config: TablesConfig
+    paths: Sequence[str]
+    has_saved: bool
+
+    def __call__(self, ranges: Sequence[RecordRange]) -> Iterator[pa.RecordBatch]:
+        """``STEP_RESULTS`` of `ranges`."""
+        tables, held = Tables(self.config), HELD_COLUMNS.empty_table()
+        if self.has_saved:
+            held = saved_rows(tables, pc.field("state_partition").isin([own.state_partition for own in ranges]))
+        where = reduce(or_, (own.rows for own in ranges))
+        records = tables.read_files(RECORDS, self.paths, columns=HISTORY_INPUTS, where=where)
+        for own in ranges:
+            is_own = pc.field("state_partition") == own.state_partition
+            applied = apply_range(own, records.filter(is_own), held.filter(is_own), partial(commit_spans, tables))
+            row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
+            yield from parcels_of("changes", applied.changes)
+            yield from parcels_of("held", applied.held)
+            yield from parcels_of("ranges", pa.Table.from_pylist([row], schema=STEP_RESULTS["ranges"]))
+
+
+def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:
+    """Apply the records of a range to the saved states of its state partition.
 
     Args:
-        records: rows of ``GROWTH_COLUMNS`` of the stretch, in any order.
+        records: rows of ``HISTORY_INPUTS`` of the range, in any order.
         held: rows of ``HELD_COLUMNS`` of its state partition.
-        ranges: asked only where offsets are missing. Those that one commit of the exporter spans are not there in Kafka
+        spans: asked only where offsets are missing. Those that one commit of the exporter spans are not in Kafka
             either; any others were not exported.
     """
-    own = records.sort_by("offset")
-    gaps = _gaps(stretch, own["offset"].to_numpy(), ranges)
-    touched = dict(known_states_of(held if gaps else _touched(held, own)))
-    history = MarkedHistory(stretch.state_partition, touched, stretch.told)
-    batches = own.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    ascending = records.sort_by("offset")
+    gaps = _gaps(own, ascending["offset"].to_numpy(), spans)
+    touched = dict(known_states_of(held if gaps else _touched(held, ascending)))
+    history = MarkedHistory(own.state_partition, touched, own.report_from)
+    batches = ascending.to_batches(max_chunksize=_ROWS_AT_ONCE)
     changes = [table for batch in batches for table in history.apply(batch, gaps)]
     history.settle()
-    return Grown(
+    return AppliedRange(
         changes=pa.concat_tables([CHANGE_COLUMNS.empty_table(), *changes]),
-        held=known_state_table(stretch.state_partition, touched),
-        records=own.num_rows,
-        end=own["offset"][-1].as_py() + 1 if own.num_rows else stretch.begin,
+        held=known_state_table(own.state_partition, touched),
+        records=ascending.num_rows,
+        end=ascending["offset"][-1].as_py() + 1 if ascending.num_rows else own.begin,
     )
 
 
-def exported_spans(stored: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:
-    """``Ranges`` out of ``export_ranges``."""
+def commit_spans(tables: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:
+    """``CommitSpans`` out of ``export_ranges``."""
     where = (pc.field("state_partition") == state_partition) & (pc.field("last_offset") >= begin)
-    rows = stored.read("export_ranges", columns=["first_offset", "last_offset"], where=where).to_pylist()
+    rows = tables.read("export_ranges", columns=["first_offset", "last_offset"], where=where).to_pylist()
     return [(row["first_offset"], row["last_offset"]) for row in rows]
 
 
-def _gaps(stretch: Stretch, offsets: Any, ranges: Ranges) -> dict[int, int]:
-    """First missing offset by the offset of the record after it."""
-    before = np.concatenate(([stretch.begin - 1], offsets[:-1])) if len(offsets) else offsets
+def _gaps(own: RecordRange, offsets: Any, spans: CommitSpans) -> dict[int, int]:
+    """First missing offset by the offset of the record after it. What is missing before the first export is no gap."""
+    before = np.concatenate(([own.begin - 1], offsets[:-1])) if len(offsets) else offsets
     holes = np.flatnonzero(offsets != before + 1)
-    if not len(holes) or (len(holes) == 1 and stretch.begin == 0 and holes[0] == 0):
+    if not len(holes) or (len(holes) == 1 and own.begin == 0 and holes[0] == 0):
         return {}
-    spans = ranges(stretch.state_partition, stretch.begin)
+    known = spans(own.state_partition, own.begin)
     missing = ((int(before[at]) + 1, int(offsets[at])) for at in holes)
-    return {next_one: first for first, next_one in missing if not _is_spanned(first, next_one, spans)}
-
-
-def _is_spanned(first: int, next_one: int, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(begin < first and next_one <= end for begin, end in spans)
+    return {end: first for first, end in missing if not any(low < first and end <= high for low, high in known)}
 
 
 def _touched(held: pa.Table, records: pa.Table) -> pa.Table:
     """The rows of `held` whose share partitions the records name."""
     if not held.num_rows or not records.num_rows:
         return held.slice(0, 0)
-    address = list(KEY_COLUMNS)
-    named = records.select(address).filter(pc.field("group_id").is_valid()).group_by(address).aggregate([])
-    numbered = held.select(address).append_column("row", pa.array(range(held.num_rows), pa.int64()))
-    return held.take(numbered.join(named, keys=address, join_type="left semi")["row"])
+    key = list(KEY_COLUMNS)
+    named = records.select(key).filter(pc.field("group_id").is_valid()).group_by(key).aggregate([])
+    numbered = held.select(key).append_column("row", pa.array(range(held.num_rows), pa.int64()))
+    return held.take(numbered.join(named, keys=key, join_type="left semi")["row"])

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from acktrail.columnar.stored_offsets import StoredOffsets
 from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.frames.columns import frame_of, previous, where
-from acktrail_expectations.inputs.stored_offsets import StoredOffsets
 
 __all__ = ["RANGE_COLUMNS", "export_ranges_frame"]
 

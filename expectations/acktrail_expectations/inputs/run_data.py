@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -18,7 +19,6 @@ from acktrail_expectations.frames.reconciliations import RECONCILIATION_COLUMNS
 from acktrail_expectations.frames.share_partition_states import STATE_COLUMNS
 from acktrail_expectations.frames.state_records import RECORD_COLUMNS
 from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
-from acktrail_expectations.inputs.stored_offsets import StoredOffsets, stored_offsets
 from acktrail_expectations.inputs.validation_positions import (
     LOOK_BACK,
     Positions,

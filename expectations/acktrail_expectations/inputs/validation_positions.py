@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.stored_offsets import OffsetRuns, StoredOffsets
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_expectations.inputs.stored_offsets import Runs, StoredOffsets
 
 __all__ = [
     "LOOK_BACK",
@@ -43,7 +43,6 @@ SEQUENCE: Final = "validations"
 """The app id that counts validations: of two at the same time the second one's commit is refused."""
 
 _PREFIX: Final = "validated"
-_NO_END: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +135,8 @@ def pieces(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -> Itera
         yield pa.Table.from_batches(held)
 
 
-def _to_read(runs: Runs, since: int) -> Runs:
-    return runs.within([(max(0, since - LOOK_BACK), _NO_END)])
+def _to_read(runs: OffsetRuns, since: int) -> OffsetRuns:
+    return runs.above(max(0, since - LOOK_BACK))
 
 
 def _app_id(table: str, partition: int) -> str:

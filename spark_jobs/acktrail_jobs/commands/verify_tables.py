@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
-from acktrail.history.history_recheck import VERIFIED_ARROW, Retelling, first_difference, subject_of
+from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_difference, subject_of
 from acktrail.reconcile.coverage import read_coverage
 from acktrail.reconcile.exported_until import Extents
 from acktrail.reconcile.observed_run import read_observation
@@ -35,7 +35,7 @@ __all__ = ["Difference", "VerifySummary", "export_differences", "verify"]
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 _CONTRADICTING: Final = "contradicting"
-_NOTHING_TOLD: Final = VERIFIED_ARROW.empty_table()
+_NOTHING_TOLD: Final = RECHECKED.empty_table()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +142,14 @@ def _replayed_again(workers: Workers, stored: Tables, kept: Kept, moment: TopicA
 
 
 def _told_again(workers: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
-    """Rows of ``VERIFIED_ARROW``."""
+    """Rows of ``RECHECKED``."""
     held = saved_positions(stored)
     told = ((number, end, held.get(number, 0)) for number, end in change_positions(stored, moment.coverages).items())
     longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
     count = min(len(longest), workers.count)
     shares = [tuple(longest[worker::count]) for worker in range(count)]
-    parcels = workers.run(shares, Retelling(config=stored.config))
-    return collected(parcels, {"verified": VERIFIED_ARROW})["verified"]
+    parcels = workers.run(shares, HistoryRecheck(config=stored.config))
+    return collected(parcels, {"verified": RECHECKED})["verified"]
 
 
 def _contradicting(workers: Workers, stored: Tables) -> pa.Table:

@@ -19,7 +19,14 @@ from acktrail.reconcile.saved.saved_replay import Memory
 from acktrail.reconcile.saved.saved_replay_table import Kept, Origin, keep_memory, kept_memory, origin_of
 from acktrail.reconcile.schedule.cluster_fingerprint import records_version
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles, files_digest
+from acktrail.tables.exported.record_files import (
+    RECORDS,
+    RecordFiles,
+    UsedRecords,
+    files_digest,
+    new_records,
+    replaced_version,
+)
 
 __all__ = ["Recollection"]
 
@@ -51,8 +58,9 @@ class Recollection:
         self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
         self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they tell of
         self._files = None if self._records is None else RecordFiles(tables, self._records)
-        self._new: frozenset[str] = frozenset()
-        self._doubt = self._flaw() or self._rewritten()
+        new = None if self._files is None else new_records(self._files, self._kept.used, self._kept.positions)
+        self._new = frozenset[str]() if new is None else new.paths
+        self._doubt = self._flaw() or (None if new is None else new.changed)
         self._is_older = not self._doubt and any(
             position > self._ends.get(number, 0) for number, position in self._kept.positions.items()
         )
@@ -94,9 +102,11 @@ class Recollection:
         kept = Kept(
             run_id=self._observation.run_id,
             origin=origin_of(self._records),
-            records_version=self._records.version,
-            records_files=files_digest(self._files.paths),
-            unfinished=frozenset(self._files.beyond(self._files.paths if self._doubt else self._new, self._ends)),
+            used=UsedRecords(
+                version=self._records.version,
+                digest=files_digest(self._files.paths),
+                unfinished=frozenset(self._files.beyond(self._files.paths if self._doubt else self._new, self._ends)),
+            ),
             exported=self._exported(),
         )
         with contextlib.suppress(ConcurrentCommit):  # another reconciliation kept its own: as good as this one
@@ -136,31 +146,8 @@ class Recollection:
         kept, found = self._kept.origin, origin_of(self._records)
         return next((_OTHER[name] for name in Origin.__slots__ if getattr(kept, name) != getattr(found, name)), None)
 
-    def _rewritten(self) -> str | None:
-        """Finds the files that may have records at or after the positions, and whether any other one changed."""
-        if self._files is None:
-            return None
-        version = self._kept.records_version
-        before = self._files.paths_at(version)
-        if before is None:
-            return f"{RECORDS} no longer has version {version}, which was the newest when it was made"
-        if before - self._files.paths:
-            return f"{RECORDS} was rewritten since"
-        added = self._files.paths - before
-        if self._files.before(added, self._kept.positions):
-            return f"{RECORDS} was given records before those that are remembered"
-        self._new = added | (self._kept.unfinished & self._files.paths)
-        return None
-
 
 def _of_these_records(tables: Tables, kept: Kept) -> Kept:
-    """`kept`, or why it cannot be used: an older copy of the table was restored and went on from there, so that a
-    version is another one than it was."""
-    if kept.records_files is None:
-        return kept
-    paths = tables.paths_at(RECORDS, kept.records_version)
-    if paths is None or files_digest(paths) == kept.records_files:
-        return kept
-    return Kept(
-        flaw=f"version {kept.records_version} of {RECORDS} is another one than when it was made", step=kept.step
-    )
+    """`kept`, or why it cannot be used: it was made from other records."""
+    other = replaced_version(tables, kept.used)
+    return kept if other is None else Kept(flaw=other, step=kept.step)

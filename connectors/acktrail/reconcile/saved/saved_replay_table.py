@@ -19,6 +19,7 @@ from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.record_files import UsedRecords
 
 __all__ = ["MEMORY_TABLE", "Kept", "Origin", "keep_memory", "kept_memory", "origin_of", "read_memory"]
 
@@ -45,9 +46,8 @@ class Kept:
     """Which memory there is: the table's version, how often it was replaced, the run that left it, and how far it goes
     by state partition.
 
-    All rows that ``state_records`` had at `records_version` lie before the positions, but for some of those in the
-    files `unfinished`. `exported`: what is known of the export, by state partition (``saved_export``).
-    `flaw`: why there is no memory that can be used.
+    `used`: the records before the positions. `exported`: what is known of the export, by state partition. `flaw`: why
+    there is no memory that can be used.
     """
 
     flaw: str | None = None
@@ -56,9 +56,7 @@ class Kept:
     positions: Mapping[int, int] = field(default_factory=dict)
     run_id: str = ""
     origin: Origin | None = None
-    records_version: int = 0
-    records_files: str | None = None
-    unfinished: frozenset[str] = frozenset()
+    used: UsedRecords = field(default_factory=UsedRecords)
     exported: Mapping[int, Mapping[str, Any] | None] = field(default_factory=dict)
     share_partitions: int = 0
 
@@ -99,9 +97,11 @@ def kept_memory(tables: Tables) -> Kept:
         positions={place["state_partition"]: place["next_offset"] for place in places},
         run_id=first["run_id"],
         origin=Origin(**{name: first[name] for name in Origin.__slots__}),
-        records_version=first["records_version"],
-        records_files=first["records_files"],
-        unfinished=frozenset(first["unfinished"] or ()),
+        used=UsedRecords(
+            version=first["records_version"],
+            digest=first["records_files"],
+            unfinished=frozenset(first["unfinished"] or ()),
+        ),
         exported={place["state_partition"]: place["exported"] for place in places},
         share_partitions=counts.total(),
     )
@@ -128,9 +128,9 @@ def keep_memory(tables: Tables, kept: Kept, memory: Memory, *, cluster_id: str, 
     counts = Counter(memory.rows["state_partition"].to_pylist())
     said = {
         "run_id": kept.run_id,
-        "records_version": kept.records_version,
-        "records_files": kept.records_files,
-        "unfinished": sorted(kept.unfinished),
+        "records_version": kept.used.version,
+        "records_files": kept.used.digest,
+        "unfinished": sorted(kept.used.unfinished),
         **asdict(kept.origin),
     }
     places = [

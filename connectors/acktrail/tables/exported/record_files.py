@@ -1,22 +1,80 @@
-"""Which files of ``state_records`` lie before or after given offsets: for readers that go on from where they were."""
+"""Which files of ``state_records`` have records that a reader did not use yet, and why it may have to start over.
+
+Replay and history continue from saved states and positions: by state partition, the offset before which all records are
+applied. Both ask here what to read next (``new_records``) and whether the records are still those that they used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Final
 
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["RECORDS", "RecordFiles", "files_digest"]
+__all__ = ["RECORDS", "NewRecords", "RecordFiles", "UsedRecords", "files_digest", "new_records", "replaced_version"]
 
 RECORDS: Final = "state_records"
 
 _ADDRESS: Final = ("state_partition", "offset")
 _SAID: Final = ("min.offset", "min.state_partition", "max.state_partition", "max.offset")
 
+_NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
+
 _Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedRecords:
+    """Which records something was made from: all that ``state_records`` had at `version`, but for some of those in the
+    files `unfinished`.
+
+    `digest`: ``files_digest`` of the files at `version`; None: an older release did not note it.
+    """
+
+    version: int = 0
+    digest: str | None = None
+    unfinished: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecords:
+    """`paths`: the files that may have records that were not used. `changed`: why others may have changed since."""
+
+    paths: frozenset[str]
+    changed: str | None = None
+
+
+def replaced_version(tables: Tables, used: UsedRecords) -> str | None:
+    """Why `used` are not of this table: an older copy of it was restored and written on, so that its version is another
+    one than it was. None: they are, or it cannot be told."""
+    if used.digest is None:
+        return None
+    paths = tables.paths_at(RECORDS, used.version)
+    if paths is None or files_digest(paths) == used.digest:
+        return None
+    return f"version {used.version} of {RECORDS} is another one than when it was made"
+
+
+def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, int] = _NOWHERE) -> NewRecords:
+    """What of `files` is to be read to continue after `used`.
+
+    `positions`: by state partition, an offset before which no new file may have a record.
+    """
+    before = files.paths_at(used.version)
+    if before is None:
+        gone = f"{RECORDS} no longer has version {used.version}, which was the newest when it was made"
+        return NewRecords(paths=files.paths, changed=gone)
+    added = files.paths - before
+    changed = None
+    if before - files.paths:
+        changed = f"{RECORDS} was rewritten since"
+    elif files.before(added, positions):
+        changed = f"{RECORDS} was given records before those that are remembered"
+    return NewRecords(paths=added | (used.unfinished & files.paths), changed=changed)
 
 
 def files_digest(paths: Iterable[str]) -> str:
@@ -32,6 +90,7 @@ class RecordFiles:
 
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
         self._tables = tables
+        self.version = snapshot.version
         self._statistics = snapshot.statistics(_SAID)
         self._spans: dict[str, dict[int, _Span]] = {}
 
@@ -42,7 +101,7 @@ class RecordFiles:
 
     def paths_at(self, version: int) -> frozenset[str] | None:
         """Those that the table had at an earlier version; None where its log no longer has that one."""
-        return self._tables.paths_at(RECORDS, version)
+        return self.paths if version == self.version else self._tables.paths_at(RECORDS, version)
 
     def before(self, paths: Iterable[str], positions: Mapping[int, int]) -> list[str]:
         """Those of `paths` with a record that lies before the position of its state partition."""

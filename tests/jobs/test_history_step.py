@@ -15,8 +15,7 @@ from acktrail.columnar.change_rows import change_table, changes_of
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.held_rows import HELD_COLUMNS, known_state_table, known_states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.history.history_step import Grown, Stretch, grow
-from acktrail.history.packed_changes import packed, unpacked
+from acktrail.history.history_step import AppliedRange, RecordRange, apply_range
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
@@ -66,20 +65,18 @@ def expected(log: Log, missing: range = range(0)) -> tuple[list[StatusChange], d
     return changes, dict(history.held)
 
 
-def no_ranges(state_partition: int, begin: int) -> list[tuple[int, int]]:
+def no_spans(state_partition: int, begin: int) -> list[tuple[int, int]]:
     assert state_partition == PLACE
     return []
 
 
-def grown(rows: pa.Table, begin: int, end: int, held: pa.Table, told: int = 0) -> Grown:
-    """One stretch, its rows in no order, through the bytes that Spark would carry."""
+def applied(rows: pa.Table, begin: int, end: int, held: pa.Table, report_from: int = 0) -> AppliedRange:
+    """One range, its rows in no order."""
     own = rows.filter((pc.field("offset") >= begin) & (pc.field("offset") < end))
-    stretch = Stretch(state_partition=PLACE, begin=begin, told=told, end=end)
-    found = grow(stretch, own.take(pa.array(reversed(range(own.num_rows)), pa.int64())), held, no_ranges)
-    carried = unpacked(packed(PLACE, found))
-    assert carried.ends == {PLACE: found.end}
-    assert carried.records == own.num_rows
-    return Grown(changes=carried.changes, held=carried.held, records=carried.records, end=carried.ends[PLACE])
+    range_ = RecordRange(state_partition=PLACE, begin=begin, report_from=report_from, end=end)
+    found = apply_range(range_, own.take(pa.array(reversed(range(own.num_rows)), pa.int64())), held, no_spans)
+    assert found.records == own.num_rows
+    return found
 
 
 def merged(old: pa.Table, new: pa.Table) -> pa.Table:
@@ -87,13 +84,13 @@ def merged(old: pa.Table, new: pa.Table) -> pa.Table:
 
 
 @given(logs, st.lists(st.integers(0, 16), max_size=3))
-def test_any_stretches_give_the_models_changes(log: Log, cuts: list[int]) -> None:
-    """However the log is cut into stretches, each going on from the rows that the one before left."""
+def test_any_ranges_give_the_models_changes(log: Log, cuts: list[int]) -> None:
+    """However the log is cut into ranges, each going on from the rows that the one before left."""
     changes, states = expected(log)
     rows, held, found, begin = rows_of(log), HELD_COLUMNS.empty_table(), [], 0
     parts: list[pa.Table] = []
     for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
-        part = grown(rows, begin, end, held)
+        part = applied(rows, begin, end, held)
         found += changes_of(part.changes)
         parts.append(part.changes)
         held, begin = merged(held, part.held), part.end
@@ -107,22 +104,22 @@ def test_records_gone_over_again_make_no_change(log: Log, held_to: int, told: in
     """What is held may lie behind what was told: then the changes are those from where it was told on, once each."""
     changes, states = expected(log)
     rows = rows_of(log)
-    early = grown(rows, 0, min(held_to, told, len(log)), HELD_COLUMNS.empty_table())
-    late = grown(rows, early.end, len(log), early.held, told=told)
+    early = applied(rows, 0, min(held_to, told, len(log)), HELD_COLUMNS.empty_table())
+    late = applied(rows, early.end, len(log), early.held, report_from=told)
     assert list(changes_of(late.changes)) == [change for change in changes if change.at.offset >= told]
     assert dict(known_states_of(merged(early.held, late.held))) == states
 
 
 @given(logs, st.integers(1, 16), st.integers(1, 4), st.booleans())
 def test_missing_offsets_are_a_gap(log: Log, first: int, length: int, cut_there: bool) -> None:
-    """Records that are not in the table make everything unknown, also where a stretch ended before them."""
+    """Records that are not in the table make everything unknown, also where a range ended before them."""
     missing = range(first, first + length)
     if first + length >= len(log):
         return
     changes, states = expected(log, missing)
     rows = rows_of(log).filter((pc.field("offset") < first) | (pc.field("offset") >= first + length))
-    early = grown(rows, 0, first if cut_there else 0, HELD_COLUMNS.empty_table())
-    late = grown(rows, early.end, len(log), early.held)
+    early = applied(rows, 0, first if cut_there else 0, HELD_COLUMNS.empty_table())
+    late = applied(rows, early.end, len(log), early.held)
     assert [*changes_of(early.changes), *changes_of(late.changes)] == changes
     assert dict(known_states_of(merged(early.held, late.held))) == states
 
@@ -142,26 +139,28 @@ def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
         batches=(),
     )
     rows = rows_of([base] * 10).filter(pc.is_in(pc.field("offset"), pa.array([0, 1, 5, 6, 9])))
-    stretch = Stretch(state_partition=PLACE, begin=0, told=0, end=10)
+    own = RecordRange(state_partition=PLACE, begin=0, report_from=0, end=10)
     asked: list[int] = []
 
-    def ranges(state_partition: int, begin: int) -> list[tuple[int, int]]:
+    def spans(state_partition: int, begin: int) -> list[tuple[int, int]]:
         asked.append(begin)
         return [(0, 6), (9, 9)]
 
-    found = list(changes_of(grow(stretch, rows, HELD_COLUMNS.empty_table(), ranges).changes))
+    found = list(changes_of(apply_range(own, rows, HELD_COLUMNS.empty_table(), spans).changes))
     assert [(c.at.offset, c.at.cause.value) for c in found if c.at.timestamp_ms is None] == [(7, "gap")]
     assert asked == [0]
 
 
-def test_dense_offsets_need_no_ranges() -> None:
+def test_dense_offsets_need_no_spans() -> None:
     """The account of the export is only asked where offsets are missing, and not for those before its beginning."""
 
-    def ranges(state_partition: int, begin: int) -> list[tuple[int, int]]:
+    def spans(state_partition: int, begin: int) -> list[tuple[int, int]]:
         raise AssertionError("asked")
 
     rows = rows_of([KEYS[0]] * 9).slice(4)
-    found = grow(Stretch(state_partition=PLACE, begin=0, told=0, end=9), rows, HELD_COLUMNS.empty_table(), ranges)
+    found = apply_range(
+        RecordRange(state_partition=PLACE, begin=0, report_from=0, end=9), rows, HELD_COLUMNS.empty_table(), spans
+    )
     assert found.records == 5
 
 

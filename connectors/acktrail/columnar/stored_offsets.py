@@ -10,17 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Runs", "StoredOffsets", "stored_offsets"]
+__all__ = ["OffsetRuns", "StoredOffsets", "stored_offsets"]
 
 Integers = npt.NDArray[np.int64]
 
+_NO_END: Final = np.iinfo(np.int64).max
 _MOST_PIECES: Final = 64
 """Pieces that are gathered before they are joined."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
-    """Offsets `first` to `end` (exclusive), ascending, disjoint and not touching."""
+class OffsetRuns:
+    """Offsets from each of `first` to before the `end` beside it, ascending, disjoint and not touching.
+
+    Two arrays of int64, shape (runs,).
+    """
 
     first: Integers
     end: Integers
@@ -38,12 +42,16 @@ class Runs:
         """Whether there is an offset at or above `offset`."""
         return bool(len(self.end)) and int(self.end[-1]) > offset
 
-    def within(self, spans: Iterable[tuple[int, int]]) -> Runs:
+    def within(self, spans: Iterable[tuple[int, int]]) -> OffsetRuns:
         """The offsets that lie in one of `spans` (first, end exclusive)."""
         parts = [(np.maximum(self.first, first), np.minimum(self.end, end)) for first, end in spans]
         low: Integers = np.concatenate([_NONE, *(part[0] for part in parts)])
         high: Integers = np.concatenate([_NONE, *(part[1] for part in parts)])
         return _joined(low[low < high], high[low < high])
+
+    def above(self, offset: int) -> OffsetRuns:
+        """The offsets at or above `offset`."""
+        return self.within([(offset, _NO_END)])
 
     def at(self, ranks: Integers) -> Integers:
         """The offsets at `ranks`, counted from 0 in ascending order."""
@@ -51,6 +59,16 @@ class Runs:
         run = np.searchsorted(ends, ranks, side="right")
         found: Integers = self.end[run] - (ends[run] - ranks)
         return found
+
+    def end_after(self, begin: int, count: int) -> int:
+        """One past the last of the first `count` offsets at or above `begin`; of all of them, where they are fewer.
+
+        Holes cost nothing: of runs 0 to 10 and 90 to 100, ``end_after(5, 8)`` is 93.
+        """
+        above = self.above(begin)
+        if above.total <= count:
+            return int(self.end[-1])
+        return int(above.at(np.array([count - 1]))[0]) + 1
 
 
 _NONE: Final[Integers] = np.zeros(0, np.int64)
@@ -64,7 +82,7 @@ class StoredOffsets:
     state partition came in ascending order, each once.
     """
 
-    runs: Mapping[int, Runs] = field(default_factory=dict)
+    runs: Mapping[int, OffsetRuns] = field(default_factory=dict)
     begin: Mapping[int, int] = field(default_factory=dict)
     in_order: bool = True
 
@@ -82,7 +100,7 @@ class StoredOffsets:
 
 def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]) -> StoredOffsets:
     """The runs of `addresses` (`state_partition` and `offset`, in any order, also twice); held are the runs alone."""
-    gathered: dict[int, list[Runs]] = {}
+    gathered: dict[int, list[OffsetRuns]] = {}
     reached: dict[int, int] = {}
     in_order = True
     for batch in addresses:
@@ -111,16 +129,16 @@ def _numbers(batch: pa.RecordBatch, name: str) -> Integers:
     return np.asarray(batch.column(batch.schema.get_field_index(name)), dtype=np.int64)
 
 
-def _all_of(parts: list[Runs]) -> Runs:
+def _all_of(parts: list[OffsetRuns]) -> OffsetRuns:
     return _joined(np.concatenate([part.first for part in parts]), np.concatenate([part.end for part in parts]))
 
 
-def _joined(first: Integers, end: Integers) -> Runs:
+def _joined(first: Integers, end: Integers) -> OffsetRuns:
     """Intervals that overlap or touch become one."""
     if not len(first):
-        return Runs(_NONE, _NONE)
+        return OffsetRuns(_NONE, _NONE)
     order = np.argsort(first, kind="stable")
     first, reached = first[order], np.maximum.accumulate(end[order])
     heads = np.flatnonzero(np.concatenate([[True], first[1:] > reached[:-1]]))
     tails: Any = np.append(heads[1:], len(first)) - 1
-    return Runs(first[heads], reached[tails])
+    return OffsetRuns(first[heads], reached[tails])

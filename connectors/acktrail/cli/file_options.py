@@ -45,7 +45,7 @@ def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect
     from acktrail.wire.dialects.released import RecordLocation
 
     dialect = choose_dialect(name, lambda: sample_of(files, reading))
-    reading.control = dialect.carrier is RecordLocation.CONTROL_BATCH
+    reading.control = dialect.location is RecordLocation.CONTROL_BATCH
     return dialect
 
 

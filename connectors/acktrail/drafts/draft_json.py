@@ -22,7 +22,8 @@ from acktrail.drafts.draft_records import (
 from acktrail.drafts.snapshot_log import DraftState
 from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.offset_window import OffsetWindow
-from acktrail.wire.json_parts import batches_form, key_form, number
+from acktrail.wire.dialects.batch_arrays import absent_if_none
+from acktrail.wire.json_parts import batches_form, key_form
 from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["checkpoint_state_json", "control_state_json", "draft_content", "draft_state_json"]
@@ -45,7 +46,7 @@ def draft_state_json(state: DraftState) -> dict[str, object]:
     """Generation iv, in the form of ``state_json``."""
     return {
         **key_form(state.key),
-        "state_epoch": number(state.state_epoch),
+        "state_epoch": absent_if_none(state.state_epoch),
         "snapshot_epoch": state.snapshot_epoch,
         **_window(state.window),
     }
@@ -74,7 +75,7 @@ def control_state_json(state: ControlState, partition: int) -> dict[str, object]
 def _window(window: OffsetWindow) -> dict[str, object]:
     return {
         "leader_epoch": -1,
-        "start_offset": number(window.start_offset),
+        "start_offset": absent_if_none(window.start_offset),
         "delivery_complete_count": None,
         "batches": batches_form(window.batches),
     }
@@ -89,8 +90,8 @@ def _draft(record: DraftSnapshot | DraftUpdate) -> dict[str, object]:
         "type": "snapshot" if isinstance(record, DraftSnapshot) else "update",
         **key_form(record.key),
         "snapshot_epoch": record.snapshot_epoch,
-        "state_epoch": number(record.state_epoch),
-        "start_offset": number(record.start_offset),
+        "state_epoch": absent_if_none(record.state_epoch),
+        "start_offset": absent_if_none(record.start_offset),
         "batches": batches_form(record.batches),
     }
 
@@ -104,7 +105,7 @@ def _checkpoint(record: Checkpoint | Delta | CheckpointTombstone | DeltaTombston
         **key_form(record.key),
         **index,
         "checkpoint_epoch": record.checkpoint_epoch,
-        "start_offset": number(record.start_offset),
+        "start_offset": absent_if_none(record.start_offset),
         "batches": batches_form(record.batches),
     }
 

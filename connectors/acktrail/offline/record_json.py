@@ -14,7 +14,8 @@ from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation, severity_of
 from acktrail.offline.read.read_report import SegmentDamage
-from acktrail.wire.json_parts import batches_form, key_form, number
+from acktrail.wire.dialects.batch_arrays import absent_if_none
+from acktrail.wire.json_parts import batches_form, key_form
 from acktrail.wire.raw_record import AddressedRecord
 
 __all__ = ["SKIPPED_BY_RULES", "damage_json", "finding_json", "record_json", "state_json"]
@@ -57,10 +58,10 @@ def state_json(state: SharePartitionState) -> dict[str, object]:
     """The replayed state of one share partition; `state_epoch` is -1 where only updates were seen."""
     return {
         **key_form(state.key),
-        "state_epoch": number(state.state_epoch),
+        "state_epoch": absent_if_none(state.state_epoch),
         "snapshot_epoch": state.snapshot_epoch,
-        "leader_epoch": number(state.leader_epoch),
-        "start_offset": number(state.start_offset),
+        "leader_epoch": absent_if_none(state.leader_epoch),
+        "start_offset": absent_if_none(state.start_offset),
         "delivery_complete_count": state.delivery_complete_count,
         "batches": batches_form(state.batches),
     }
@@ -92,7 +93,7 @@ def _content(record: StateRecord) -> dict[str, object]:
                 "snapshot_epoch": record.snapshot_epoch,
                 "state_epoch": record.state_epoch,
                 "leader_epoch": record.leader_epoch,
-                "start_offset": number(record.start_offset),
+                "start_offset": absent_if_none(record.start_offset),
                 "delivery_complete_count": record.delivery_complete_count,
                 "create_timestamp": record.create_timestamp_ms,
                 "write_timestamp": record.write_timestamp_ms,
@@ -103,8 +104,8 @@ def _content(record: StateRecord) -> dict[str, object]:
                 "type": "update",
                 **key_form(record.key),
                 "snapshot_epoch": record.snapshot_epoch,
-                "leader_epoch": number(record.leader_epoch),
-                "start_offset": number(record.start_offset),
+                "leader_epoch": absent_if_none(record.leader_epoch),
+                "start_offset": absent_if_none(record.start_offset),
                 "delivery_complete_count": record.delivery_complete_count,
                 "batches": batches_form(record.batches),
             }

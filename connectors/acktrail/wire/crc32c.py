@@ -39,7 +39,7 @@ def _bytewise(byte: int) -> int:
 
 @cache
 def _table() -> array[int]:
-    """What two bytes make of a state, by the lower half of the state with the bytes in it."""
+    """The state after two bytes, by the lower half of the state combined with these bytes."""
     single = [_bytewise(byte) for byte in range(256)]
     return array("I", (_after_two(single, word) for word in range(1 << 16)))
 

@@ -2,7 +2,7 @@
 
 A key is int16 type, string group id and, for types 10, 13 and 14, string member id; not flexible. A value is int16
 version 0 and a flexible body (Kafka 4.1 and later: ``ShareGroup*Key/Value.json`` of the group coordinator; 4.0 had
-other layouts under the same version). Unknown tagged fields and bytes after the message are passed over, as Kafka does.
+other layouts under the same version). Unknown tagged fields and bytes after the message are skipped, as Kafka does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from acktrail.wire.primitives import (
     INT16,
     INT32,
     INT64,
-    Part,
     read_bytes,
     read_integer,
     read_string,
@@ -59,16 +58,16 @@ _VALUE: Final = "value"
 
 
 def is_about_others(key: bytes | None) -> bool:
-    """Whether a key is of a record that Kafka keeps in the same topic, of something else than share groups."""
+    """Whether a key belongs to a record of the same topic that is not about share groups."""
     return key is not None and len(key) >= INT16.size and INT16.unpack_from(key)[0] in _OTHER_TYPES
 
 
 def decode(key: bytes | None, value: bytes | None) -> ShareGroupRecord:
-    """The record that a key and a value spell.
+    """The record encoded in a key and a value.
 
     Raises:
         UnsupportedRecord: for a type other than 10 to 15, or an unknown value version.
-        MalformedRecord: for bytes that are no such record, with the byte position.
+        MalformedRecord: for bytes that are not such a record, with the byte position.
     """
     if key is None:
         raise MalformedRecord("null key", part="key", position=0)
@@ -170,14 +169,14 @@ def _read_state_partitions(
     )
 
 
-def _read_assigned(value: bytes, position: int, part: Part) -> tuple[AssignedPartitions, int]:
+def _read_assigned(value: bytes, position: int, part: str) -> tuple[AssignedPartitions, int]:
     topic_id, position = read_bytes(value, position, _TOPIC_ID_BYTES, part)
     partitions, position = read_compact_int32s(value, position, part)
     found = AssignedPartitions(topic_id=topic_id_text(topic_id), partitions=partitions)
     return found, skip_tagged_fields(value, position, part)
 
 
-def _read_named(value: bytes, position: int, part: Part) -> tuple[NamedPartitions, int]:
+def _read_named(value: bytes, position: int, part: str) -> tuple[NamedPartitions, int]:
     topic_id, position = read_bytes(value, position, _TOPIC_ID_BYTES, part)
     topic, position = read_compact_string(value, position, part)
     partitions, position = read_compact_int32s(value, position, part)
@@ -185,7 +184,7 @@ def _read_named(value: bytes, position: int, part: Part) -> tuple[NamedPartition
     return found, skip_tagged_fields(value, position, part)
 
 
-def _read_topic(value: bytes, position: int, part: Part) -> tuple[NamedTopic, int]:
+def _read_topic(value: bytes, position: int, part: str) -> tuple[NamedTopic, int]:
     topic_id, position = read_bytes(value, position, _TOPIC_ID_BYTES, part)
     topic, position = read_compact_string(value, position, part)
     return NamedTopic(topic_id=topic_id_text(topic_id), topic=topic), skip_tagged_fields(value, position, part)

@@ -1,11 +1,11 @@
-"""Pieces that the JSON forms share."""
+"""Parts that several JSON documents share."""
 
 from __future__ import annotations
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["batches_form", "key_form", "number"]
+__all__ = ["batches_form", "key_form"]
 
 
 def key_form(share_partition: SharePartition) -> dict[str, object]:
@@ -20,8 +20,3 @@ def key_form(share_partition: SharePartition) -> dict[str, object]:
 def batches_form(batches: tuple[StateBatch, ...]) -> list[list[int]]:
     """``[first, last, delivery_state, delivery_count]`` for each batch."""
     return [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in batches]
-
-
-def number(value: int | None) -> int:
-    """-1, Kafka's own number, for what is not known."""
-    return -1 if value is None else value

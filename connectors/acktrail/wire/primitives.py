@@ -1,4 +1,8 @@
-"""Kafka's primitive types. Every reader checks its bounds and returns the value and the position after it."""
+"""Kafka's primitive types (https://kafka.apache.org/protocol#protocol_types).
+
+Every reader checks its bounds and returns the value and the position after it. `part` names the buffer in errors:
+``key`` or ``value``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,6 @@ __all__ = [
     "INT16",
     "INT32",
     "INT64",
-    "Part",
     "read_bytes",
     "read_integer",
     "read_string",
@@ -26,13 +29,10 @@ INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
 
-Part = str
-"""Which half of the record a buffer is: ``key`` or ``value``; errors say it."""
-
 _VARINT_BYTES: Final = 5
 
 
-def read_integer(buffer: bytes, position: int, kind: Struct, part: Part) -> tuple[int, int]:
+def read_integer(buffer: bytes, position: int, kind: Struct, part: str) -> tuple[int, int]:
     """A big-endian integer of `kind`.
 
     Raises:
@@ -45,7 +45,7 @@ def read_integer(buffer: bytes, position: int, kind: Struct, part: Part) -> tupl
     return value, end
 
 
-def read_bytes(buffer: bytes, position: int, length: int, part: Part) -> tuple[bytes, int]:
+def read_bytes(buffer: bytes, position: int, length: int, part: str) -> tuple[bytes, int]:
     """`length` raw bytes.
 
     Raises:
@@ -59,11 +59,11 @@ def read_bytes(buffer: bytes, position: int, length: int, part: Part) -> tuple[b
     return buffer[position:end], end
 
 
-def read_string(buffer: bytes, position: int, part: Part) -> tuple[str, int]:
+def read_string(buffer: bytes, position: int, part: str) -> tuple[str, int]:
     """A non-null string: int16 byte length, then UTF-8.
 
     Raises:
-        MalformedRecord: when it is null, cut off or no UTF-8.
+        MalformedRecord: when it is null, cut off or not UTF-8.
     """
     length, start = read_integer(buffer, position, INT16, part)
     raw, end = read_bytes(buffer, start, length, part)
@@ -73,7 +73,7 @@ def read_string(buffer: bytes, position: int, part: Part) -> tuple[str, int]:
         raise MalformedRecord("not UTF-8", part=part, position=start + error.start) from error
 
 
-def read_unsigned_varint(buffer: bytes, position: int, part: Part) -> tuple[int, int]:
+def read_unsigned_varint(buffer: bytes, position: int, part: str) -> tuple[int, int]:
     """An unsigned LEB128 number of at most 32 bits (Kafka: ``ByteUtils.readUnsignedVarint``).
 
     Raises:
@@ -90,8 +90,8 @@ def read_unsigned_varint(buffer: bytes, position: int, part: Part) -> tuple[int,
     raise MalformedRecord("variable-length integer is longer than five bytes", part=part, position=position)
 
 
-def skip_tagged_fields(buffer: bytes, position: int, part: Part) -> int:
-    """The position after a tag buffer whose fields nobody here knows.
+def skip_tagged_fields(buffer: bytes, position: int, part: str) -> int:
+    """Position after a tag buffer, skipping every field.
 
     Raises:
         MalformedRecord: when the buffer ends inside it.

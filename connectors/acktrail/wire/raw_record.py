@@ -1,4 +1,4 @@
-"""A record with an address: decoded, or kept with the reason why it could not be."""
+"""A record with its address: decoded, or kept with the reason why it could not be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RecordT = TypeVar("RecordT")
 
 
 class DecodeStatus(StrEnum):
-    """What became of a record's bytes."""
+    """The outcome of decoding a record."""
 
     DECODED = "decoded"
     NULL_KEY = "null_key"
@@ -31,7 +31,7 @@ class DecodeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRecord:
-    """One record of the state topic as it lies there; `timestamp_ms` is ms since the epoch."""
+    """One record of the state topic, undecoded; `timestamp_ms` is ms since the epoch."""
 
     state_partition: int
     offset: int
@@ -42,7 +42,7 @@ class RawRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressedRecord(Generic[RecordT]):
-    """A raw record and what it says: `record` is None exactly when `status` is not DECODED, and `reason` says why."""
+    """A raw record and its content: `record` is None exactly when `status` is not DECODED; `reason` says why."""
 
     raw: RawRecord
     status: DecodeStatus
@@ -56,7 +56,7 @@ def decode_raw(raw: RawRecord) -> AddressedRecord[StateRecord]:
 
 
 def decode_with(decoder: Callable[[bytes | None, bytes | None], RecordT], raw: RawRecord) -> AddressedRecord[RecordT]:
-    """Decode one record by a dialect's decoder; never raises for its content."""
+    """Decode one record with a dialect's decoder; never raises for its content."""
     try:
         record = decoder(raw.key, raw.value)
     except UnsupportedRecord as error:

@@ -46,7 +46,7 @@ _CONTROL: Final = 0x20
 
 
 class Compression(IntEnum):
-    """How the records of a batch are packed."""
+    """The compression of a batch's records."""
 
     NONE = 0
     GZIP = 1
@@ -64,7 +64,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchHeader:
-    """What a batch says of itself. `size_bytes` counts the whole batch; `attributes` are Kafka's bits."""
+    """The header of a batch. `size_bytes` counts the whole batch; `attributes` are Kafka's bits."""
 
     base_offset: int
     size_bytes: int
@@ -118,8 +118,8 @@ def read_header(raw: bytes) -> BatchHeader:
     """The header at the start of `raw`.
 
     Raises:
-        MalformedRecord: it is cut off, of another version, or says what no batch can be (a negative offset, a length
-            below that of a header).
+        MalformedRecord: it is cut off, of another version, or has a value that is not possible (a negative offset, a
+            length below that of a header).
     """
     if len(raw) < HEADER_BYTES:
         raise MalformedRecord("batch header is cut off", part=_PART, position=len(raw))
@@ -147,16 +147,16 @@ def read_header(raw: bytes) -> BatchHeader:
 
 
 def is_intact(header: BatchHeader, raw: bytes) -> bool:
-    """Whether the whole batch in `raw` has the checksum that `header` says."""
+    """Whether the whole batch in `raw` has the checksum in `header`."""
     return len(raw) == header.size_bytes and crc32c(raw[_CHECKED_FROM:]) == header.crc
 
 
 def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
-    """The records of a batch, `records` being what follows its header, decompressed. Positions are in `records`.
+    """The records of a batch, from the decompressed bytes after its header. Positions in errors are within `records`.
 
     Raises:
-        MalformedRecord: after the records that could be read, when something is none, a record is missing, offsets do
-            not ascend within the batch, or bytes are left over.
+        MalformedRecord: after the records that could be read, when bytes are not a record, a record is missing, offsets
+            do not ascend within the batch, or bytes are left over.
     """
     position, last_delta = 0, -1
     if header.record_count < 0:

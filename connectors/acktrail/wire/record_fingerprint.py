@@ -1,4 +1,4 @@
-"""A number that tells one record of a log from another one at the same offset."""
+"""A number that distinguishes a record of a log from another one at the same offset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def record_fingerprint(offset: int, timestamp_ms: int | None, key: bytes | None,
     """A positive 63-bit number of a record's offset in Kafka's log, its timestamp (ms) and its bytes.
 
     Two logs that have the same record at an offset have the same records before it (Kafka: replicas agree up to the
-    high watermark), so one comparison tells whether a log is the one that was read before.
+    high watermark), so one comparison shows whether a log is the one that was read before.
     """
     head = _HEAD.pack(
         offset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -21,9 +21,8 @@ from acktrail.model.group_records import (
     ShareGroupValue,
 )
 from acktrail.model.share_partition import topic_id_bytes
-from acktrail.wire.compact import compact_array_bytes, compact_string_bytes
 from acktrail.wire.group_record import VALUE_VERSION
-from acktrail.wire.primitives import INT8, INT16, INT32, INT64
+from acktrail.wire.primitives import INT8, INT16, INT32, INT64, write_unsigned_varint
 
 __all__ = ["encode"]
 
@@ -60,18 +59,18 @@ _TYPES: Final[Mapping[type, GroupRecordType]] = MappingProxyType(
 def _body(record: ShareGroupValue) -> bytes:
     match record:
         case ShareGroupMemberMetadata():
-            texts = [compact_string_bytes(t) for t in (record.rack_id, record.client_id, record.client_host)]
-            topics = compact_array_bytes(map(compact_string_bytes, record.subscribed_topics))
+            texts = [_compact_string_bytes(t) for t in (record.rack_id, record.client_id, record.client_host)]
+            topics = _compact_array_bytes(map(_compact_string_bytes, record.subscribed_topics))
             return b"".join((*texts, topics, _NO_TAGS))
         case ShareGroupMetadata():
             return INT32.pack(record.epoch) + INT64.pack(record.metadata_hash) + _NO_TAGS
         case ShareGroupTargetAssignmentMetadata():
             return _target_bytes(record)
         case ShareGroupTargetAssignmentMember():
-            return compact_array_bytes(map(_assigned_bytes, record.assigned)) + _NO_TAGS
+            return _compact_array_bytes(map(_assigned_bytes, record.assigned)) + _NO_TAGS
         case ShareGroupCurrentMemberAssignment():
             numbers = INT32.pack(record.member_epoch) + INT32.pack(record.previous_member_epoch)
-            assigned = compact_array_bytes(map(_assigned_bytes, record.assigned))
+            assigned = _compact_array_bytes(map(_assigned_bytes, record.assigned))
             return b"".join((numbers, INT8.pack(record.state), assigned, _NO_TAGS))
         case ShareGroupStatePartitionMetadata():
             return _state_partitions_bytes(record)
@@ -89,16 +88,30 @@ def _target_bytes(record: ShareGroupTargetAssignmentMetadata) -> bytes:
 
 
 def _state_partitions_bytes(record: ShareGroupStatePartitionMetadata) -> bytes:
-    named = [compact_array_bytes(map(_named_bytes, found)) for found in (record.initializing, record.initialized)]
-    topics = [topic_id_bytes(t.topic_id) + compact_string_bytes(t.topic) + _NO_TAGS for t in record.deleting]
-    return b"".join((*named, compact_array_bytes(topics), _NO_TAGS))
+    named = [_compact_array_bytes(map(_named_bytes, found)) for found in (record.initializing, record.initialized)]
+    topics = [topic_id_bytes(t.topic_id) + _compact_string_bytes(t.topic) + _NO_TAGS for t in record.deleting]
+    return b"".join((*named, _compact_array_bytes(topics), _NO_TAGS))
 
 
 def _assigned_bytes(assigned: AssignedPartitions) -> bytes:
-    partitions = compact_array_bytes(map(INT32.pack, assigned.partitions))
+    partitions = _compact_array_bytes(map(INT32.pack, assigned.partitions))
     return topic_id_bytes(assigned.topic_id) + partitions + _NO_TAGS
 
 
 def _named_bytes(named: NamedPartitions) -> bytes:
-    partitions = compact_array_bytes(map(INT32.pack, named.partitions))
-    return topic_id_bytes(named.topic_id) + compact_string_bytes(named.topic) + partitions + _NO_TAGS
+    partitions = _compact_array_bytes(map(INT32.pack, named.partitions))
+    return topic_id_bytes(named.topic_id) + _compact_string_bytes(named.topic) + partitions + _NO_TAGS
+
+
+def _compact_string_bytes(text: str | None) -> bytes:
+    """The inverse of ``wire.compact.read_compact_nullable_string``."""
+    if text is None:
+        return b"\x00"
+    raw = text.encode("utf-8")
+    return write_unsigned_varint(len(raw) + 1) + raw
+
+
+def _compact_array_bytes(items: Iterable[bytes]) -> bytes:
+    """The inverse of ``wire.compact.read_compact_array``, of encoded items."""
+    encoded = [*items]
+    return write_unsigned_varint(len(encoded) + 1) + b"".join(encoded)

@@ -1,4 +1,8 @@
-"""Fields that the dialects share: unsigned integers, both arrays of state batches, the end of a message."""
+"""Fields that several layouts share: unsigned integers, both arrays of state batches, the end of a message.
+
+A batch is ``StateBatch`` of Kafka's ``ShareSnapshotValue.json``: int64 first and last offset, int8 delivery state,
+int16 delivery count.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,6 @@ from acktrail.wire.primitives import (
     INT16,
     INT32,
     INT64,
-    Part,
     read_integer,
     read_unsigned_varint,
     skip_tagged_fields,
@@ -47,7 +50,7 @@ _BATCH_BYTES: Final = 8 + 8 + 1 + 2
 
 
 def none_if_absent(number: int) -> int | None:
-    """None for -1, Kafka's number for "not there"."""
+    """None for -1, Kafka's number for an absent value."""
     return None if number == _ABSENT else number
 
 
@@ -74,7 +77,7 @@ def group_id_bytes(group_id: str) -> bytes:
     return packed(INT16, len(raw), "length of the group id") + raw
 
 
-def read_version(buffer: bytes, part: Part, accepted: tuple[int, ...]) -> tuple[int, int]:
+def read_version(buffer: bytes, part: str, accepted: tuple[int, ...]) -> tuple[int, int]:
     """The leading int16 version of a key or value.
 
     Raises:
@@ -99,7 +102,7 @@ def read_offset(buffer: bytes, position: int, field: str) -> tuple[int, int]:
     return number, after
 
 
-def end_of_message(buffer: bytes, position: int, part: Part) -> None:
+def end_of_message(buffer: bytes, position: int, part: str) -> None:
     """Check that nothing follows.
 
     Raises:
@@ -136,12 +139,12 @@ def read_compact_batch_array(value: bytes, position: int) -> tuple[tuple[StateBa
 
 
 def write_batch_array(batches: tuple[StateBatch, ...]) -> bytes:
-    """The form that `read_batch_array` reads; ValueError for a number that does not fit."""
+    """The inverse of ``read_batch_array``; ValueError for a number that does not fit."""
     return packed(INT32, len(batches), "number of batches") + b"".join(map(_batch_bytes, batches))
 
 
 def write_compact_batch_array(batches: tuple[StateBatch, ...]) -> bytes:
-    """The form that `read_compact_batch_array` reads; ValueError for a number that does not fit."""
+    """The inverse of ``read_compact_batch_array``; ValueError for a number that does not fit."""
     return write_unsigned_varint(len(batches) + 1) + b"".join(_batch_bytes(batch) + b"\x00" for batch in batches)
 
 

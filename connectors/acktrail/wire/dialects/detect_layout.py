@@ -1,7 +1,7 @@
 """Which layout a state topic is written in: Kafka 4.0's, or that of 4.1 and later.
 
-Every release writes value version 0, so only the bytes tell. A layout reads a value when it uses up every byte and
-every field is one that a broker writes. Drafted dialects are no candidates: no cluster ever wrote them.
+Every release writes value version 0, so only the bytes distinguish them. A layout reads a value when it uses every byte
+and each field holds what a broker can write. Drafts are not candidates: no cluster ever wrote them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, Dialect
 __all__ = ["CANDIDATES", "DetectedLayout", "detect_layout", "reads"]
 
 CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)
-"""4.2 stands for 4.1 too: it reads a 4.1 record as 4.1 does, and loses nothing should a count come later."""
+"""4.2 also covers 4.1: it reads 4.1 records the same way, and keeps the count of later records."""
 
 _LATEST_MS: Final = 4_102_444_800_000
-"""The year 2100: a later write time is no time."""
+"""The year 2100: a later number is not a write time."""
 
 _HINT: Final = "name the dialect that the brokers' release writes: 4.0, or 4.2 for 4.1 and later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedLayout:
-    """What a sample showed: `dialect` by name; how many records only that dialect reads (`witnesses`), how many say
-    nothing (`silent`: tombstones, foreign types, or read by both) and how many no dialect reads (`unread`).
+    """The result for a sample: `dialect` by name, and numbers of records: those that only this dialect reads
+    (`witnesses`), those that prove nothing (`silent`: tombstones, other record types, or read by both), and those that
+    no dialect reads (`unread`).
     """
 
     dialect: str
@@ -39,7 +40,7 @@ class DetectedLayout:
 
 
 def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> DetectedLayout:
-    """The one dialect that the records of `sample`, as (key, value), agree on.
+    """The dialect that all records of `sample`, as (key, value), agree on.
 
     Raises:
         ConfigurationError: when they do not agree, when both dialects read all there is, or when nothing can be read;
@@ -87,7 +88,7 @@ def _has_known_key(key: bytes) -> bool:
 
 
 def _is_exact(dialect: Dialect[StateRecord], key: bytes, value: bytes, record: StateRecord) -> bool:
-    """No byte is left over. 4.0 has no successor that could add tagged fields, so there the bytes must be the same."""
+    """Whether no byte is left over. No release adds tagged fields to 4.0, so there the encoded bytes must be equal."""
     if dialect is KAFKA_4_0:
         return dialect.encode(record)[1] == value
     try:
@@ -129,7 +130,7 @@ def _undecided(
         shown = "; ".join(f"{name} reads {reading}" for name, reading in readings.items())
         return ConfigurationError(f"the dialect is ambiguous: {shown}", hint=_HINT, data={"readings": readings})
     reason = f"none of {unread} records can be read" if unread else "no record with a value was given"
-    return ConfigurationError(f"the dialect cannot be told: {reason}", hint=_HINT, data={"readings": {}})
+    return ConfigurationError(f"the dialect is not known: {reason}", hint=_HINT, data={"readings": {}})
 
 
 def _reading(name: str, key: bytes, value: bytes) -> str:

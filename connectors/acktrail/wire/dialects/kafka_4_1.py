@@ -1,7 +1,7 @@
 """State records as Kafka 4.1 (preview) wrote them: the 4.2 layout without the complete count.
 
-A 4.1 reader passes over the tag that 4.2 gave a meaning, and so does this one: a 4.2 record loses its count here. Read
-4.1 records with dialect 4.2, whose reading of them is the same, unless 4.1's own reading is what is asked for.
+A 4.1 reader skips the tag of the count that 4.2 added, and so does this one: a 4.2 record loses its count here. Dialect
+4.2 reads 4.1 records the same way; use this one only to see what a 4.1 broker reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["decode", "encode"]
 
 
 def decode(key: bytes | None, value: bytes | None) -> StateRecord:
-    """The record that a key and a value spell; raises what `kafka_4_2.decode` raises."""
+    """The record encoded in a key and a value; raises as ``kafka_4_2.decode``."""
     record = kafka_4_2.decode(key, value)
     return record if isinstance(record, Tombstone) else replace(record, delivery_complete_count=None)
 

@@ -1,4 +1,4 @@
-"""The dialects that a release writes."""
+"""The byte layouts that releases of Kafka write."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ RecordT = TypeVar("RecordT")
 
 
 class RecordLocation(StrEnum):
-    """Where records of a dialect lie."""
+    """Where records of a dialect are stored."""
 
     STATE_TOPIC = "state_topic"
     CONTROL_BATCH = "control_batch"
-    """In control batches of the topic itself; from files alone, for a live cluster's types 5 and 6 are KRaft's."""
+    """In control batches of the topic itself. Read from files only: on a live cluster types 5 and 6 are KRaft's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(Generic[RecordT]):
-    """One byte form: `decode` takes key and value and raises MalformedRecord or UnsupportedRecord, `encode` is its
-    inverse and raises ValueError for what the dialect has no room for. `shipped`: a release wrote it.
+    """One byte layout of records. `shipped`: a release wrote it.
+
+    `decode` takes key and value and raises MalformedRecord or UnsupportedRecord; `encode` is its inverse and raises
+    ValueError for a field or number that the layout cannot hold.
     """
 
     name: str
     summary: str
-    carrier: RecordLocation
+    location: RecordLocation
     shipped: bool
     decode: Callable[[bytes | None, bytes | None], RecordT]
     encode: Callable[[RecordT], tuple[bytes, bytes | None]]
@@ -40,7 +42,7 @@ class Dialect(Generic[RecordT]):
 KAFKA_4_0: Final[Dialect[StateRecord]] = Dialect(
     name="4.0",
     summary="Kafka 4.0: uint16 snapshot epoch, no timestamps",
-    carrier=RecordLocation.STATE_TOPIC,
+    location=RecordLocation.STATE_TOPIC,
     shipped=True,
     decode=kafka_4_0.decode,
     encode=kafka_4_0.encode,
@@ -48,7 +50,7 @@ KAFKA_4_0: Final[Dialect[StateRecord]] = Dialect(
 KAFKA_4_1: Final[Dialect[StateRecord]] = Dialect(
     name="4.1",
     summary="Kafka 4.1: int32 snapshot epoch, timestamps",
-    carrier=RecordLocation.STATE_TOPIC,
+    location=RecordLocation.STATE_TOPIC,
     shipped=True,
     decode=kafka_4_1.decode,
     encode=kafka_4_1.encode,
@@ -56,7 +58,7 @@ KAFKA_4_1: Final[Dialect[StateRecord]] = Dialect(
 KAFKA_4_2: Final[Dialect[StateRecord]] = Dialect(
     name="4.2",
     summary="Kafka 4.2 and later: as 4.1, with the delivery complete count; reads 4.1 too",
-    carrier=RecordLocation.STATE_TOPIC,
+    location=RecordLocation.STATE_TOPIC,
     shipped=True,
     decode=kafka_4_2.decode,
     encode=kafka_4_2.encode,

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acktrail.drafts.checkpoint_log import CheckpointTrack, advance_track, checkpoint_of
+from acktrail.drafts.checkpoint_log import CheckpointTrack, advance_track
 from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointRecord,
@@ -27,6 +27,7 @@ from acktrail.drafts.draft_records import (
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail_simulation.drafts.complete_records import checkpoint_of
 
 __all__ = ["GROUPS", "KEYS", "checkpoint_logs", "control_logs", "delivery_steps", "draft_logs", "placed", "state_logs"]
 

@@ -1,7 +1,7 @@
 """The laws of state batches on the batches of many records at once.
 
-The reference is ``acktrail.model.batches.first_disorder``: a record has no disorder exactly when none of ``inverted``,
-``out_of_order`` and ``overlapping`` names it.
+The reference is ``acktrail.model.strict.offset_window.batch_violations``: a record breaks one of ``ORDER_RULES`` exactly
+when one of ``inverted``, ``out_of_order`` and ``overlapping`` names it.
 """
 
 from __future__ import annotations

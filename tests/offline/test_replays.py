@@ -21,8 +21,8 @@ from acktrail.drafts.draft_records import Checkpoint, Delta, DraftSnapshot, Draf
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.strict.policy import Policy
 from acktrail.model.strict.strict_replay import replay_strictly
+from acktrail.model.strict.violations import Policy
 from acktrail.offline.read.record_dump import dump_line
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_dialects import replay_records

@@ -59,9 +59,9 @@ def head_index(records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]
 
 
 def walk_back(log: Mapping[int, ControlRecord], group_id: GroupId, head: int) -> BackChain:
-    """Follow the back offsets of `group_id` from `head`, by offset in `log`, to the checkpoint they end at.
+    """Follow the back offsets of `group_id` from `head`, by offset in `log`, to their checkpoint.
 
-    Every back offset must be lower than its record's own offset, so the walk ends whatever the log says.
+    Every back offset must be lower than its record's own offset, so the walk ends for any log.
     """
     offsets: list[int] = []
     broken = _missing(log, group_id, head)
@@ -84,7 +84,7 @@ def replay_back_chains(
     *,
     merging: Merging = Merging.OVERLAY,
 ) -> dict[GroupId, ChainReplay]:
-    """Every group's state by its chain; where a chain is broken, by a forward scan, with a finding that says so."""
+    """Every group's state by its chain; where a chain is broken, by a forward scan, with a violation."""
     placed = tuple(records)
     log = {found.offset: found.record for found in placed}
     partition = placed[0].partition if placed else 0

@@ -1,4 +1,4 @@
-"""The two laws by which a partial record changes the batches so far."""
+"""The two rules by which a partial record changes the batches before it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from acktrail.model.batches import combine_state_batches, prune_state_batches
+from acktrail.model.batches import append_joined, combine_state_batches, prune_state_batches
 from acktrail.model.delivery import StateBatch
 
 __all__ = ["Merging", "merge_state_batches", "overlay_state_batches"]
 
 
 class Merging(StrEnum):
-    """Which law."""
+    """Which rule."""
 
     OVERLAY = "overlay"
     """The last writer wins at every offset: how the founding documents read (generations i to iii)."""
@@ -25,9 +25,9 @@ class Merging(StrEnum):
 def merge_state_batches(
     merging: Merging, so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int | None
 ) -> tuple[StateBatch, ...]:
-    """`new` on top of `so_far` by the chosen law, pruned at `start_offset`."""
-    law = overlay_state_batches if merging is Merging.OVERLAY else combine_state_batches
-    return law(so_far, new, start_offset)
+    """`new` on top of `so_far` by the chosen rule, pruned at `start_offset`."""
+    merge = overlay_state_batches if merging is Merging.OVERLAY else combine_state_batches
+    return merge(so_far, new, start_offset)
 
 
 def overlay_state_batches(
@@ -50,21 +50,6 @@ def overlay_state_batches(
         while top and layers[-top[0]].last_offset < begin:
             heappop(top)
         if top:
-            _append(pieces, begin, end - 1, layers[-top[0]])
+            layer = layers[-top[0]]
+            append_joined(pieces, begin, end - 1, layer.delivery_state, layer.delivery_count)
     return tuple(pieces)
-
-
-def _append(pieces: list[StateBatch], first: int, last: int, layer: StateBatch) -> None:
-    if pieces:
-        before = pieces[-1]
-        alike = (before.delivery_state, before.delivery_count) == (layer.delivery_state, layer.delivery_count)
-        if alike and before.last_offset + 1 == first:
-            first = pieces.pop().first_offset
-    pieces.append(
-        StateBatch(
-            first_offset=first,
-            last_offset=last,
-            delivery_state=layer.delivery_state,
-            delivery_count=layer.delivery_count,
-        )
-    )

@@ -1,7 +1,7 @@
 """Generation iii: ShareCheckpoint and ShareDelta on a compacted ``__share_group_state``.
 
 A key is int16 version, string group id, 16-byte topic id, int32 partition and, for a delta, uint8 delta index. The
-document prints version 0 for both although it says that the version tells them apart: a delta is written as version 1
+document prints version 0 for both although it uses the version to distinguish them: a delta is written as version 1
 and read as either. A value is int16 version 0, uint16 checkpoint epoch, int64 start offset (-1 not updated) and an
 int32 counted array of batches; not flexible. A null value is a tombstone of its key.
 """
@@ -36,11 +36,11 @@ _TOPIC_ID_BYTES: Final = 16
 
 
 def decode(key: bytes | None, value: bytes | None) -> CheckpointRecord:
-    """The record that a key and a value spell.
+    """The record encoded in a key and a value.
 
     Raises:
         UnsupportedRecord: for an unknown version of key or value.
-        MalformedRecord: for bytes that are no such record, with the byte position.
+        MalformedRecord: for bytes that are not such a record, with the byte position.
     """
     share_partition, delta_index = _read_key(key)
     if value is None:

@@ -18,7 +18,7 @@ from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.offset_window import OffsetWindow, effective_window
 from acktrail.model.strict.violations import Violation
 
-__all__ = ["CheckpointReplay", "CheckpointState", "CheckpointTrack", "advance_track", "checkpoint_of", "is_applied"]
+__all__ = ["CheckpointReplay", "CheckpointState", "CheckpointTrack", "advance_track", "is_applied"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class CheckpointState:
 
     @property
     def window(self) -> OffsetWindow:
-        """Where delivery goes on from; its end is a lower bound, for these records hold no end offset."""
+        """Where delivery continues; its end is a lower bound, since these records have no end offset."""
         return effective_window(self.start_offset, self.batches)
 
 
@@ -61,13 +61,13 @@ class CheckpointTrack:
 
     @property
     def next_delta_index(self) -> int:
-        """The index with which the coordinator goes on."""
+        """The delta index that the coordinator uses next."""
         return next_delta_index(self.last_delta_index, self.highest_delta_index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReplay:
-    """The track of every key that has a record, the log offsets that were applied, and what was found on the way."""
+    """The track of every key that has a record, the log offsets that were applied, and the violations in log order."""
 
     tracks: Mapping[SharePartition, CheckpointTrack]
     applied: tuple[tuple[int, int], ...]
@@ -106,17 +106,6 @@ def advance_track(
             return replace(track, live_delta_indices=track.live_delta_indices - {record.delta_index})
         case _:
             assert_never(record)
-
-
-def checkpoint_of(state: CheckpointState, checkpoint_epoch: int) -> Checkpoint:
-    """The checkpoint that a coordinator could write instead of the delta that led to `state`."""
-    window = state.window
-    return Checkpoint(
-        key=state.key,
-        checkpoint_epoch=checkpoint_epoch,
-        start_offset=window.start_offset,
-        batches=window.batches,
-    )
 
 
 def is_applied(track: CheckpointTrack, record: CheckpointRecord) -> bool:

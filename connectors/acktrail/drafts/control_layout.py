@@ -67,14 +67,14 @@ def _encode(record: ControlRecord, *, chained: bool) -> tuple[bytes, bytes]:
 
 
 decode_i = partial(_decode, chained=False)
-"""The control record that key and value spell in generation i, where no delta has a back offset.
+"""The control record encoded in key and value by generation i, where no delta has a back offset.
 
 UnsupportedRecord for an unknown version or control type; MalformedRecord, with the byte position, for anything else
-that is no such record: cut off, negative offsets, bytes after the message, a null value.
+that is not such a record: cut off, negative offsets, bytes after the message, a null value.
 """
 
 decode_ii = partial(_decode, chained=True)
-"""The control record that key and value spell in generation ii, where every delta has a back offset; as `decode_i`."""
+"""The control record encoded in key and value by generation ii, where every delta has a back offset; as `decode_i`."""
 
 encode_i = partial(_encode, chained=False)
 """Key and value of a record of generation i; ValueError for a back offset or a number that does not fit."""

@@ -1,7 +1,7 @@
 """Replay of generation i: control records of one topic partition, scanned forwards.
 
-A checkpoint replaces a group's state; a delta with the checkpoint's epoch is laid over it; a delta with another epoch
-is passed over. The start offset moves only over terminal batches, for no delta carries one.
+A checkpoint replaces a group's state; a delta with the checkpoint's epoch is applied to it; a delta with another epoch
+is skipped. The start offset moves only over terminal batches, for no delta carries one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ __all__ = [
     "ControlReplay",
     "ControlState",
     "apply_control_delta",
-    "control_checkpoint_of",
     "replay_control_log",
     "state_of_control_checkpoint",
 ]
@@ -42,13 +41,13 @@ class ControlState:
 
     @property
     def window(self) -> OffsetWindow:
-        """Where delivery goes on from."""
+        """Where delivery continues."""
         return effective_window(self.start_offset, self.batches, end_offset=self.end_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlReplay:
-    """The state of every group with a checkpoint, and what was found on the way."""
+    """The state of every group with a checkpoint, and the violations in log order."""
 
     states: Mapping[GroupId, ControlState]
     findings: tuple[Violation, ...]
@@ -77,7 +76,7 @@ def replay_control_log(
 def apply_control_delta(
     state: ControlState, delta: ControlDelta, *, merging: Merging = Merging.OVERLAY
 ) -> ControlState:
-    """`state` with a delta of its epoch laid over it; the end offset grows with the delta's batches."""
+    """`state` with a delta of its epoch applied; the end offset grows with the delta's batches."""
     ends = [batch.last_offset + 1 for batch in delta.batches]
     return ControlState(
         group_id=state.group_id,
@@ -86,18 +85,6 @@ def apply_control_delta(
         start_offset=state.start_offset,
         end_offset=max([state.end_offset, *ends]),
         batches=merge_state_batches(merging, state.batches, delta.batches, state.start_offset),
-    )
-
-
-def control_checkpoint_of(state: ControlState, checkpoint_epoch: int) -> ControlCheckpoint:
-    """The checkpoint that a leader could write instead of the delta that led to `state`."""
-    window = state.window
-    return ControlCheckpoint(
-        group_id=state.group_id,
-        checkpoint_epoch=checkpoint_epoch,
-        start_offset=state.start_offset if window.start_offset is None else window.start_offset,
-        end_offset=state.end_offset if window.end_offset is None else window.end_offset,
-        batches=window.batches,
     )
 
 
@@ -133,7 +120,7 @@ def _broken_rules(state: ControlState | None, record: ControlRecord, *, cleaned:
 
 
 def _epoch_step(state: ControlState | None, record: ControlCheckpoint, *, cleaned: bool) -> tuple[Rule, ...]:
-    """Epochs of these generations start at 1 and grow by one; what follows 65,535 nobody specified: a finding."""
+    """Epochs of these generations start at 1 and grow by one; none is specified after 65,535: a violation."""
     before = 0 if state is None else state.checkpoint_epoch
     right = record.checkpoint_epoch > before if cleaned else record.checkpoint_epoch == before + 1
     return () if right else (Rule.CHECKPOINT_EPOCH_STEP,)

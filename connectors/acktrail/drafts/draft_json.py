@@ -1,8 +1,8 @@
-"""How records and states of the drafted generations look as JSON: as the shipped ones as far as they say the same.
+"""Records and states of the drafted generations as JSON, with the names of the shipped ones where the meaning is equal.
 
-A checkpoint epoch stands where the shipped forms have the snapshot epoch. What a generation does not know is -1 for
-an epoch, null for the delivery complete count, and null for the topic id of a control record, which names only its
-group: the topic partition is the one it lies on.
+`snapshot_epoch` is the checkpoint epoch. Fields that a generation does not have are -1 for an epoch and null for the
+delivery complete count; the topic id of a control record is null, since it names only its group and is stored on the
+topic partition itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["checkpoint_state_json", "control_state_json", "draft_content", "draf
 
 
 def draft_content(record: object, raw: RawRecord) -> dict[str, object] | None:
-    """What a drafted record says; None for a record of a shipped release."""
+    """The content of a drafted record; None for a record of a shipped release."""
     match record:
         case DraftSnapshot() | DraftUpdate():
             return _draft(record)

@@ -57,14 +57,14 @@ def _encode(record: DraftRecord, *, state_epoch: bool) -> tuple[bytes, bytes | N
 
 
 decode_table = partial(_decode, state_epoch=True)
-"""The record that key and value spell by the document's table.
+"""The record encoded in key and value by the document's table.
 
 UnsupportedRecord for an unknown record type or value version; MalformedRecord, with the byte position, for bytes that
-are no such record, bytes after the message included.
+are not such a record, bytes after the message included.
 """
 
 decode_json_schema = partial(_decode, state_epoch=False)
-"""The record that key and value spell by the document's JSON schemas; as `decode_table`."""
+"""The record encoded in key and value by the document's JSON schemas; as `decode_table`."""
 
 encode_table = partial(_encode, state_epoch=True)
 """Key and value by the document's table; ValueError for a missing state epoch or a number that does not fit."""

@@ -12,10 +12,9 @@ from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.epoch_rules import Epochs, broken_by_snapshot, broken_by_update
 from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, effective_window, window_violations
-from acktrail.model.strict.policy import Policy
-from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation
+from acktrail.model.strict.violations import DIFFERING_RULES, Policy, Rule, Violation
 
-__all__ = ["DraftReplay", "DraftState", "replay_draft_log", "snapshot_of"]
+__all__ = ["DraftReplay", "DraftState", "replay_draft_log"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +29,13 @@ class DraftState:
 
     @property
     def window(self) -> OffsetWindow:
-        """Where delivery goes on from; its end is a lower bound, for these records hold no end offset."""
+        """Where delivery continues; its end is a lower bound, since these records have no end offset."""
         return effective_window(self.start_offset, self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftReplay:
-    """The state of every share partition, and what was found on the way."""
+    """The state of every share partition, and the violations in log order."""
 
     states: Mapping[SharePartition, DraftState]
     findings: tuple[Violation, ...]
@@ -64,18 +63,6 @@ def replay_draft_log(
         elif policy is Policy.BROKER or DIFFERING_RULES.isdisjoint(rules):
             states[record.key] = _advanced(state, record, merging)
     return DraftReplay(states=states, findings=tuple(findings))
-
-
-def snapshot_of(state: DraftState, snapshot_epoch: int) -> DraftSnapshot:
-    """The snapshot that a coordinator could write instead of the update that led to `state`."""
-    window = state.window
-    return DraftSnapshot(
-        key=state.key,
-        state_epoch=state.state_epoch,
-        snapshot_epoch=snapshot_epoch,
-        start_offset=window.start_offset,
-        batches=window.batches,
-    )
 
 
 def _advanced(state: DraftState | None, record: DraftSnapshot | DraftUpdate, merging: Merging) -> DraftState:

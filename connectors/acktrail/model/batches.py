@@ -1,4 +1,4 @@
-"""The law by which lists of state batches become one (Kafka: ``PersisterStateBatchCombiner``)."""
+"""How lists of state batches are combined into one (Kafka: ``PersisterStateBatchCombiner``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["combine_state_batches", "first_disorder", "prune_state_batches"]
+__all__ = ["append_joined", "combine_state_batches", "prune_state_batches"]
 
 
 def prune_state_batches(batches: Iterable[StateBatch], start_offset: int | None) -> tuple[StateBatch, ...]:
-    """Drop what lies below `start_offset` and clip the batch that straddles it; an unknown start keeps all."""
+    """Drop what is below `start_offset` and clip the batch that crosses it; an unknown start keeps all."""
     if start_offset is None:
         return tuple(batches)
     return tuple(
@@ -25,7 +25,7 @@ def prune_state_batches(batches: Iterable[StateBatch], start_offset: int | None)
 def combine_state_batches(
     so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int | None
 ) -> tuple[StateBatch, ...]:
-    """Merge two lists of batches into the shortest cover without overlaps.
+    """Combine two lists of batches into the shortest cover without overlaps.
 
     Returns:
         Ascending, disjoint batches. The winner at an offset is the batch with the highest delivery count and, at equal
@@ -54,19 +54,6 @@ def combine_state_batches(
     return _sweep(sorted((b for b in batches if b.first_offset <= b.last_offset), key=lambda b: b.first_offset))
 
 
-def first_disorder(batches: Sequence[StateBatch]) -> int | None:
-    """Index of the first batch that is inverted or does not start above its predecessor's end; None when all is well.
-
-    The rule of KIP-932 for batches in ShareFetch and ShareAcknowledge, strict: one shared offset is an overlap.
-    """
-    for index, batch in enumerate(batches):
-        if batch.last_offset < batch.first_offset:
-            return index
-        if index and batch.first_offset <= batches[index - 1].last_offset:
-            return index
-    return None
-
-
 def _is_combined(batches: Sequence[StateBatch]) -> bool:
     """Whether the batches are their own shortest cover."""
     return all(b.first_offset <= b.last_offset for b in batches) and all(
@@ -89,7 +76,7 @@ def _starting_at(batch: StateBatch, start_offset: int) -> StateBatch:
 
 
 def _sweep(ascending: Sequence[StateBatch]) -> tuple[StateBatch, ...]:
-    """One pass over the boundaries; the heap holds the batches that are open, best priority first."""
+    """A sweep over the boundaries: the heap holds the open batches, best priority first."""
     boundaries = sorted({edge for b in ascending for edge in (b.first_offset, b.last_offset + 1)})
     result: list[StateBatch] = []
     open_batches: list[tuple[int, int, int]] = []  # (-count, -state, end)
@@ -103,11 +90,12 @@ def _sweep(ascending: Sequence[StateBatch]) -> tuple[StateBatch, ...]:
             heappop(open_batches)
         if open_batches:
             count, state, _ = open_batches[0]
-            _append(result, begin, end - 1, -state, -count)
+            append_joined(result, begin, end - 1, -state, -count)
     return tuple(result)
 
 
-def _append(result: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
+def append_joined(result: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
+    """Append a batch, joined with the last one of `result` where they touch and have equal state and count."""
     if result:
         before = result[-1]
         if before.last_offset + 1 == first and (before.delivery_state, before.delivery_count) == (state, count):

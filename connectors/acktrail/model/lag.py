@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import DeliveryState, covered
+from acktrail.model.delivery import covered
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["count_in_state", "counts_by_state", "durable_lag", "effective_backlog"]
+__all__ = ["counts_by_state", "durable_lag", "effective_backlog"]
 
 
 def durable_lag(state: SharePartitionState, log_end_offset: int | None) -> int | None:
     """The lag as a broker computes it (KIP-1226): log end - start offset - delivery complete count.
 
-    None when one of the three is not known. Negative where the state reaches past the log end, as the broker says it.
+    None when one of the three is not known. Negative where the state reaches past the log end, as a broker shows it.
     """
     if log_end_offset is None or state.start_offset is None or state.delivery_complete_count is None:
         return None
@@ -36,11 +36,6 @@ def effective_backlog(
     batches = combine_state_batches(state.batches, (), first)
     done = sum(max(0, min(b.last_offset, log_end_offset - 1) - b.first_offset + 1) for b in batches if b.is_terminal)
     return max(0, log_end_offset - first - done)
-
-
-def count_in_state(state: SharePartitionState, delivery_state: DeliveryState) -> int:
-    """Offsets at or above the start offset that are in `delivery_state`, each counted once."""
-    return counts_by_state(state)[delivery_state]
 
 
 def counts_by_state(state: SharePartitionState) -> Counter[int]:

@@ -15,9 +15,8 @@ from acktrail.drafts.draft_records import ControlCheckpoint
 from acktrail.drafts.snapshot_log import replay_draft_log
 from acktrail.model.records import RecordAt
 from acktrail.model.replay import replay
-from acktrail.model.strict.policy import Policy
 from acktrail.model.strict.strict_replay import replay_strictly
-from acktrail.model.strict.violations import Violation
+from acktrail.model.strict.violations import Policy, Violation
 from acktrail.offline.record_json import SKIPPED_BY_RULES, state_json
 from acktrail.wire.dialects.released import Dialect
 

@@ -14,7 +14,6 @@ from typing import Final
 from acktrail.drafts.control_log import (
     ControlState,
     apply_control_delta,
-    control_checkpoint_of,
     state_of_control_checkpoint,
 )
 from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
@@ -22,6 +21,7 @@ from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
+from acktrail_simulation.drafts.complete_records import control_checkpoint_of
 from acktrail_simulation.drafts.control_log_cleaner import earliest_checkpoint_offset
 from acktrail_simulation.drafts.record_log import RecordLog
 

@@ -26,8 +26,8 @@ from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRe
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.strict.offset_window import OffsetWindow, effective_window, window_violations
-from acktrail.model.strict.policy import Policy
 from acktrail.model.strict.strict_replay import replay_strictly
+from acktrail.model.strict.violations import Policy
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.leader.persisted_batches import durable_batches
 from acktrail_simulation.messages.document_json import read_control_record, read_write_request

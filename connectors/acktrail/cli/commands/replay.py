@@ -12,7 +12,7 @@ import typer
 from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, say_damage, say_left_out
 from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.cli.text.json_lines import json_line
-from acktrail.model.strict.policy import Policy
+from acktrail.model.strict.violations import Policy
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The window of a share partition: start offset, end offset and the batches between, and what must hold of it."""
+"""The window of a share partition (start offset, end offset, the batches between) and the rules it must keep."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from acktrail.model.strict.violations import Rule
 
 __all__ = [
     "DOCUMENTED_STATES",
+    "ORDER_RULES",
     "OffsetWindow",
     "batch_violations",
     "effective_start_offset",
@@ -20,14 +21,17 @@ __all__ = [
     "window_violations",
 ]
 
+ORDER_RULES: Final = frozenset({Rule.BATCH_FIRST_LE_LAST, Rule.BATCHES_ASCENDING, Rule.BATCHES_NON_OVERLAPPING})
+"""Batches that break none of these are ascending and disjoint."""
+
 DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 """The states that the founding documents let a record have at rest; Kafka 4.3 and later add archiving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetWindow:
-    """What delivery goes on from: every offset below `start_offset` is done with, none at or above `end_offset`
-    (exclusive) is mentioned. Both None: not initialised.
+    """Where delivery continues: offsets below `start_offset` are complete, no batch has one at or above `end_offset`
+    (exclusive). Both None: not initialised.
     """
 
     start_offset: int | None
@@ -38,7 +42,7 @@ class OffsetWindow:
 def effective_start_offset(start_offset: int | None, batches: Sequence[StateBatch]) -> int | None:
     """`start_offset` moved over the leading terminal batches; it stops at a gap and at anything not terminal.
 
-    Batches may come in any order but do not overlap; what lies below the start has no say.
+    Batches may be in any order but do not overlap; batches below the start are ignored.
     """
     if start_offset is None:
         return None
@@ -53,7 +57,7 @@ def effective_start_offset(start_offset: int | None, batches: Sequence[StateBatc
 def effective_window(
     start_offset: int | None, batches: Sequence[StateBatch], *, end_offset: int | None = None
 ) -> OffsetWindow:
-    """The window after the leading terminal batches are absorbed.
+    """The window after its leading terminal batches.
 
     `end_offset` is the recorded one, where a generation records it; the result's is at least that, one past every
     batch, and the start: a lower bound of the broker's own, which persists no first delivery.
@@ -78,7 +82,10 @@ def window_violations(
 def batch_violations(
     batches: Sequence[StateBatch], *, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES
 ) -> tuple[Rule, ...]:
-    """The rules that batches break by themselves, whatever window they belong to; each once, in a fixed order."""
+    """The rules that batches break in any window; each once, in a fixed order.
+
+    The rule of KIP-932 for batches in ShareFetch and ShareAcknowledge, strict: one shared offset is an overlap.
+    """
     broken = {rule for batch in batches for rule in _broken_by(batch, durable_states)}
     broken.update(
         _broken_between(one, other) for one, other in pairwise(batches) if other.first_offset <= one.last_offset

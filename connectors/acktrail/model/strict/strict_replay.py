@@ -1,7 +1,7 @@
-"""Replay of shipped state records by policy ``strict``, with every difference from a broker as a finding.
+"""Replay of shipped state records by policy ``strict``, with every difference from a broker as a violation.
 
-The states are those of the broker's own fold over the records that the founding documents let count; each record
-that is passed over is a finding of a rule in `DIFFERING_RULES`. The other findings change no state.
+The states are those of a broker that replays only the records that count by the founding documents; each skipped record
+breaks a rule in `DIFFERING_RULES`. Violations of other rules change no state.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["StrictReplay", "replay_strictly"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrictReplay:
-    """The state of every share partition, and what was found on the way, in the order of the records."""
+    """The state of every share partition, and all violations in the order of the records."""
 
     states: Mapping[SharePartition, SharePartitionState]
     findings: tuple[Violation, ...]
 
     @property
     def differences(self) -> tuple[Violation, ...]:
-        """The findings about records that a broker applies and this replay does not."""
+        """The violations by records that a broker applies and this replay skips."""
         return tuple(found for found in self.findings if found.rule in DIFFERING_RULES)
 
 

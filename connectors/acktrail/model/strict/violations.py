@@ -1,4 +1,4 @@
-"""What replay found wrong with a log, as values: a finding never stops a replay."""
+"""The rules of a log, the policies of replay, and broken rules as values: a violation never stops a replay."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from typing import Final
 
 from acktrail.model.share_partition import GroupId, SharePartition
 
-__all__ = ["DIFFERING_RULES", "Rule", "RuleSeverity", "Violation", "severity_of"]
+__all__ = ["DIFFERING_RULES", "Policy", "Rule", "RuleSeverity", "Violation", "severity_of"]
+
+
+class Policy(StrEnum):
+    """Which records change the state."""
+
+    BROKER = "broker"
+    """Those that change it on a running broker: no epoch drops one, an update without a snapshot becomes the state."""
+    STRICT = "strict"
+    """Those of the founding documents: an update counts only after the snapshot whose epoch it names."""
 
 
 class RuleSeverity(StrEnum):
-    """How bad it is that a rule is broken."""
+    """How bad the breach of a rule is."""
 
     CRITICAL = "critical"
     ERROR = "error"
@@ -23,7 +32,7 @@ class RuleSeverity(StrEnum):
 
 
 class Rule(StrEnum):
-    """What must hold of records and states, by the founding documents or by Kafka's source."""
+    """What must be true of records and states, by the founding documents or by Kafka's source."""
 
     BATCH_FIRST_LE_LAST = "batch_first_le_last"
     BATCHES_ASCENDING = "batches_ascending"
@@ -54,7 +63,7 @@ class Rule(StrEnum):
 
 
 DIFFERING_RULES: Final = frozenset({Rule.UPDATE_EPOCH_MATCHES, Rule.UPDATE_HAS_SNAPSHOT})
-"""Rules that change a state: policy ``strict`` passes over a record that breaks one, policy ``broker`` applies it."""
+"""Rules that decide about a state: policy ``strict`` skips a record that breaks one, policy ``broker`` applies it."""
 
 _CRITICAL: Final = frozenset(
     {
@@ -78,7 +87,7 @@ _SEVERITIES: Final[Mapping[Rule, RuleSeverity]] = MappingProxyType(
 
 
 def severity_of(rule: Rule) -> RuleSeverity:
-    """How bad it is that `rule` is broken."""
+    """The severity of a breach of `rule`."""
     return _SEVERITIES.get(rule, RuleSeverity.ERROR)
 
 

@@ -127,7 +127,7 @@ def test_ambiguity_shows_both_readings() -> None:
 )
 def test_a_sample_without_evidence_is_refused(sample: list[Pair]) -> None:
     """Nothing is guessed where nothing can be read."""
-    with pytest.raises(ConfigurationError, match="cannot be told"):
+    with pytest.raises(ConfigurationError, match="is not known"):
         detect_layout(sample)
 
 

@@ -1,0 +1,45 @@
+"""The complete record that a writer may write instead of the partial one that led to a state, by generation."""
+
+from __future__ import annotations
+
+from acktrail.drafts.checkpoint_log import CheckpointState
+from acktrail.drafts.control_log import ControlState
+from acktrail.drafts.draft_records import Checkpoint, ControlCheckpoint, DraftSnapshot
+from acktrail.drafts.snapshot_log import DraftState
+
+__all__ = ["checkpoint_of", "control_checkpoint_of", "snapshot_of"]
+
+
+def checkpoint_of(state: CheckpointState, checkpoint_epoch: int) -> Checkpoint:
+    """Generation iii: the checkpoint of `state`."""
+    window = state.window
+    return Checkpoint(
+        key=state.key,
+        checkpoint_epoch=checkpoint_epoch,
+        start_offset=window.start_offset,
+        batches=window.batches,
+    )
+
+
+def control_checkpoint_of(state: ControlState, checkpoint_epoch: int) -> ControlCheckpoint:
+    """Generations i and ii: the checkpoint of `state`."""
+    window = state.window
+    return ControlCheckpoint(
+        group_id=state.group_id,
+        checkpoint_epoch=checkpoint_epoch,
+        start_offset=state.start_offset if window.start_offset is None else window.start_offset,
+        end_offset=state.end_offset if window.end_offset is None else window.end_offset,
+        batches=window.batches,
+    )
+
+
+def snapshot_of(state: DraftState, snapshot_epoch: int) -> DraftSnapshot:
+    """Generation iv: the snapshot of `state`."""
+    window = state.window
+    return DraftSnapshot(
+        key=state.key,
+        state_epoch=state.state_epoch,
+        snapshot_epoch=snapshot_epoch,
+        start_offset=window.start_offset,
+        batches=window.batches,
+    )

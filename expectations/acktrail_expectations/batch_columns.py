@@ -1,6 +1,6 @@
 """The laws of state batches on the batches of many records at once.
 
-The reference is ``acktrail.model.strict.offset_window.batch_violations``: a record breaks one of ``ORDER_RULES`` exactly
+The reference is ``model.strict.offset_window.batch_violations``: a record breaks one of ``ORDER_RULES`` exactly
 when one of ``inverted``, ``out_of_order`` and ``overlapping`` names it.
 """
 

@@ -1,1 +1,1 @@
-"""The domain, pure: share partitions, delivery states, batches, the laws of replay and of reconciliation."""
+"""Share-group state as values, and the rules of Kafka's coordinator as pure functions."""

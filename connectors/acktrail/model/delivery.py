@@ -19,7 +19,7 @@ __all__ = [
 
 
 class DeliveryState(IntEnum):
-    """Kafka's ``RecordState``: what became of a record within one group."""
+    """The delivery state of a record within one group (Kafka: ``RecordState``)."""
 
     AVAILABLE = 0
     ACQUIRED = 1

@@ -1,4 +1,4 @@
-"""What the group coordinator writes down of share groups, as values: members, epochs, assignments, lifecycle of state.
+"""The group coordinator's records of share groups, as values: members, epochs, assignments, lifecycle of state.
 
 Record types 10 to 15 of ``__consumer_offsets`` (Kafka: ``CoordinatorRecordType``). The topic is compacted: of every key
 only the newest record is certain to be there.
@@ -54,7 +54,7 @@ class AssignedPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPartitions:
-    """Partitions of a topic; `topic` is ``<UNKNOWN>`` where the coordinator could not tell the name."""
+    """Partitions of a topic; `topic` is ``<UNKNOWN>`` where the coordinator does not know the name."""
 
     topic_id: TopicId
     topic: str

@@ -1,4 +1,4 @@
-"""What is known of one share partition in one observation: what was replayed, and what its cluster said twice."""
+"""One share partition in one observation: the replayed state, and its description before and after the export."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Completeness", "DescribedPartition", "ReconciliationInput", "TopicSt
 
 
 class Completeness(StrEnum):
-    """How far a replayed state can be relied on."""
+    """Whether a replayed state is reliable."""
 
     COMPLETE = "complete"
     NO_SNAPSHOT = "no_snapshot"
@@ -23,23 +23,23 @@ class Completeness(StrEnum):
 
 
 class TopicStatus(StrEnum):
-    """What is known of a topic id."""
+    """The status of a topic id in its cluster."""
 
     PRESENT = "present"
     DELETED = "deleted"
     RECREATED = "recreated"
-    """Another id has the name now."""
+    """The name belongs to another id now."""
     NOT_AUTHORIZED = "not_authorized"
-    """It is there, and this principal may not DESCRIBE it."""
+    """It exists, but this principal may not DESCRIBE it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedPartition:
-    """What the cluster said of one share partition at one side of an observation.
+    """One share partition as its cluster described it, before or after the export (Kafka: DescribeShareGroupOffsets).
 
     `is_listed`: its group described it. `start_offset` None: not initialized; `lag` None: not known. `error`: why the
-    description failed. `is_group_present` None: the group could not be asked. `is_authorized` False: for want of a
-    right. Log offsets None: not known.
+    description failed. `is_group_present` None: the group could not be queried. `is_authorized` False: a right was
+    missing. Log offsets None: not known.
     """
 
     is_listed: bool
@@ -54,11 +54,11 @@ class DescribedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationInput:
-    """Everything known of one share partition in one observation.
+    """Everything that the verdict on one share partition depends on.
 
-    `durable` None: no state, or deleted. `incomplete`: why the durable side cannot be relied on; None when it can.
+    `durable` None: no state, or deleted. `incomplete`: why the durable state is not reliable; None when it is.
     `topic_status` None: no topic of this id was ever seen. `was_initialized`: the newest initialization (first or by
-    reset) was written after the `before` sample.
+    reset) was written after the `before` description.
     """
 
     durable: SharePartitionState | None
@@ -70,12 +70,12 @@ class ReconciliationInput:
 
     @property
     def log_start_offset(self) -> int | None:
-        """The newest log start known."""
+        """The newest known log start offset."""
         after = self.after.log_start_offset
         return self.before.log_start_offset if after is None else after
 
     @property
     def log_end_offset(self) -> int | None:
-        """The newest log end known."""
+        """The newest known log end offset."""
         after = self.after.log_end_offset
         return self.before.log_end_offset if after is None else after

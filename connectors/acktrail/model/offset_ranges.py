@@ -1,4 +1,4 @@
-"""A set of offsets, held as ranges."""
+"""A set of offsets, stored as ranges."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _Range = tuple[int, int]
 class OffsetRanges:
     """A set of offsets. Every range of its methods is inclusive at both ends.
 
-    The invariant: ranges are ascending and none overlaps another. Each call costs O(log n + k) for n ranges, k of which
-    it meets, and one move of what lies after them.
+    The invariant: ranges are ascending and disjoint. Each call costs O(log n + k) for n ranges, k of them overlapping
+    its own, and one move of the ranges after them.
     """
 
     __slots__ = ("_ranges",)
@@ -27,30 +27,30 @@ class OffsetRanges:
         return iter(self._ranges)
 
     def add(self, first: int, last: int) -> None:
-        """Take offsets in."""
+        """Add offsets."""
         self.remove(first, last)
         self._ranges.insert(bisect_left(self._ranges, first, key=_first), (first, last))
 
     def remove(self, first: int, last: int) -> None:
-        """Take offsets out."""
-        met = self._met(first, last)
+        """Remove offsets."""
+        overlapping = self._overlapping(first, last)
         left: list[_Range] = []
-        for begin, end in self._ranges[met]:
+        for begin, end in self._ranges[overlapping]:
             left.extend(part for part in ((begin, first - 1), (last + 1, end)) if part[0] <= part[1])
-        self._ranges[met] = left
+        self._ranges[overlapping] = left
 
     def outside(self, first: int, last: int) -> Iterator[_Range]:
         """The parts of a range that are not in the set, ascending."""
         reached = first
-        for begin, end in self._ranges[self._met(first, last)]:
+        for begin, end in self._ranges[self._overlapping(first, last)]:
             if begin > reached:
                 yield reached, begin - 1
             reached = end + 1
         if reached <= last:
             yield reached, last
 
-    def _met(self, first: int, last: int) -> slice:
-        """Where the ranges that share an offset with this one lie."""
+    def _overlapping(self, first: int, last: int) -> slice:
+        """The slice of ranges that share an offset with this one."""
         return slice(bisect_left(self._ranges, first, key=_last), bisect_right(self._ranges, last, key=_first))
 
 

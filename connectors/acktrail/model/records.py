@@ -1,4 +1,4 @@
-"""Records of the state topic, as values."""
+"""Records of ``__share_group_state``, as values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ShareSnapshot:
 
     @property
     def is_initialization(self) -> bool:
-        """Whether it is as an initialization or a reset writes it: no batches, leader epoch 0, both timestamps equal.
+        """Whether an initialization or a reset wrote it: no batches, leader epoch 0, both timestamps equal.
 
         Up to Kafka 4.4 two resets in a row share a state epoch.
         """

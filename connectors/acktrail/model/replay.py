@@ -1,7 +1,7 @@
-"""Replay: the only way state changes (Kafka: ``ShareCoordinatorShard.replay``), policy ``broker``.
+"""Replay of state records (Kafka: ``ShareCoordinatorShard.replay``), policy ``broker``.
 
-No epoch of any kind drops a record during replay: epochs fence requests, not records. A snapshot replaces all, an
-update merges onto whatever is there, an update without a base becomes the state, a tombstone removes it.
+No epoch of any kind drops a record during replay: epochs fence requests, not records. A snapshot replaces the
+state, an update is combined with it, an update without a state becomes the state, a tombstone removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["SharePartitionState", "advance", "apply", "replay"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionState:
-    """Everything the share coordinator holds for one share partition (Kafka: ``ShareGroupOffset``).
+    """The share coordinator's state of one share partition (Kafka: ``ShareGroupOffset``).
 
     `state_epoch` None: only updates were seen, no snapshot. `start_offset` None: not initialized.
     `delivery_complete_count` None: not known. Batches are ascending and disjoint unless a lone snapshot or a baseless
@@ -41,7 +41,7 @@ class SharePartitionState:
     def effective_start_offset(self) -> int | None:
         """The start offset a share-partition leader takes on load: past the leading terminal batches.
 
-        The record lags the real one: a leader does not write again only to advance it (``SharePartition``).
+        The recorded one may be behind: a leader does not write a record only to advance it (``SharePartition``).
         """
         if self.start_offset is None:
             return None
@@ -69,8 +69,8 @@ class SharePartitionState:
 def apply(state: SharePartitionState | None, record: StateRecord) -> SharePartitionState | None:
     """The state after `record`; None when there is none (a tombstone). Cost: that of the combiner.
 
-    The delivery complete count of an update is taken as it stands, also when unknown; the start offset may go back,
-    for replay takes no maximum (Kafka's writers from 4.4 do).
+    The delivery complete count of an update replaces the one before, also when unknown; the start offset may go back:
+    replay takes no maximum (Kafka's writers from 4.4 on do).
     """
     match record:
         case Tombstone():
@@ -84,7 +84,7 @@ def apply(state: SharePartitionState | None, record: StateRecord) -> SharePartit
 
 
 def replay(records: Iterable[StateRecord]) -> dict[SharePartition, SharePartitionState]:
-    """The state of every share partition after `records`, which come in log order per share partition."""
+    """The state of every share partition after `records`, which are in log order for each share partition."""
     states: dict[SharePartition, SharePartitionState] = {}
     for record in records:
         advance(states, record)

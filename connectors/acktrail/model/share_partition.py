@@ -1,4 +1,4 @@
-"""Who a piece of state belongs to, and where the broker keeps it."""
+"""The key of a share partition's state, and the state partition that has its records."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _json(instance: RecordInstance) -> dict[str, Any]:
         "state_partition": instance.state_partition,
         "conclusion": conclusion(instance.history),
         "intervals": [interval_json(found) for found in instance.history.intervals],
-        "not_known": [blank_json(blank) for blank in instance.history.blanks],
+        "not_known": [blank_json(blank) for blank in instance.history.unknown_periods],
     }
 
 
@@ -93,7 +93,7 @@ def _text(instance: RecordInstance, group: str, partition: int, completeness: Hi
         )
         for found in instance.history.intervals
     ]
-    lines = [*map(blank_text, instance.history.blanks), *elsewhere(completeness, instance.state_partition)]
+    lines = [*map(blank_text, instance.history.unknown_periods), *elsewhere(completeness, instance.state_partition)]
     blanks = [f"  {line}" for line in lines]
     changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
     return "\n".join([head, conclusion(instance.history), "", changes, "", "Not known:", *blanks])

@@ -21,7 +21,7 @@ _ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 class ArchivedRange:
     """Offsets `first_offset` to `last_offset`, both inclusive, archived with `delivery_count` by the record `at`.
 
-    Not `is_dated`: that record only shows it, it may have happened before.
+    Not `is_dated`: the record only shows it; it may have happened before.
     """
 
     key: SharePartition
@@ -38,13 +38,13 @@ class ArchivedRange:
 
 
 def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
-    """The archivings among `changes`, which come in log order for each share partition on each state partition.
+    """The offsets archived by `changes`, which are in log order for each share partition on each state partition.
 
-    Needs every change to or from an archived condition, and every change from one that is not known; takes any others.
+    Needs every change to or from archived and every change from an unknown status; others are ignored.
 
-    What a record shows again after a time of which nothing is known was archived once: of such an undated archiving
-    only offsets are given that were not archived when they were last known. An offset that is archived anew, after a
-    reset or a deletion, is given again.
+    An offset is archived once: if a record shows it archived after an unknown period (undated), it is returned only if
+    it was not archived when it was last known. One that is archived again after a reset or a deletion is returned
+    again.
     """
     archived: dict[tuple[SharePartition, int], OffsetRanges] = {}
     for change in changes:
@@ -57,7 +57,7 @@ def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
 
 
 def _archivings(change: StatusChange, known: OffsetRanges) -> Iterator[ArchivedRange]:
-    """What `change` archives, where offsets in `known` were archived when they were last known."""
+    """The offsets that `change` archives; those in `known` were archived when they were last known."""
     if change.before.delivery_state == _ARCHIVED:
         return
     own = (change.first_offset, change.last_offset)

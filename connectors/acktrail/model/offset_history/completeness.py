@@ -1,4 +1,4 @@
-"""What a history lacks: the state records that were not exported or cannot be read, and the times they belong to.
+"""What a history lacks: the state records that were not exported or cannot be read, and their times.
 
 A history answers only from the records that it has. `HistoryCompleteness` lists the records that it lacks, so that an
 answer can say "at least" instead of passing for the whole.
@@ -31,7 +31,7 @@ class MissingRecords:
         first_record: offset of the first one in the state partition; None: not known (``EARLIER``).
         last_record: offset of the last one, inclusive; None: not known.
         after_ms: broker's time of the last record before them, in ms; None: not known, any time before `until`.
-        until: the state record that tells the whole state of the share partition again; None: none did yet.
+        until: the next state record that has the whole state of the share partition; None: there is none yet.
     """
 
     key: SharePartition | None
@@ -43,7 +43,7 @@ class MissingRecords:
     until: RecordPosition | None = None
 
     def touches(self, since_ms: int | None = None, until_ms: int | None = None) -> bool:
-        """Whether something that they told may have happened at or after `since_ms` and before `until_ms` (ms)."""
+        """Whether their changes may have happened at or after `since_ms` and before `until_ms` (ms)."""
         ended = None if self.until is None else self.until.timestamp_ms
         is_before = since_ms is not None and ended is not None and ended < since_ms
         is_after = until_ms is not None and self.after_ms is not None and self.after_ms >= until_ms
@@ -52,10 +52,10 @@ class MissingRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryCompleteness:
-    """What the history of some share partitions lacks in a time.
+    """What the history of some share partitions lacks in a period.
 
-    `is_current`: every exported state record is in the history. `state_partitions`: where the records of each share
-    partition lie.
+    `is_current`: every exported state record is in the history. `state_partitions`: those with records of each share
+    partition.
     """
 
     missing: tuple[MissingRecords, ...]
@@ -64,13 +64,13 @@ class HistoryCompleteness:
 
     @property
     def is_complete(self) -> bool:
-        """Whether a count out of the history is exact; else it is a least one."""
+        """Whether a count from the history is exact; otherwise it is a lower bound."""
         return self.is_current and not self.missing
 
     @property
     def known_from(self) -> RecordPosition | None:
-        """The record from which on the last of the share partitions is known; None: each is known from its beginning,
-        or one is not known yet."""
+        """The record from which on all share partitions are known; None: each is known from its beginning, or one is
+        not known yet."""
         begun = [each.until for each in self.missing if each.reason is UnknownReason.EARLIER]
         known = [evidence for evidence in begun if evidence is not None]
         return max(known, key=_time) if known and len(known) == len(begun) else None
@@ -80,7 +80,7 @@ class HistoryCompleteness:
         return tuple(key for key, places in self.state_partitions.items() if state_partition in places)
 
     def of(self, key: SharePartition) -> HistoryCompleteness:
-        """What is lacking of one share partition."""
+        """What the history of one share partition lacks."""
         places = self.state_partitions.get(key, frozenset())
         own = (
             each for each in self.missing if each.key == key or (each.key is None and each.state_partition in places)
@@ -88,19 +88,19 @@ class HistoryCompleteness:
         return replace(self, missing=tuple(own), state_partitions={key: places})
 
     def within(self, since_ms: int | None = None, until_ms: int | None = None) -> HistoryCompleteness:
-        """What may have happened at or after `since_ms` and before `until_ms`."""
+        """What it lacks of the time at or after `since_ms` and before `until_ms`."""
         return replace(self, missing=tuple(each for each in self.missing if each.touches(since_ms, until_ms)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastKnownState:
-    """What the history last knew of offsets `first_offset` to `last_offset`, both inclusive.
+    """The last known delivery state of offsets `first_offset` to `last_offset`, both inclusive.
 
     Attributes:
-        known: the newest interval in which they had a delivery state (``RECORDED``) or none since the state was last
-            started anew (``UNRECORDED``); None: the history knows of none.
-        lacking: an interval after `known` of which nothing is known (``UNKNOWN``): the state may have changed in it.
-            None: `known` is certain.
+        known: the newest interval in which they had a delivery state (``RECORDED``), or had none since the state was
+            last started (``UNRECORDED``); None: there is none.
+        lacking: an unknown interval after `known` (``UNKNOWN``), in which the state may have changed; None: `known` is
+            certain.
     """
 
     first_offset: int
@@ -117,8 +117,8 @@ class LastKnownState:
 def last_known_states(changes: Iterable[StatusChange], first: int, last: int) -> tuple[LastKnownState, ...]:
     """The newest delivery state that each offset from `first` to `last` (inclusive) had.
 
-    Ascending pieces; offsets without a piece were never in scope of the group. What says nothing of a delivery state is
-    passed over: that the start offset moved past an offset, that the share partition was deleted.
+    Ascending pieces; offsets without a piece were never in scope of the group. Statuses without a delivery state are
+    skipped: that the start offset moved past an offset, that the share partition was deleted.
 
     Args:
         changes: those of one share partition on one state partition that share an offset with the range, in log order.
@@ -128,7 +128,7 @@ def last_known_states(changes: Iterable[StatusChange], first: int, last: int) ->
     for interval in reversed(status_intervals(changes)):
         begin, end = max(interval.first_offset, first), min(interval.last_offset, last)
         standing = interval.status.kind
-        if standing in _SILENT or begin > end:
+        if standing in _SKIPPED or begin > end:
             continue
         fresh = list(settled.outside(begin, end))
         if standing is not OffsetStatusKind.UNKNOWN:
@@ -138,14 +138,14 @@ def last_known_states(changes: Iterable[StatusChange], first: int, last: int) ->
         for piece in fresh:
             lacking.extend((*rest, interval) for rest in list(doubted.outside(*piece)))
             doubted.add(*piece)
-    return tuple(_laid_over(sorted(known, key=_begin), sorted(lacking, key=_begin)))
+    return tuple(_cut_at_edges(sorted(known, key=_begin), sorted(lacking, key=_begin)))
 
 
 _Piece = tuple[int, int, StatusInterval]
-_SILENT = frozenset({OffsetStatusKind.BELOW_START, OffsetStatusKind.ABSENT, OffsetStatusKind.UNINITIALIZED})
+_SKIPPED = frozenset({OffsetStatusKind.BELOW_START, OffsetStatusKind.ABSENT, OffsetStatusKind.UNINITIALIZED})
 
 
-def _laid_over(known: Sequence[_Piece], lacking: Sequence[_Piece]) -> Iterator[LastKnownState]:
+def _cut_at_edges(known: Sequence[_Piece], lacking: Sequence[_Piece]) -> Iterator[LastKnownState]:
     """Both, each ascending and without an overlap in itself, cut at each other's edges."""
     edges = sorted({edge for first, last, _ in (*known, *lacking) for edge in (first, last + 1)})
     knowns, lackings = _Cursor(known), _Cursor(lacking)
@@ -156,7 +156,7 @@ def _laid_over(known: Sequence[_Piece], lacking: Sequence[_Piece]) -> Iterator[L
 
 
 class _Cursor:
-    """Which of some ascending pieces lies at an offset; asked with ascending offsets."""
+    """Finds the piece at an offset among ascending pieces; offsets must ascend from call to call."""
 
     def __init__(self, pieces: Sequence[_Piece]) -> None:
         self._pieces = pieces

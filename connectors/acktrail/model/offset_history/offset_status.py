@@ -1,7 +1,7 @@
-"""What is known of every offset of a share partition at one moment: tiles that cover all offsets.
+"""The status of every offset of a share partition after one record, as ranges that cover all offsets.
 
-At any record every offset from 0 to 2^63-1 has exactly one *condition*: a delivery state with its count, or the reason
-why there is none.
+After any record every offset from 0 to 2^63-1 has exactly one *status*: a delivery state with its count, or the reason
+why it has none.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ __all__ = [
 ]
 
 LAST_OFFSET: Final = 2**63 - 1
-"""Offsets of a topic partition are 0 to this. What a record says of others is no history of any record."""
+"""The highest offset of a topic partition. Other numbers in a state record are not offsets of any record."""
 
 
 class OffsetStatusKind(StrEnum):
-    """What is known of an offset within a share partition."""
+    """The kind of status that an offset has within a share partition."""
 
     RECORDED = "recorded"
     """It has a delivery state and a delivery count."""
     UNRECORDED = "unrecorded"
     """At or above the start offset, without a delivery state: not delivered yet, or a delivery has not ended."""
     BELOW_START = "below_start"
-    """The start offset lies above it: it is not delivered any more."""
+    """Below the start offset: it is not delivered any more."""
     UNINITIALIZED = "uninitialized"
     """The share partition has no start offset yet."""
     ABSENT = "absent"
     """The share partition does not exist."""
     UNKNOWN = "unknown"
-    """The records that would tell were not exported, or cannot be read."""
+    """The state records about it were not exported, or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetStatus:
-    """Standing of an offset; delivery state (Kafka's number) and count only where it is recorded."""
+    """The status of an offset; delivery state (Kafka's number) and count only where it is recorded."""
 
     kind: OffsetStatusKind
     delivery_state: int | None = None
@@ -65,7 +65,7 @@ _UNINITIALIZED: Final = OffsetStatus(kind=OffsetStatusKind.UNINITIALIZED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRange:
-    """Offsets `first_offset` to `last_offset`, both inclusive, in one condition."""
+    """Offsets `first_offset` to `last_offset`, both inclusive, with one status."""
 
     first_offset: int
     last_offset: int
@@ -76,7 +76,7 @@ _ABSENT: Final[Literal[OffsetStatusKind.ABSENT]] = OffsetStatusKind.ABSENT
 _UNKNOWN: Final[Literal[OffsetStatusKind.UNKNOWN]] = OffsetStatusKind.UNKNOWN
 
 KnownState = SharePartitionState | Literal[OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN]
-"""What is held of a share partition: its state, or that it does not exist, or that its state is not known."""
+"""The state of a share partition, or that it does not exist, or that its state is not known."""
 
 _ALIKE: Final = {
     _ABSENT: (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=ABSENT),),
@@ -85,38 +85,38 @@ _ALIKE: Final = {
 
 
 def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
-    """Every offset's condition in `state`: ascending tiles from 0 to 2^63-1, neighbours of different condition.
+    """Every offset's status in `state`: ascending ranges from 0 to 2^63-1, neighbours with different status.
 
-    Where only updates were seen (`state_epoch` None) an offset that none of them names is unknown, not unrecorded.
+    Where only updates were seen (`state_epoch` None) an offset in none of them is unknown, not unrecorded.
     """
     if not isinstance(state, SharePartitionState):
         return _ALIKE[state]
     start = state.start_offset
     is_whole = state.state_epoch is not None
-    tiles: list[StatusRange] = []
+    ranges: list[StatusRange] = []
     if start is not None and start > 0:
-        tiles.append(StatusRange(first_offset=0, last_offset=start - 1, status=_BELOW_START))
+        ranges.append(StatusRange(first_offset=0, last_offset=start - 1, status=_BELOW_START))
     rest = UNKNOWN if not is_whole else _UNINITIALIZED if start is None else _UNRECORDED
     for batch in combine_state_batches(state.batches, (), start):
         first, last = max(batch.first_offset, 0), batch.last_offset
         if first <= last:
-            _fill(tiles, first, rest)
+            _fill(ranges, first, rest)
             recorded = OffsetStatus(
                 kind=OffsetStatusKind.RECORDED,
                 delivery_state=batch.delivery_state,
                 delivery_count=batch.delivery_count,
             )
-            tiles.append(StatusRange(first_offset=first, last_offset=last, status=recorded))
-    _fill(tiles, LAST_OFFSET + 1, rest)
-    return tuple(tiles)
+            ranges.append(StatusRange(first_offset=first, last_offset=last, status=recorded))
+    _fill(ranges, LAST_OFFSET + 1, rest)
+    return tuple(ranges)
 
 
 def differences(
     before: Sequence[StatusRange], after: Sequence[StatusRange]
 ) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
-    """First and last offset and both conditions of every longest range whose condition is not the same in two tilings.
+    """First offset, last offset and both statuses of each longest range whose status differs between two coverings.
 
-    Cost: O(n) for n tiles of both.
+    Cost: O(n) for n ranges of both.
     """
     begun: tuple[int, int, OffsetStatus, OffsetStatus] | None = None
     for first, last, old, new in _aligned(before, after):
@@ -130,17 +130,17 @@ def differences(
         yield begun
 
 
-def _fill(tiles: list[StatusRange], end: int, condition: OffsetStatus) -> None:
-    """Put what lies between the last tile and `end` in `condition`."""
-    reached = tiles[-1].last_offset + 1 if tiles else 0
+def _fill(ranges: list[StatusRange], end: int, status: OffsetStatus) -> None:
+    """Give `status` to the offsets between the last range and `end`."""
+    reached = ranges[-1].last_offset + 1 if ranges else 0
     if reached < end:
-        tiles.append(StatusRange(first_offset=reached, last_offset=end - 1, status=condition))
+        ranges.append(StatusRange(first_offset=reached, last_offset=end - 1, status=status))
 
 
 def _aligned(
     before: Iterable[StatusRange], after: Iterable[StatusRange]
 ) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
-    """Both tilings cut at each other's edges."""
+    """Both coverings cut at each other's edges."""
     olds, news = iter(before), iter(after)
     old, new = next(olds), next(news)
     first = 0

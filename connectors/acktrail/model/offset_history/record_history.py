@@ -1,4 +1,4 @@
-"""One record's fate within a group: what became of one offset, change by change, and what of it is not known."""
+"""The history of one record within a group: the status of its offset, change by change, and what is not known."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["RecordHistory", "UnknownPeriod", "UnknownReason", "record_history"]
 
 
 class UnknownReason(StrEnum):
-    """Why something about a record is not known."""
+    """Why something about a record is not known. `since` and `until` are those of ``UnknownPeriod``."""
 
     DELIVERIES = "deliveries"
-    """Kafka writes how a delivery ended, never that one began: true of every record."""
+    """Kafka writes how a delivery ended, never that one began: applies to every record."""
     EARLIER = "earlier"
-    """Nothing is known of the time before `until`: the records of it were gone when the export began."""
+    """Nothing is known before `until`: older state records were deleted before the export began."""
     GAP = "gap"
     """Records between `since` and `until` were pruned before they were exported."""
     UNREADABLE = "unreadable"
-    """A record, `since`, cannot be read; `until` the next one tells."""
+    """The record `since` cannot be read; it is known again from `until` on."""
     UNDATED = "undated"
-    """The record `until` shows it first; it may have been so before."""
+    """The record `until` is the first to show it; it may have happened before."""
     SKIPPED_ENDINGS = "skipped_endings"
     """The delivery count grew by more than one at `until`: deliveries in between ended without a record."""
     PASSED_UNRECORDED = "passed_unrecorded"
@@ -37,7 +37,7 @@ class UnknownReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownPeriod:
-    """Something that is not known: from the record `since` to the record `until`, where these mean something."""
+    """Something that is not known, from the record `since` to the record `until` where these apply."""
 
     reason: UnknownReason
     since: RecordPosition | None = None
@@ -46,38 +46,38 @@ class UnknownPeriod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordHistory:
-    """What is known of one offset of one share partition, oldest first.
+    """The history of one offset of one share partition, oldest first.
 
-    `status_intervals` follow each other without a hole; the last one holds to this day. Neighbours differ.
+    `intervals` are contiguous, neighbours differ, and the last one has not ended.
     """
 
     offset: int
     intervals: tuple[StatusInterval, ...]
-    blanks: tuple[UnknownPeriod, ...]
+    unknown_periods: tuple[UnknownPeriod, ...]
 
     @property
     def now(self) -> StatusInterval:
-        """What holds to this day."""
+        """The interval that has not ended."""
         return self.intervals[-1]
 
     @property
     def last_recorded(self) -> StatusInterval | None:
-        """The last delivery state that was ever recorded of it; None: none ever was."""
+        """The newest interval with a delivery state; None: there is none."""
         recorded = (found for found in reversed(self.intervals) if found.status.kind is OffsetStatusKind.RECORDED)
         return next(recorded, None)
 
 
 def record_history(offset: int, changes: Iterable[StatusChange]) -> RecordHistory | None:
-    """The fate of `offset` by the changes of its share partition on one state partition, in log order; None: none."""
+    """The history of `offset` by the changes of its share partition on one state partition, in log order; or None."""
     own = tuple(
         replace(found, first_offset=offset, last_offset=offset)
         for found in status_intervals(change for change in changes if change.covers(offset))
         if found.first_offset <= offset <= found.last_offset
     )
-    return RecordHistory(offset=offset, intervals=own, blanks=tuple(_blanks(own))) if own else None
+    return RecordHistory(offset=offset, intervals=own, unknown_periods=tuple(_unknown_periods(own))) if own else None
 
 
-def _blanks(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
+def _unknown_periods(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
     yield UnknownPeriod(reason=UnknownReason.DELIVERIES)
     if own[0].status.kind is OffsetStatusKind.UNKNOWN and own[0].until is not None:
         yield UnknownPeriod(reason=UnknownReason.EARLIER, until=own[0].until)

@@ -1,11 +1,11 @@
-"""History: what became of every offset of a share partition, from one state record to the next.
+"""The history of every offset of a share partition: how each state record changed its status.
 
-A *change* says which offsets a record took from one condition to another. Changes are the difference between successive
-states of the fold (``acktrail.model.replay``), so the changes up to a record, laid over each other, give the fold's
-state at that record; and the intervals between changes (``status_intervals``) tile offsets and time without an overlap.
+A *change* names the offsets whose status a record changed. Changes are the differences between successive replayed
+states (``acktrail.model.replay``), so all changes up to a record, applied in order, give the replayed state at that
+record; and the intervals between changes (``status_intervals``) cover offsets and time without overlaps.
 
-Nothing is known of a share partition from a gap in the export, or from a record of it that nobody can read, until its
-next snapshot says all of it again; until then only what updates say is known.
+From a gap in the export, or an unreadable record of a share partition, until its next snapshot only the offsets in
+updates are known.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ __all__ = ["DATING", "Cause", "History", "RecordPosition", "StatusChange"]
 
 
 class Cause(StrEnum):
-    """What took offsets from one condition to another."""
+    """What changed the status of offsets."""
 
     UPDATE = "update"
     SNAPSHOT = "snapshot"
-    """Written after so many updates, or because the share partition was idle: mostly it changes nothing."""
+    """Written after a number of updates, or because the share partition was idle: usually it changes nothing."""
     INITIALIZE = "initialize"
     """The share partition's first snapshot."""
     RESET = "reset"
-    """A snapshot that starts the state anew: a new state epoch, or an initialization on top of a state."""
+    """A snapshot that starts the state again: a new state epoch, or an initialization over a state."""
     TOMBSTONE = "tombstone"
     GAP = "gap"
-    """Records that were not exported, from here on."""
+    """Records from here on were not exported."""
     UNREADABLE = "unreadable"
     """A record of the share partition that cannot be read."""
 
 
 DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
-"""They make anew what they show, whatever was before."""
+"""Causes that replace the status of all offsets, known or not: their changes are always dated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPosition:
-    """The state record that shows something, and the broker's time of it in ms; None where there is no record."""
+    """The address of the state record that shows a change, and the broker's time of it in ms (None for a gap)."""
 
     state_partition: int
     offset: int
@@ -64,7 +64,7 @@ class RecordPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusChange:
-    """Offsets `first_offset` to `last_offset`, both inclusive, went from one condition to another."""
+    """Offsets `first_offset` to `last_offset`, both inclusive, went from one status to another."""
 
     key: SharePartition
     first_offset: int
@@ -79,7 +79,7 @@ class StatusChange:
 
     @property
     def is_dated(self) -> bool:
-        """Whether it happened with the record at `at`; if not, this record only shows what may have been so before."""
+        """Whether it happened with the record at `at`; if not, this record only shows what may have happened before."""
         if self.before.kind is not OffsetStatusKind.UNKNOWN or self.at.cause in DATING:
             return True
         return self.at.cause is Cause.UPDATE and self.after.kind is OffsetStatusKind.RECORDED
@@ -88,11 +88,11 @@ class StatusChange:
 class History:
     """The changes of all share partitions of one state partition, record by record in log order.
 
-    `held` is what it goes on from, changed in place: the fold's state of each share partition ever heard of, or that it
-    is absent or not known. The first record of another one tells, being an initialization or not, whether it did not
-    exist before or is not known.
+    `held` is what it resumes from, changed in place: the replayed state of each share partition ever seen, or that it
+    is absent or not known. If the first record of another one is an initialization, it did not exist before; else its
+    status before is not known.
 
-    The changes of a log do not depend on where it is cut: going on from `held` gives what one pass gives.
+    The changes of a log do not depend on where it is cut: resuming from `held` gives the changes of one pass.
     """
 
     def __init__(self, state_partition: int, held: MutableMapping[SharePartition, KnownState]) -> None:
@@ -100,25 +100,25 @@ class History:
         self.held = held
 
     def record(self, record: StateRecord, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
-        """Apply a record; the changes it makes, ascending. The first record of a share partition speaks of all offsets,
-        also of those that are not known before and after it.
+        """Apply a record and return its changes, ascending. The first record of a share partition has changes for all
+        offsets, also for those that are unknown before and after it.
         """
         held = self.held.get(record.key)
         state = held if isinstance(held, SharePartitionState) else None
         new: KnownState = apply(state, record) or OffsetStatusKind.ABSENT
         self.held[record.key] = new
-        at = self._evidence(offset, timestamp_ms, _cause(state, record))
+        at = self._position(offset, timestamp_ms, _cause(state, record))
         if held is None:
             return _first_changes(record.key, new, at)
         return _changes(record.key, held, new, at)
 
     def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
         """A record of `key` that cannot be read: from here on its state is not known."""
-        return self._forget(key, self._evidence(offset, timestamp_ms, Cause.UNREADABLE))
+        return self._forget(key, self._position(offset, timestamp_ms, Cause.UNREADABLE))
 
     def gap(self, first_offset: int) -> Iterator[StatusChange]:
         """The records from `first_offset` on were not exported: from there on no state is known."""
-        at = self._evidence(first_offset, None, Cause.GAP)
+        at = self._position(first_offset, None, Cause.GAP)
         for key in sorted(self.held):
             yield from self._forget(key, at)
 
@@ -127,7 +127,7 @@ class History:
         self.held[key] = OffsetStatusKind.UNKNOWN
         return iter(()) if held is None else _changes(key, held, OffsetStatusKind.UNKNOWN, at)
 
-    def _evidence(self, offset: int, timestamp_ms: int | None, cause: Cause) -> RecordPosition:
+    def _position(self, offset: int, timestamp_ms: int | None, cause: Cause) -> RecordPosition:
         return RecordPosition(
             state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause
         )
@@ -139,7 +139,7 @@ def _changes(key: SharePartition, old: KnownState, new: KnownState, at: RecordPo
 
 def _first_changes(key: SharePartition, new: KnownState, at: RecordPosition) -> Iterator[StatusChange]:
     before = ABSENT if at.cause is Cause.INITIALIZE else UNKNOWN
-    return (_change(key, tile.first_offset, tile.last_offset, before, tile.status, at) for tile in status_ranges(new))
+    return (_change(key, span.first_offset, span.last_offset, before, span.status, at) for span in status_ranges(new))
 
 
 def _change(

@@ -1,4 +1,4 @@
-"""Changes laid over each other: for how long every offset was in one condition, and what ended it."""
+"""How long every offset kept one status, and what ended it: the changes applied in order."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class StatusEnd(StrEnum):
     PASSED = "passed"
     """The start offset moved past it."""
     STARTED = "started"
-    """The share partition got its start offset, or came into being."""
+    """The share partition was created, or got its start offset."""
     REWOUND = "rewound"
     """The start offset went back below it."""
     RESET = "reset"
-    """The state was started anew."""
+    """The state was started again."""
     DROPPED = "dropped"
-    """A snapshot does not mention it any more."""
+    """A snapshot does not have it any more."""
     DELETED = "deleted"
     """The state was deleted, with the group, the topic or the offsets."""
     LOST = "lost"
-    """What came next was not exported, or cannot be read."""
+    """The next records were not exported, or cannot be read."""
     SHOWN = "shown"
     """It became known again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusInterval:
-    """Offsets `first_offset` to `last_offset` in one condition, from the record `since` to the one before `until`.
+    """Offsets `first_offset` to `last_offset` with one status, from the record `since` to the one before `until`.
 
-    `since` None: from before the first record known. `is_dated`: it began with `since`; else that record only shows
-    what may have been so before. `until` and `ended_by` None: it is so to this day.
+    `since` None: from before the first known record. `is_dated`: it began with `since`; otherwise that record only
+    shows what may have begun before. `until` and `ended_by` None: it has not ended.
     """
 
     first_offset: int
@@ -55,9 +55,10 @@ class StatusInterval:
 
 
 def status_intervals(changes: Iterable[StatusChange]) -> tuple[StatusInterval, ...]:
-    """The intervals that the changes of one share partition make, in log order: ascending by `since`, then offset.
+    """The intervals between the changes of one share partition (in log order), ascending by `since`, then offset.
 
-    Together they tile offsets and time: any offset has exactly one at any record. No changes, no intervals.
+    The invariant: they cover offsets and time, so that any offset has exactly one at any record. No changes, no
+    intervals.
     Cost: O(c * log n + m) for c changes, n open intervals and m intervals made.
     """
     open_now: list[StatusInterval] = []
@@ -75,7 +76,7 @@ def status_intervals(changes: Iterable[StatusChange]) -> tuple[StatusInterval, .
 
 
 def status_end(change: StatusChange) -> StatusEnd:
-    """How the condition before `change` ended."""
+    """How the status before `change` ended."""
     of_cause = _OF_CAUSE.get(change.at.cause)
     if of_cause is not None:
         return of_cause
@@ -101,10 +102,10 @@ _FROM_NOTHING: Final = {
 }
 
 _OF_STANDING: Final = {OffsetStatusKind.RECORDED: StatusEnd.CHANGED, OffsetStatusKind.BELOW_START: StatusEnd.PASSED}
-"""By what came after it."""
+"""By the status after."""
 
 _NO_MORE: Final = {OffsetStatusKind.RECORDED: StatusEnd.DROPPED, OffsetStatusKind.BELOW_START: StatusEnd.REWOUND}
-"""By what it was, where afterwards an offset is at or above the start offset without a delivery state."""
+"""By the status before, where the offset afterwards is at or above the start offset without a delivery state."""
 
 
 def _of_all(condition: OffsetStatus) -> StatusInterval:
@@ -122,7 +123,7 @@ def _begun(change: StatusChange) -> StatusInterval:
 
 
 def _cut(pieces: list[StatusInterval], edge: int) -> None:
-    """Let a piece begin at `edge`."""
+    """Split the piece that contains `edge`, so that one begins there."""
     if not 0 < edge <= LAST_OFFSET:
         return
     index = bisect_left(pieces, edge, key=_first)

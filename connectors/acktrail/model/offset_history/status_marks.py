@@ -1,11 +1,11 @@
-"""The delivery states of one share partition as ranges of offsets that updates change in place.
+"""The delivery states of one share partition as ranges of offsets that updates change in place: fast ``History``.
 
-An update names a few batches; the state has hundreds. ``History`` compares the whole state before and after each
-record; here only the ranges that the update touches are visited, and what changes comes out on the way. Both give the
-same changes and the same state (``tests/model/test_offset_marks.py``).
+An update has a few batches, a state hundreds. ``History`` compares the whole state before and after each record; this
+visits only the ranges that the update overlaps. Both give the same changes and the same state
+(``tests/model/test_status_marks.py``).
 
-A *mark* is a condition as one integer: of two recorded conditions at an offset the greater mark wins, as in
-``combine_state_batches`` (delivery count first, then delivery state); every other condition is less than all of them.
+A *mark* is an offset's status as one integer: of two recorded ones the greater mark wins, as in
+``combine_state_batches`` (delivery count first, then delivery state); all other statuses are less than these.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from acktrail.model.replay import SharePartitionState
 __all__ = ["LEAST_RECORDED", "UNRECORDED_KINDS", "OffsetMarks", "mark", "mark_of_status", "status_of_mark"]
 
 UNRECORDED_KINDS: Final = tuple(kind for kind in OffsetStatusKind if kind is not OffsetStatusKind.RECORDED)
-"""The conditions without a delivery state; the mark of ``STANDINGS[n]`` is ``LEAST_RECORDED - 1 - n``."""
+"""The kinds of status without a delivery state; the mark of ``STANDINGS[n]`` is ``LEAST_RECORDED - 1 - n``."""
 
 LEAST_RECORDED: Final = -(1 << 24)
-"""No recorded mark is less: counts are 16 bits, states 8."""
+"""Lower bound of recorded marks: counts have 16 bits, states 8."""
 
 _Range = tuple[int, int, int]
 """First and last offset, and a mark."""
@@ -35,19 +35,19 @@ _NO_STATE: Final = 128  # added to a state, so that negative ones come first
 
 
 def mark(delivery_state: int, delivery_count: int) -> int:
-    """The mark of a recorded condition."""
+    """The mark of a recorded status."""
     return delivery_count * _STATES + delivery_state + _NO_STATE
 
 
-def mark_of_status(condition: OffsetStatus) -> int:
-    """The mark of any condition."""
-    if condition.delivery_state is None or condition.delivery_count is None:
-        return _MARKS[condition.kind]
-    return mark(condition.delivery_state, condition.delivery_count)
+def mark_of_status(status: OffsetStatus) -> int:
+    """The mark of any status."""
+    if status.delivery_state is None or status.delivery_count is None:
+        return _MARKS[status.kind]
+    return mark(status.delivery_state, status.delivery_count)
 
 
 def status_of_mark(number: int) -> OffsetStatus:
-    """The condition of a mark."""
+    """The status of a mark."""
     if number < LEAST_RECORDED:
         return OffsetStatus(kind=UNRECORDED_KINDS[LEAST_RECORDED - 1 - number])
     count, state = divmod(number, _STATES)
@@ -73,13 +73,13 @@ class OffsetMarks:
         self._firsts = [batch.first_offset for batch in batches]
         self._lasts = [batch.last_offset for batch in batches]
         self._marks = [mark(batch.delivery_state, batch.delivery_count) for batch in batches]
-        self._rest = _MARKS[_standing_of_rest(base)]
+        self._rest = _MARKS[_kind_of_rest(base)]
         self._is_changed = False
 
     @classmethod
     def of(cls, state: SharePartitionState) -> Self | None:
-        """`state`, where it is one that brokers write; None where its batches or offsets are inverted or negative: then
-        a state is more than its marks."""
+        """The marks of `state`; None where brokers never write such a state (inverted batches, negative offsets), since
+        marks cannot represent it."""
         if state.start_offset is not None and state.start_offset < 0:
             return None
         if any(batch.first_offset < 0 or batch.last_offset < batch.first_offset for batch in state.batches):
@@ -104,10 +104,10 @@ class OffsetMarks:
                 StateBatch(
                     first_offset=first,
                     last_offset=last,
-                    delivery_state=condition.delivery_state or 0,
-                    delivery_count=condition.delivery_count or 0,
+                    delivery_state=status.delivery_state or 0,
+                    delivery_count=status.delivery_count or 0,
                 )
-                for first, last, condition in ranges
+                for first, last, status in ranges
             ),
             create_timestamp_ms=base.create_timestamp_ms,
             write_timestamp_ms=base.write_timestamp_ms,
@@ -130,8 +130,8 @@ class OffsetMarks:
             changes: gets first offset, last offset, mark before and mark after of each change, ascending.
 
         Returns:
-            False, with nothing done, where the update is none of those that brokers write: its start offset goes back
-            or is the first one, or its batches do not ascend, overlap or are inverted.
+            False, without an effect, for updates that brokers never write: the start offset goes back or is the first
+            one, or batches do not ascend, overlap or are inverted.
         """
         old_start = self._start
         if start is not None and start != old_start and (old_start is None or start < old_start):
@@ -148,13 +148,13 @@ class OffsetMarks:
         low = self._start
         for first, last, number in own:
             if low is None or first >= low:
-                self._lay(first, last, number, changes)
+                self._apply(first, last, number, changes)
             elif last >= low:
-                self._lay(low, last, number, changes)
+                self._apply(low, last, number, changes)
         return True
 
     def _pass(self, start: int, changes: list[int]) -> None:
-        """Let the start offset move forward to `start`."""
+        """Move the start offset forward to `start`."""
         firsts, lasts, marks = self._firsts, self._lasts, self._marks
         position, passed = self._start or 0, 0
         while passed < len(firsts) and firsts[passed] < start:
@@ -173,8 +173,8 @@ class OffsetMarks:
         del firsts[:passed], lasts[:passed], marks[:passed]
         self._start = start
 
-    def _lay(self, first: int, last: int, number: int, changes: list[int]) -> None:
-        """Lay one batch over the ranges."""
+    def _apply(self, first: int, last: int, number: int, changes: list[int]) -> None:
+        """Apply one batch to the ranges."""
         firsts, lasts, marks = self._firsts, self._lasts, self._marks
         begin = end = bisect_left(lasts, first)
         pieces: list[_Range] = []
@@ -204,7 +204,7 @@ class OffsetMarks:
         return (last, self._marks[at], at) if reached > last else (reached, self._marks[at], at + 1)
 
     def _put(self, begin: int, end: int, pieces: list[_Range]) -> None:
-        """Let `pieces` stand for the ranges from `begin` to before `end`, joined with equal neighbours."""
+        """Replace the ranges from `begin` to before `end` by `pieces`, joined with equal neighbours."""
         firsts, lasts, marks = self._firsts, self._lasts, self._marks
         if begin and lasts[begin - 1] + 1 == pieces[0][0] and marks[begin - 1] == pieces[0][2]:
             begin -= 1
@@ -217,8 +217,8 @@ class OffsetMarks:
         marks[begin:end] = [piece[2] for piece in pieces]
 
 
-def _standing_of_rest(state: SharePartitionState) -> OffsetStatusKind:
-    """Of offsets at or above the start offset that no batch names (``conditions.tiling``)."""
+def _kind_of_rest(state: SharePartitionState) -> OffsetStatusKind:
+    """The status of offsets at or above the start offset that are in no batch (``offset_status.status_ranges``)."""
     if state.state_epoch is None:
         return OffsetStatusKind.UNKNOWN
     return OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED

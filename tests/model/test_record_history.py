@@ -30,8 +30,8 @@ def fate_in(log: list[StateRecord], offset: int, *, missing: range = range(0), f
 
 
 def blanks(found: RecordHistory) -> list[UnknownReason]:
-    assert found.blanks[0].reason is UnknownReason.DELIVERIES
-    return [blank.reason for blank in found.blanks[1:]]
+    assert found.unknown_periods[0].reason is UnknownReason.DELIVERIES
+    return [blank.reason for blank in found.unknown_periods[1:]]
 
 
 def worked(*writes: tuple[int, int, int]) -> Coordinator:
@@ -54,7 +54,7 @@ def test_conditions_follow_each_other(log: list[StateRecord]) -> None:
         assert found.now.until is None
         for one, next_one in pairwise(found.intervals):
             assert (one.until, one.status != next_one.status) == (next_one.since, True)
-        assert {blank.reason for blank in found.blanks} <= {
+        assert {blank.reason for blank in found.unknown_periods} <= {
             UnknownReason.DELIVERIES,
             UnknownReason.SKIPPED_ENDINGS,
             UnknownReason.PASSED_UNRECORDED,
@@ -80,7 +80,7 @@ def test_a_count_that_jumps() -> None:
     """The ending of a delivery that left no record, as when a broker is killed, is said to be missing."""
     found = fate_in(worked((0, 0, 1), (0, 2, 3)).log, 7)
     assert blanks(found) == [UnknownReason.SKIPPED_ENDINGS]
-    assert found.blanks[1].until == found.now.since
+    assert found.unknown_periods[1].until == found.now.since
 
 
 def test_passed_with_and_without_a_state() -> None:
@@ -117,7 +117,7 @@ def test_a_gap() -> None:
     life.cool()
     found = fate_in(life.log, 7, missing=range(2, 4))
     assert blanks(found) == [UnknownReason.GAP, UnknownReason.UNDATED]
-    gap = found.blanks[1]
+    gap = found.unknown_periods[1]
     assert gap.since is not None
     assert gap.until is not None
     assert (gap.since.offset, gap.until.offset) == (2, 4)

@@ -1,4 +1,4 @@
-"""The laws of state batches on the batches of many records at once.
+"""The rules of state batches on the batches of many records at once.
 
 The reference is ``model.strict.offset_window.batch_violations``: a record breaks one of ``ORDER_RULES`` exactly
 when one of ``inverted``, ``out_of_order`` and ``overlapping`` names it.
@@ -11,58 +11,56 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.model.delivery import TERMINAL_STATES
 
 __all__ = [
-    "BatchColumns",
+    "RecordBatches",
     "above_limit",
-    "batch_columns",
+    "belonging_to",
     "below",
     "inverted",
     "not_below",
     "out_of_order",
     "outside",
     "overlapping",
+    "record_batches",
     "states_other_than",
     "terminal_offsets",
 ]
-
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BatchColumns:
-    """The batches of `records` records, one element a batch.
+class RecordBatches:
+    """The batches of `records` records: arrays of int64 with one element a batch.
 
     `record` is the index of the record that a batch belongs to, ascending; batches of a record are in its own order.
     """
 
     records: int
-    record: Integers
-    first: Integers
-    last: Integers
-    state: Integers
-    count: Integers
+    record: Int64Array
+    first: Int64Array
+    last: Int64Array
+    state: Int64Array
+    count: Int64Array
 
-    def records_of(self, batches: Mask) -> Mask:
+    def records_of(self, batches: BoolArray) -> BoolArray:
         """The records that have one of `batches`."""
         return self.marked(self.record[batches])
 
-    def marked(self, indices: Integers) -> Mask:
+    def marked(self, indices: Int64Array) -> BoolArray:
         """The records at `indices`, which may repeat."""
         found = np.zeros(self.records, np.bool_)
         found[indices] = True
         return found
 
 
-def batch_columns(column: pa.Array | pa.ChunkedArray) -> BatchColumns:
+def record_batches(column: pa.Array | pa.ChunkedArray) -> RecordBatches:
     """A column of ``BATCHES`` taken apart; a null has no batches.
 
     Raises:
@@ -75,29 +73,29 @@ def batch_columns(column: pa.Array | pa.ChunkedArray) -> BatchColumns:
         raise ValueError("a state batch has a null in it")
     first, last, state, count = (_integers(flat.field(name)) for name in _FIELDS)
     record = np.repeat(np.arange(len(lists), dtype=np.int64), lengths)
-    return BatchColumns(records=len(lists), record=record, first=first, last=last, state=state, count=count)
+    return RecordBatches(records=len(lists), record=record, first=first, last=last, state=state, count=count)
 
 
 _FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
 
-def _integers(array: pa.Array) -> Integers:
+def _integers(array: pa.Array) -> Int64Array:
     return np.asarray(array.cast(pa.int64()))
 
 
-def inverted(batches: BatchColumns) -> Mask:
+def inverted(batches: RecordBatches) -> BoolArray:
     """Records with a batch that ends before it begins."""
     return batches.records_of(batches.last < batches.first)
 
 
-def out_of_order(batches: BatchColumns) -> Mask:
+def out_of_order(batches: RecordBatches) -> BoolArray:
     """Records with a batch that begins below the one before it."""
     same = batches.record[1:] == batches.record[:-1]
     return batches.marked(batches.record[1:][same & (batches.first[1:] < batches.first[:-1])])
 
 
-def overlapping(batches: BatchColumns) -> Mask:
-    """Records with two batches that share an offset, in whatever order they come; inverted ones cover none.
+def overlapping(batches: RecordBatches) -> BoolArray:
+    """Records with two batches that share an offset, in any order; inverted ones cover none.
 
     Sorted by first offset, two batches that overlap mean that two neighbours do.
     """
@@ -107,35 +105,40 @@ def overlapping(batches: BatchColumns) -> Mask:
     return batches.marked(record[1:][(record[1:] == record[:-1]) & (first[1:] <= last[:-1])])
 
 
-def below(batches: BatchColumns, start: Integers) -> Mask:
+def belonging_to(batches: RecordBatches, marked: Int64Array) -> BoolArray:
+    """Records that are `marked` (not 0) and have a batch."""
+    return batches.records_of(marked[batches.record] != 0)
+
+
+def below(batches: RecordBatches, start: Int64Array) -> BoolArray:
     """Records with a batch that begins below the record's `start`."""
     return batches.records_of(batches.first < start[batches.record])
 
 
-def not_below(batches: BatchColumns, end: Integers) -> Mask:
+def not_below(batches: RecordBatches, end: Int64Array) -> BoolArray:
     """Records with a batch that reaches the record's `end` (one past the last offset there is) or goes beyond it."""
     return batches.records_of(batches.last >= end[batches.record])
 
 
-def states_other_than(batches: BatchColumns, allowed: Iterable[int]) -> Mask:
+def states_other_than(batches: RecordBatches, allowed: Iterable[int]) -> BoolArray:
     """Records with a batch in a delivery state that is not `allowed`."""
     return batches.records_of(~np.isin(batches.state, list(allowed)))
 
 
-def outside(batches: BatchColumns, least: int, most: int) -> Mask:
+def outside(batches: RecordBatches, least: int, most: int) -> BoolArray:
     """Records with a delivery count below `least` or above `most`."""
     return batches.records_of((batches.count < least) | (batches.count > most))
 
 
-def above_limit(batches: BatchColumns, limit: Integers) -> Mask:
+def above_limit(batches: RecordBatches, limit: Int64Array) -> BoolArray:
     """Records with a delivery count above the record's `limit`."""
     return batches.records_of(batches.count > limit[batches.record])
 
 
-def terminal_offsets(batches: BatchColumns, start: Integers) -> Integers:
+def terminal_offsets(batches: RecordBatches, start: Int64Array) -> Int64Array:
     """Offsets of each record at or above its `start` that are acknowledged or archived; batches must not overlap.
 
-    The law is ``acktrail.model.delivery.terminal_count``.
+    The rule is ``acktrail.model.delivery.terminal_count``.
     """
     covered = np.maximum(0, batches.last - np.maximum(batches.first, start[batches.record]) + 1)
     covered[~np.isin(batches.state, _TERMINAL)] = 0

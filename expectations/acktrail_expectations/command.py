@@ -43,7 +43,7 @@ def _validate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check the tables of one run with Great Expectations and record the results in quality_results.
+    """SuiteCheck the tables of one run with Great Expectations and record the results in quality_results.
 
     The run must have been reconciled. State records and export ranges are validated once, by the first run after them;
     --all does it again and compares every record with its raw bytes. A run that has results keeps and shows them until
@@ -53,12 +53,12 @@ def _validate(
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
     from acktrail.tables.delta.store import Tables
-    from acktrail_expectations.gate import examine, pass_gate
-    from acktrail_expectations.inputs.run_names import named_run
+    from acktrail_expectations.gate import pass_gate, validate_run
+    from acktrail_expectations.inputs.runs import named_run
 
     store = Tables(TablesConfig.from_environment(tables, tables_options))
     with showing_activity():
-        summary = examine(store, named_run(store, run_id), every_record=every_record)
+        summary = validate_run(store, named_run(store, run_id), every_record=every_record)
     typer.echo(_json(summary) if as_json else _text(summary))
     sys.stdout.flush()
     pass_gate(summary)
@@ -73,21 +73,7 @@ def _json(summary: ValidationSummary) -> str:
             "passed": not summary.critical_failures,
             "not_evaluated": len(summary.not_evaluated),
             "critical_not_evaluated": len(summary.critical_not_evaluated),
-            "results": [
-                {
-                    "suite": result.suite,
-                    "expectation": result.expectation,
-                    "severity": result.severity.value,
-                    "state": result.state.value,
-                    "success": result.success,
-                    "element_count": result.element_count,
-                    "unexpected_count": result.unexpected_count,
-                    "observed_value": result.observed_value,
-                    "error": result.error,
-                    "reason": result.reason,
-                }
-                for result in summary.results
-            ],
+            "results": [result.row for result in summary.results],
         },
         ensure_ascii=False,
     )

@@ -11,32 +11,32 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.inputs.run_data import RunData
-from acktrail_expectations.inputs.run_rows import count_rows, is_current, require_reconciled
+from acktrail_expectations.inputs.runs import count_rows, is_current, require_reconciled
 from acktrail_expectations.results import QualityResult, ValidationSummary, headline, merged, unevaluated_lines
 from acktrail_expectations.results_table import record, recorded
 from acktrail_expectations.run_suites import run_suites
 from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
 
-__all__ = ["examine", "log_summary", "pass_gate", "validate"]
+__all__ = ["log_summary", "pass_gate", "validate", "validate_run"]
 
 _log: Final = logging.getLogger("acktrail.quality")
 
 
 def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
-    """Examine a run, then let it pass or stop it. What was not evaluated is logged with its reasons.
+    """Validate a run, then let it pass or stop it. What was not evaluated is logged with its reasons.
 
     Raises:
         InputError: the run was not reconciled.
         QualityGateFailed: a critical expectation failed or raised. The results are recorded by then.
         RetryableError, ConfigurationError, OutcomeUnknown: the tables could not be read or written.
     """
-    summary = examine(Tables(tables), run_id)
+    summary = validate_run(Tables(tables), run_id)
     log_summary(summary)
     pass_gate(summary)
     return summary
 
 
-def examine(store: Tables, run_id: str, *, every_record: bool = False) -> ValidationSummary:
+def validate_run(store: Tables, run_id: str, *, every_record: bool = False) -> ValidationSummary:
     """The results of all suites for one run, recorded once, and again when the run has grown since.
 
     State records and export ranges are the run's own and those that no run validated before; the other tables are the
@@ -75,7 +75,7 @@ def _with_earlier_records(
     results: tuple[QualityResult, ...], known: ValidationSummary, data: RunData
 ) -> tuple[QualityResult, ...]:
     """State records are validated once: those of the run's earlier validation stay in its results. Raw bytes that
-    matched then say nothing of records that came since."""
+    matched then prove nothing about records that came since."""
     rules = {(result.suite, result.expectation) for result in results}
     earlier = [r for r in known.results if r.suite == "state_records" and (r.suite, r.expectation) in rules]
     if data.bytes_unseen is not None:
@@ -83,7 +83,7 @@ def _with_earlier_records(
     return merged((*results, *earlier))
 
 
-def pass_gate(summary: ValidationSummary) -> None:
+def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
     """Let a run pass unless a critical expectation failed. One that found nothing to compare stops nothing, since an
     idle cluster brings nothing new: `unevaluated_lines` says which, and callers show it.
 
@@ -92,7 +92,7 @@ def pass_gate(summary: ValidationSummary) -> None:
     """
     failures = [(r.suite, r.expectation, r.unexpected_count or 0) for r in summary.critical_failures]
     if failures:
-        raise QualityGateFailed(failures, hint=_hint(summary))
+        raise QualityGateFailed(failures, hint=hint or _hint(summary))
 
 
 def _recorded_once(store: Tables, summary: ValidationSummary, data: RunData) -> ValidationSummary:

@@ -12,19 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ConcurrentCommit, QualityGateFailed, UnknownName
+from acktrail.errors import ConcurrentCommit, UnknownName
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.check import Check
-from acktrail_expectations.frames.reset_plan import reset_plan_frame
-from acktrail_expectations.frames.reset_result import reset_result_frame
-from acktrail_expectations.gate import log_summary
+from acktrail_expectations.gate import log_summary, pass_gate
 from acktrail_expectations.gx.evaluation import evaluate
-from acktrail_expectations.plan_row_count import counted
-from acktrail_expectations.results import QualityResult, ValidationSummary
-from acktrail_expectations.results_table import record_apart, recorded
-from acktrail_expectations.run_suites import share_partition_subject
-from acktrail_expectations.suites.reset_plan import reset_plan
-from acktrail_expectations.suites.reset_result import reset_result
+from acktrail_expectations.gx.suite_check import SuiteCheck
+from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary
+from acktrail_expectations.results_table import record_without_positions, recorded
+from acktrail_expectations.run_suites import SHARE_PARTITION
+from acktrail_expectations.suites.resets import (
+    RESET_PLAN_CHECKS,
+    RESET_RESULT_CHECKS,
+    reset_plan_frame,
+    reset_result_frame,
+)
 
 __all__ = ["validate_plan", "validate_result"]
 
@@ -38,19 +39,19 @@ def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
 
     Raises:
         UnknownName: no such plan is stored.
-        QualityGateFailed: a critical expectation failed: the plan is not to be carried out. Its rows are as many as its
-            share partitions, and at least one.
+        QualityGateFailed: a critical expectation failed: the plan is not to be carried out. One row for each of
+            its share partitions is a rule too.
     """
     store = Tables(tables)
     plan = _plan_row(store, plan_id)
     allow_skip = bool(json.loads(plan["plan"])["request"]["allow_skip"])
     partitions = _partitions(store, plan_id)
-    count = counted("reset_plan", rows=partitions.num_rows, planned=plan["partitions"], what=_STORED)
+    count = _row_count("reset_plan", rows=partitions.num_rows, planned=plan["partitions"], what=_STORED)
     return _validated(
         store,
         f"reset-plan-{plan_id}",
         count,
-        reset_plan(),
+        RESET_PLAN_CHECKS,
         lambda: reset_plan_frame(partitions, allow_skip=allow_skip),
         plan["cluster_id"],
     )
@@ -75,8 +76,8 @@ def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
     return _validated(
         store,
         f"reset-result-{plan_id}-{attempt}-{verified_ms}",
-        counted("reset_result", rows=len(frame), planned=planned, what=_VERIFIED),
-        reset_result(),
+        _row_count("reset_result", rows=len(frame), planned=planned, what=_VERIFIED),
+        RESET_RESULT_CHECKS,
         lambda: frame,
         executions["cluster_id"][0].as_py(),
     )
@@ -86,29 +87,44 @@ def _validated(
     store: Tables,
     run_id: str,
     count: QualityResult,
-    checks: tuple[Check, ...],
+    checks: tuple[SuiteCheck, ...],
     frame: Callable[[], pd.DataFrame],
     cluster_id: str | None,
 ) -> ValidationSummary:
-    """The recorded results where they are about as many rows as there are now, else new ones."""
+    """The recorded results where the number of rows is still the same, else new ones."""
     summary = recorded(store, run_id)
     if summary is None or count not in summary.results:
-        results = (count, *evaluate(count.suite, checks, frame(), share_partition_subject))
+        results = (count, *evaluate(count.suite, checks, frame(), SHARE_PARTITION))
         summary = ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results)
         try:
-            record_apart(store, summary)
+            record_without_positions(store, summary)
         except ConcurrentCommit:
             summary = replace(summary, recorded=False)
     log_summary(summary)
-    failures = [(r.suite, r.expectation, r.unexpected_count or 0) for r in summary.critical_failures]
-    if failures:
-        raise QualityGateFailed(failures, hint=_hint(summary, count))
+    where = f"the results are in quality_results under run id {summary.run_id}"
+    pass_gate(summary, where if count.success else f"{count.observed_value}; {where}")
     return summary
 
 
-def _hint(summary: ValidationSummary, count: QualityResult) -> str:
-    where = f"the results are in quality_results under run id {summary.run_id}"
-    return where if count.success else f"{count.observed_value}; {where}"
+def _row_count(suite: str, *, rows: int, planned: int | None, what: str) -> QualityResult:
+    """The result of the rule that there are as many rows as the plan has share partitions, and at least one: on no row
+    the other rules have nothing to compare.
+
+    Args:
+        suite: ``reset_plan`` or ``reset_result``.
+        rows: how many there are.
+        planned: how many the plan has; None: not known, which fails.
+        what: names `rows` and `planned` for people; both are put in.
+    """
+    return QualityResult(
+        suite=suite,
+        expectation="row_count_as_planned",
+        severity=QualitySeverity.CRITICAL,
+        success=rows == planned and rows > 0,
+        element_count=rows,
+        unexpected_count=abs(rows - (planned or 0)),
+        observed_value=what.format(rows=rows, planned="unknown" if planned is None else planned),
+    )
 
 
 def _partitions(store: Tables, plan_id: str) -> pa.Table:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from acktrail_expectations.severity import Severity
-
 __all__ = [
     "QualityResult",
-    "State",
+    "QualitySeverity",
+    "RuleState",
     "ValidationSummary",
     "headline",
     "merged",
-    "result_rows",
     "unevaluated_lines",
 ]
 
@@ -29,7 +26,18 @@ NOT_KNOWN: Final = "not known: "
 _BETWEEN: Final = "; "
 
 
-class State(StrEnum):
+class QualitySeverity(StrEnum):
+    """What a failure means for the run."""
+
+    WARNING = "warning"
+    """Legal, or explained by things outside the tables: somebody should know."""
+    ERROR = "error"
+    """Something is wrong or lost and recorded as such; what is published is still true."""
+    CRITICAL = "critical"
+    """What would be published is wrong, or acting on it would lose records: the run stops."""
+
+
+class RuleState(StrEnum):
     """What is known of a rule in a run."""
 
     HOLDS = "holds"
@@ -50,7 +58,7 @@ class QualityResult:
 
     suite: str
     expectation: str
-    severity: Severity
+    severity: QualitySeverity
     success: bool | None
     element_count: int | None = None
     unexpected_count: int | None = None
@@ -59,17 +67,22 @@ class QualityResult:
     reason: str | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> RuleState:
         if self.success is None or self.error is not None:
-            return State.NOT_EVALUATED
-        return State.HOLDS if self.success else State.FAILS
+            return RuleState.NOT_EVALUATED
+        return RuleState.HOLDS if self.success else RuleState.FAILS
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The fields and the state as columns of ``QUALITY_RESULTS``."""
+        return {**asdict(self), "severity": self.severity.value, "state": self.state.value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationSummary:
-    """Everything evaluated for one run. `recorded`: these results are what ``quality_results`` says of the run.
+    """Everything evaluated for one run. `recorded`: ``quality_results`` has these results of the run.
 
-    `run_rows`: how many rows the tables had of the run then (JSON, count by table); None where nobody counted.
+    `run_rows`: how many rows the tables had of the run then (JSON, count by table); None where they were not counted.
     """
 
     cluster_id: str | None
@@ -86,17 +99,17 @@ class ValidationSummary:
     @property
     def holding(self) -> tuple[QualityResult, ...]:
         """Rules that compared something and found nothing against them."""
-        return tuple(result for result in self.results if result.state is State.HOLDS)
+        return tuple(result for result in self.results if result.state is RuleState.HOLDS)
 
     @property
     def not_evaluated(self) -> tuple[QualityResult, ...]:
-        """Rules of which nothing is known: no row was compared, or the expectation raised."""
-        return tuple(result for result in self.results if result.state is State.NOT_EVALUATED)
+        """Rules about which nothing is known: no row was compared, or the expectation raised."""
+        return tuple(result for result in self.results if result.state is RuleState.NOT_EVALUATED)
 
     @property
     def critical_not_evaluated(self) -> tuple[QualityResult, ...]:
-        """Critical rules of which nothing is known."""
-        return tuple(result for result in self.not_evaluated if result.severity is Severity.CRITICAL)
+        """Critical rules about which nothing is known."""
+        return tuple(result for result in self.not_evaluated if result.severity is QualitySeverity.CRITICAL)
 
     @property
     def blind(self) -> tuple[QualityResult, ...]:
@@ -106,12 +119,12 @@ class ValidationSummary:
     @property
     def critical_failures(self) -> tuple[QualityResult, ...]:
         """What stops a run. A critical expectation that raised counts; one that found nothing to compare does not."""
-        return tuple(result for result in self.failed if result.severity is Severity.CRITICAL)
+        return tuple(result for result in self.failed if result.severity is QualitySeverity.CRITICAL)
 
 
 def headline(summary: ValidationSummary) -> str:
     """How many rules hold, fail and were not evaluated."""
-    broken = sum(result.state is State.FAILS for result in summary.results)
+    broken = sum(result.state is RuleState.FAILS for result in summary.results)
     found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {broken} fail"
     open_ = len(summary.not_evaluated)
     critical = _critical(summary.not_evaluated)
@@ -131,7 +144,7 @@ def unevaluated_lines(summary: ValidationSummary) -> tuple[str, ...]:
 
 
 def _critical(results: Iterable[QualityResult]) -> int:
-    return sum(result.severity is Severity.CRITICAL for result in results)
+    return sum(result.severity is QualitySeverity.CRITICAL for result in results)
 
 
 def merged(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:
@@ -156,26 +169,3 @@ def _both(one: QualityResult, other: QualityResult) -> QualityResult:
         error=error,
         reason=None if known else one.reason,
     )
-
-
-def result_rows(summary: ValidationSummary, evaluated_at: datetime) -> list[dict[str, Any]]:
-    """Rows of ``QUALITY_RESULTS``."""
-    return [
-        {
-            "cluster_id": summary.cluster_id,
-            "run_id": summary.run_id,
-            "suite": result.suite,
-            "expectation": result.expectation,
-            "severity": result.severity.value,
-            "success": result.success,
-            "element_count": result.element_count,
-            "unexpected_count": result.unexpected_count,
-            "observed_value": result.observed_value,
-            "error": result.error,
-            "state": result.state.value,
-            "reason": result.reason,
-            "run_rows": summary.run_rows,
-            "evaluated_at": evaluated_at,
-        }
-        for result in summary.results
-    ]

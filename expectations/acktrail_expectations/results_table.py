@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,15 +12,14 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import QUALITY_RESULTS
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.inputs.validation_positions import SEQUENCE, Positions
-from acktrail_expectations.results import QualityResult, ValidationSummary, result_rows
-from acktrail_expectations.severity import Severity
+from acktrail_expectations.inputs.validation_positions import SEQUENCE, ValidationPositions
+from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary
 
-__all__ = ["record", "record_apart", "recorded"]
+__all__ = ["record", "record_without_positions", "recorded"]
 
 
 def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
-    """What ``quality_results`` says of a run: its newest validation; None when there is none."""
+    """The newest validation of a run in ``quality_results``; None when there is none."""
     rows = store.read("quality_results", where=pc.field("run_id") == run_id).to_pylist()
     if not rows:
         return None
@@ -35,21 +35,15 @@ def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
 
 def _result(row: Mapping[str, Any]) -> QualityResult:
     """A row written before there were states calls a rule a success that compared nothing."""
-    nothing = row["state"] is None and row["error"] is None and row["element_count"] == 0
-    return QualityResult(
-        suite=row["suite"],
-        expectation=row["expectation"],
-        severity=Severity(row["severity"]),
-        success=None if nothing else row["success"],
-        element_count=row["element_count"],
-        unexpected_count=row["unexpected_count"],
-        observed_value=row["observed_value"],
-        error=row["error"],
-        reason="no row was compared" if nothing else row["reason"],
-    )
+    values = {field.name: row[field.name] for field in fields(QualityResult)}
+    if row["state"] is None and row["error"] is None and row["element_count"] == 0:
+        values |= {"success": None, "reason": "no row was compared"}
+    return QualityResult(**{**values, "severity": QualitySeverity(row["severity"])})
 
 
-def record(store: Tables, summary: ValidationSummary, since: Positions, validated: Positions) -> None:
+def record(
+    store: Tables, summary: ValidationSummary, since: ValidationPositions, validated: ValidationPositions
+) -> None:
     """Append `summary`'s results and move the positions, both in one commit.
 
     Raises:
@@ -63,8 +57,8 @@ def record(store: Tables, summary: ValidationSummary, since: Positions, validate
     )
 
 
-def record_apart(store: Tables, summary: ValidationSummary) -> None:
-    """Append `summary`'s results where no run of the export is meant: no position moves.
+def record_without_positions(store: Tables, summary: ValidationSummary) -> None:
+    """Append the results of a validation that is of no run of the exporter.
 
     Raises:
         ConcurrentCommit: another process recorded results under this run id at the same time; nothing landed.
@@ -79,4 +73,6 @@ def record_apart(store: Tables, summary: ValidationSummary) -> None:
 
 
 def _rows(summary: ValidationSummary) -> pa.Table:
-    return pa.Table.from_pylist(result_rows(summary, datetime.now(UTC)), schema=QUALITY_RESULTS)
+    own: dict[str, Any] = {"cluster_id": summary.cluster_id, "run_id": summary.run_id, "run_rows": summary.run_rows}
+    own["evaluated_at"] = datetime.now(UTC)
+    return pa.Table.from_pylist([{**own, **result.row} for result in summary.results], schema=QUALITY_RESULTS)

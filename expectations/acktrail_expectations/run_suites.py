@@ -10,19 +10,18 @@ from typing import Any, Final
 import pandas as pd
 
 from acktrail.connect.activity import doing
-from acktrail_expectations.frames.export_ranges import export_ranges_frame
-from acktrail_expectations.frames.reconciliations import reconciliations_frame
-from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
-from acktrail_expectations.frames.state_records import StateRecordFrames
-from acktrail_expectations.gx.evaluation import NO_ROW, Subject, evaluate, not_evaluated
+from acktrail_expectations.gx.evaluation import NO_ROW, RowLabel, evaluate, not_evaluated
 from acktrail_expectations.inputs.run_data import RunData
 from acktrail_expectations.results import QualityResult, merged
-from acktrail_expectations.suites.export_ranges import export_ranges
-from acktrail_expectations.suites.reconciliations import reconciliations
-from acktrail_expectations.suites.share_partition_states import share_partition_states
-from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, state_records
+from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS, export_ranges_frame
+from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS, reconciliations_frame
+from acktrail_expectations.suites.share_partition_states import (
+    share_partition_state_checks,
+    share_partition_states_frame,
+)
+from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, StateRecordFrames, state_record_checks
 
-__all__ = ["range_subject", "record_subject", "run_suites", "share_partition_subject"]
+__all__ = ["EXPORT_RANGE", "SHARE_PARTITION", "STATE_RECORD", "run_suites"]
 
 
 def run_suites(run: RunData) -> tuple[QualityResult, ...]:
@@ -45,36 +44,36 @@ _NO_ROWS: Final = {
 def _ranges(run: RunData) -> Iterator[QualityResult]:
     doing("validating export_ranges")
     frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.stored)
-    yield from evaluate("export_ranges", export_ranges(), frame, range_subject)
+    yield from evaluate("export_ranges", EXPORT_RANGE_CHECKS, frame, EXPORT_RANGE)
 
 
 def _records(run: RunData) -> Iterator[QualityResult]:
-    checks = state_records(run.facts)
+    checks = state_record_checks(run.cluster)
     if run.bytes_unseen is None:
         checks = (*checks, MATCHES_RAW_BYTES)
-    yield from evaluate("state_records", checks, pd.DataFrame(), record_subject)
+    yield from evaluate("state_records", checks, pd.DataFrame(), STATE_RECORD)
     if run.bytes_unseen is not None:
         yield not_evaluated("state_records", MATCHES_RAW_BYTES, run.bytes_unseen)
-    frames = StateRecordFrames(gaps=run.gaps, facts=run.facts, compares_bytes=run.bytes_unseen is None)
+    frames = StateRecordFrames(gaps=run.gaps, cluster=run.cluster, compares_bytes=run.bytes_unseen is None)
     for number, records in enumerate(run.records, start=1):
         doing(f"validating state_records, part {number}")
         frame = frames.add(records, since=run.since.records)
         if len(frame):
-            yield from evaluate("state_records", checks, frame, record_subject)
+            yield from evaluate("state_records", checks, frame, STATE_RECORD)
         del records, frame
         gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place
 
 
 def _states(run: RunData) -> Iterator[QualityResult]:
     doing("validating share_partition_states")
-    frame = share_partition_states_frame(run.states, facts=run.facts)
-    yield from evaluate("share_partition_states", share_partition_states(run.facts), frame, share_partition_subject)
+    frame = share_partition_states_frame(run.states, cluster=run.cluster)
+    yield from evaluate("share_partition_states", share_partition_state_checks(run.cluster), frame, SHARE_PARTITION)
 
 
 def _reconciliations(run: RunData) -> Iterator[QualityResult]:
     doing("validating reconciliations")
     frame = reconciliations_frame(run.reconciliations)
-    yield from evaluate("reconciliations", reconciliations(), frame, share_partition_subject)
+    yield from evaluate("reconciliations", RECONCILIATION_CHECKS, frame, SHARE_PARTITION)
 
 
 def _share_partition(row: Mapping[str, Any]) -> str:
@@ -82,13 +81,13 @@ def _share_partition(row: Mapping[str, Any]) -> str:
     return f"{row['group_id']}/{topic}/{row['partition']}"
 
 
-record_subject: Final = Subject(("state_partition", "offset"), lambda row: f"{row['state_partition']}/{row['offset']}")
+STATE_RECORD: Final = RowLabel(("state_partition", "offset"), lambda row: f"{row['state_partition']}/{row['offset']}")
 """``state partition/offset`` of a state record."""
 
-range_subject: Final = Subject(
+EXPORT_RANGE: Final = RowLabel(
     ("state_partition", "begin", "end"), lambda row: f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
 )
 """``state partition/first-last`` of an exported range with its gap."""
 
-share_partition_subject: Final = Subject(("group_id", "topic_id", "topic", "partition"), _share_partition)
+SHARE_PARTITION: Final = RowLabel(("group_id", "topic_id", "topic", "partition"), _share_partition)
 """``group/topic/partition``, the topic by its id where its name is not known."""

@@ -22,7 +22,7 @@ from acktrail.model.delivery import DeliveryState, covered
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
 
 RUN = "run-1"
 NOW = dt.datetime(2026, 5, 4, 3, 2, 1, tzinfo=dt.UTC)
@@ -205,10 +205,10 @@ def _log_row(run_id: str, phase: str, topic: str, topic_id: str, partition: int,
     }
 
 
-def cluster(offsets: pa.Table | None = None, configs: Mapping[str, str] | None = None) -> ClusterFacts:
+def cluster(offsets: pa.Table | None = None, configs: Mapping[str, str] | None = None) -> ObservedCluster:
     """The facts of a cluster before 4.4 with the broker's default limit, unless told."""
     known = {"share.delivery.count.limit": "5"} if configs is None else configs
-    return cluster_facts(groups(known), logs() if offsets is None else offsets)
+    return observed_cluster(groups(known), logs() if offsets is None else offsets)
 
 
 def fill(root: Path, life: Coordinator | None = None, run_id: str = RUN, **instead: pa.Table) -> TablesConfig:

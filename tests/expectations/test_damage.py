@@ -26,22 +26,22 @@ from state_topics.coordinator_log import TOPIC, Coordinator, everyday, from_raw,
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
 from acktrail.columnar.stored_offsets import stored_offsets
-from acktrail_expectations.check import Check
-from acktrail_expectations.frames.export_ranges import export_ranges_frame
-from acktrail_expectations.frames.reconciliations import reconciliations_frame
-from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
-from acktrail_expectations.frames.state_records import state_records_frame
 from acktrail_expectations.gx.evaluation import evaluate
-from acktrail_expectations.inputs.cluster_facts import ClusterFacts
-from acktrail_expectations.run_suites import range_subject, record_subject, share_partition_subject
+from acktrail_expectations.gx.suite_check import SuiteCheck
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
+from acktrail_expectations.run_suites import EXPORT_RANGE, SHARE_PARTITION, STATE_RECORD
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import reconciliations as reconciliation_suite
 from acktrail_expectations.suites import share_partition_states as state_suite
 from acktrail_expectations.suites import state_records as record_suite
+from acktrail_expectations.suites.export_ranges import export_ranges_frame
+from acktrail_expectations.suites.reconciliations import reconciliations_frame
+from acktrail_expectations.suites.share_partition_states import share_partition_states_frame
+from acktrail_expectations.suites.state_records import state_records_frame
 
 Damage = Callable[[pa.Table], pa.Table]
 
-FACTS = cluster()
+CLUSTER = cluster()
 LIFE = everyday()
 RECORDS = LIFE.table()
 STATES = states(LIFE)
@@ -49,9 +49,9 @@ RECONCILIATIONS = reconciliations(LIFE)
 RANGES = ranges(RECORDS)
 
 
-def failing(suite: str, checks: Iterable[Check], frame: pd.DataFrame) -> set[str]:
-    subjects = {"state_records": record_subject, "export_ranges": range_subject}
-    results = evaluate(suite, tuple(checks), frame, subjects.get(suite, share_partition_subject))
+def failing(suite: str, checks: Iterable[SuiteCheck], frame: pd.DataFrame) -> set[str]:
+    subjects = {"state_records": STATE_RECORD, "export_ranges": EXPORT_RANGE}
+    results = evaluate(suite, tuple(checks), frame, subjects.get(suite, SHARE_PARTITION))
     assert [result.error for result in results if result.error] == []
     assert all(result.observed_value for result in results if result.success is False)
     return {result.expectation for result in results if result.success is False}
@@ -131,7 +131,7 @@ RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 
 
 def record_frame(records: pa.Table) -> pd.DataFrame:
-    return state_records_frame(records, since={}, gaps=no_gaps(), facts=FACTS)
+    return state_records_frame(records, since={}, gaps=no_gaps(), cluster=CLUSTER)
 
 
 def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
@@ -140,7 +140,7 @@ def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
     life.initialize(share_partition())
     life.delete(share_partition())
     life.initialize(share_partition())
-    checks = record_suite.state_records(FACTS)
+    checks = record_suite.state_record_checks(CLUSTER)
 
     assert failing("state_records", checks, record_frame(life.table())) == set()
     harmed = changed(life.table(), 2, snapshot_epoch=1)
@@ -152,7 +152,7 @@ def test_damaged_state_records(damage: str) -> None:
     """Damage to state records makes exactly its own expectations fail."""
     harm, expected = RECORD_DAMAGE[damage]
 
-    found = failing("state_records", record_suite.state_records(FACTS), record_frame(harm(RECORDS)))
+    found = failing("state_records", record_suite.state_record_checks(CLUSTER), record_frame(harm(RECORDS)))
 
     assert expected == found
 
@@ -238,17 +238,17 @@ STATE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 def test_damaged_states(damage: str) -> None:
     """Damage to replayed states makes exactly its own expectations fail."""
     harm, expected = STATE_DAMAGE[damage]
-    frame = share_partition_states_frame(harm(STATES), facts=FACTS)
+    frame = share_partition_states_frame(harm(STATES), cluster=CLUSTER)
 
-    assert expected == failing("share_partition_states", state_suite.share_partition_states(FACTS), frame)
+    assert expected == failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame)
 
 
 def test_a_start_offset_below_the_log_start() -> None:
     """Retention that went ahead of a group is a rule of its own: legal, and said."""
-    facts = cluster(offsets=logs(ends={(TOPIC, 0): (2, 100)}))
-    frame = share_partition_states_frame(STATES, facts=facts)
+    observed = cluster(offsets=logs(ends={(TOPIC, 0): (2, 100)}))
+    frame = share_partition_states_frame(STATES, cluster=observed)
 
-    found = failing("share_partition_states", state_suite.share_partition_states(facts), frame)
+    found = failing("share_partition_states", state_suite.share_partition_state_checks(observed), frame)
 
     assert found == {"start_offset_ge_log_start"}
 
@@ -281,7 +281,7 @@ def test_damaged_reconciliations(damage: str) -> None:
     harm, expected = RECONCILIATION_DAMAGE[damage]
 
     found = failing(
-        "reconciliations", reconciliation_suite.reconciliations(), reconciliations_frame(harm(RECONCILIATIONS))
+        "reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, reconciliations_frame(harm(RECONCILIATIONS))
     )
 
     assert expected == found
@@ -293,7 +293,10 @@ def test_values_that_moved_need_not_be_the_same() -> None:
     grown = changed(RECONCILIATIONS, FIRST, durable_lag=3, log_end_offset_before=90)
 
     for table in (moved, grown):
-        assert failing("reconciliations", reconciliation_suite.reconciliations(), reconciliations_frame(table)) == set()
+        assert (
+            failing("reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, reconciliations_frame(table))
+            == set()
+        )
 
 
 def grown_range(first: int, last: int, **values: Any) -> Damage:
@@ -360,16 +363,16 @@ def test_a_record_that_is_not_stored() -> None:
 def failing_ranges(table: pa.Table, addresses: pa.Table | None) -> set[str]:
     stored = None if addresses is None else stored_offsets(addresses.to_batches(), {})
     frame = export_ranges_frame(table, since={}, run_id=RUN, stored=stored)
-    return failing("export_ranges", range_suite.export_ranges(), frame)
+    return failing("export_ranges", range_suite.EXPORT_RANGE_CHECKS, frame)
 
 
 def test_every_expectation_has_damage_of_its_own() -> None:
     """No expectation of any suite is without a frame that makes it fail."""
     suites = (
-        (record_suite.state_records(FACTS), RECORD_DAMAGE, set()),
-        (state_suite.share_partition_states(FACTS), STATE_DAMAGE, {"start_offset_ge_log_start"}),
-        (reconciliation_suite.reconciliations(), RECONCILIATION_DAMAGE, set()),
-        (range_suite.export_ranges(), RANGE_DAMAGE, {"records_stored"}),
+        (record_suite.state_record_checks(CLUSTER), RECORD_DAMAGE, set()),
+        (state_suite.share_partition_state_checks(CLUSTER), STATE_DAMAGE, {"start_offset_ge_log_start"}),
+        (reconciliation_suite.RECONCILIATION_CHECKS, RECONCILIATION_DAMAGE, set()),
+        (range_suite.EXPORT_RANGE_CHECKS, RANGE_DAMAGE, {"records_stored"}),
     )
     for checks, damage, elsewhere in suites:
         caught = set().union(*(expected for _, expected in damage.values())) | elsewhere
@@ -378,11 +381,11 @@ def test_every_expectation_has_damage_of_its_own() -> None:
 
 def test_undamaged_tables_pass() -> None:
     """The frames that the damage is done to break no rule."""
-    assert failing("state_records", record_suite.state_records(FACTS), record_frame(RECORDS)) == set()
-    frame = share_partition_states_frame(STATES, facts=FACTS)
-    assert failing("share_partition_states", state_suite.share_partition_states(FACTS), frame) == set()
+    assert failing("state_records", record_suite.state_record_checks(CLUSTER), record_frame(RECORDS)) == set()
+    frame = share_partition_states_frame(STATES, cluster=CLUSTER)
+    assert failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame) == set()
     frame = reconciliations_frame(RECONCILIATIONS)
-    assert failing("reconciliations", reconciliation_suite.reconciliations(), frame) == set()
+    assert failing("reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, frame) == set()
     assert failing_ranges(RANGES, RECORDS) == set()
 
 
@@ -390,7 +393,7 @@ def test_a_damaged_record_is_named() -> None:
     """The result says where the damage is, as state partition and offset."""
     frame = record_frame(at(0, 9, start_offset=30)(RECORDS))
 
-    results = evaluate("state_records", record_suite.state_records(FACTS), frame, record_subject)
+    results = evaluate("state_records", record_suite.state_record_checks(CLUSTER), frame, STATE_RECORD)
 
     assert [r.observed_value for r in results if r.success is False] == ["0/9"]
 
@@ -399,12 +402,12 @@ def test_archiving_passes_where_the_release_has_it() -> None:
     """Archiving is allowed from Kafka 4.4 on, and where nothing says which release it is."""
     harmed = record_frame(at(0, 3, batches=batches((0, 9, 3, 1)))(RECORDS))
 
-    assert failing("state_records", record_suite.state_records(ClusterFacts()), harmed) == set()
+    assert failing("state_records", record_suite.state_record_checks(ObservedCluster()), harmed) == set()
 
 
 def test_placement_is_not_judged_without_a_partition_count() -> None:
     """Where nobody knows how many state partitions there are, no record is on a wrong one."""
-    facts = ClusterFacts(delivery_states=(0, 2, 4))
-    frame = state_records_frame(moved_away(RECORDS), since={}, gaps=no_gaps(), facts=facts)
+    cluster = ObservedCluster(delivery_states=(0, 2, 4))
+    frame = state_records_frame(moved_away(RECORDS), since={}, gaps=no_gaps(), cluster=cluster)
 
-    assert failing("state_records", record_suite.state_records(facts), frame) == set()
+    assert failing("state_records", record_suite.state_record_checks(cluster), frame) == set()

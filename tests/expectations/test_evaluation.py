@@ -5,28 +5,35 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from acktrail_expectations.check import Check, at_least, equal
 from acktrail_expectations.gx import evaluation
 from acktrail_expectations.gx.engine import core
-from acktrail_expectations.gx.evaluation import Subject, evaluate
-from acktrail_expectations.inputs.cluster_facts import ClusterFacts
-from acktrail_expectations.results import QualityResult, State, ValidationSummary, headline, merged, unevaluated_lines
-from acktrail_expectations.severity import Severity
-from acktrail_expectations.suites.export_ranges import export_ranges
-from acktrail_expectations.suites.reconciliations import reconciliations
-from acktrail_expectations.suites.share_partition_states import share_partition_states
-from acktrail_expectations.suites.state_records import state_records
+from acktrail_expectations.gx.evaluation import RowLabel, evaluate
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
+from acktrail_expectations.results import (
+    QualityResult,
+    QualitySeverity,
+    RuleState,
+    ValidationSummary,
+    headline,
+    merged,
+    unevaluated_lines,
+)
+from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS
+from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS
+from acktrail_expectations.suites.share_partition_states import share_partition_state_checks
+from acktrail_expectations.suites.state_records import state_record_checks
 
 FRAME = pd.DataFrame({"a": pd.array([1, 2, None, 5], "Int64"), "b": pd.array([1, 3, 3, None], "Int64")})
 
-SUBJECT = Subject(("a",), lambda row: f"a={row['a']}")
+SUBJECT = RowLabel(("a",), lambda row: f"a={row['a']}")
 
 
-def check(rule: str, expectation: object, severity: Severity = Severity.ERROR) -> Check:
-    return Check(rule=rule, expectation=expectation, severity=severity)
+def check(rule: str, expectation: object, severity: QualitySeverity = QualitySeverity.ERROR) -> SuiteCheck:
+    return SuiteCheck(rule=rule, expectation=expectation, severity=severity)
 
 
-def only(checks: tuple[Check, ...], frame: pd.DataFrame = FRAME) -> QualityResult:
+def only(checks: tuple[SuiteCheck, ...], frame: pd.DataFrame = FRAME) -> QualityResult:
     (result,) = evaluate("suite", checks, frame, SUBJECT)
     return result
 
@@ -45,12 +52,14 @@ def test_nothing_to_compare_is_not_evaluated() -> None:
     apart, unknown, empty = (only(rule, frame) for frame in (FRAME.iloc[2:], FRAME.iloc[2:3], FRAME.iloc[:0]))
 
     for result in (apart, unknown, empty):
-        assert (result.state, result.success) == (State.NOT_EVALUATED, None)
+        assert (result.state, result.success) == (RuleState.NOT_EVALUATED, None)
         assert (result.element_count, result.unexpected_count) == (0, 0)
     assert apart.reason == "not known: a beside b, in any of 2 rows"
     assert unknown.reason == "not known: a, in any of 1 rows"
     assert empty.reason == "no row to compare"
-    special = Check(rule="r", expectation=equal("a", "b"), severity=Severity.CRITICAL, only_where="recorded gap")
+    special = SuiteCheck(
+        rule="r", expectation=equal("a", "b"), severity=QualitySeverity.CRITICAL, only_where="recorded gap"
+    )
     assert only((special,), FRAME.iloc[2:]).reason == "no recorded gap among 2 rows"
 
 
@@ -61,8 +70,8 @@ def test_a_missing_value_that_must_be_there_is_compared() -> None:
     there = only((check("there", core.ExpectColumnValuesToNotBeNull(column="a")),), frame)
     absent = only((check("absent", core.ExpectColumnValuesToBeNull(column="a")),), frame)
 
-    assert (there.state, there.element_count, there.unexpected_count) == (State.FAILS, 4, 4)
-    assert (absent.state, absent.element_count) == (State.HOLDS, 4)
+    assert (there.state, there.element_count, there.unexpected_count) == (RuleState.FAILS, 4, 4)
+    assert (absent.state, absent.element_count) == (RuleState.HOLDS, 4)
 
 
 def test_an_expectation_that_raised_is_an_error() -> None:
@@ -109,20 +118,20 @@ def test_few_rows_stand_for_many() -> None:
 @pytest.mark.parametrize(
     ("suite", "count", "critical"),
     [
-        (state_records(ClusterFacts()), 21, 7),
-        (share_partition_states(ClusterFacts()), 21, 10),
-        (reconciliations(), 14, 5),
-        (export_ranges(), 11, 8),
+        (state_record_checks(ObservedCluster()), 21, 7),
+        (share_partition_state_checks(ObservedCluster()), 21, 10),
+        (RECONCILIATION_CHECKS, 14, 5),
+        (EXPORT_RANGE_CHECKS, 11, 8),
     ],
 )
-def test_suites_have_all_their_checks(suite: tuple[Check, ...], count: int, critical: int) -> None:
+def test_suites_have_all_their_checks(suite: tuple[SuiteCheck, ...], count: int, critical: int) -> None:
     """A check that gets lost, doubled or loses its severity shows in the counts."""
     assert len({check.rule for check in suite}) == len(suite) == count
-    assert sum(check.severity is Severity.CRITICAL for check in suite) == critical
+    assert sum(check.severity is QualitySeverity.CRITICAL for check in suite) == critical
 
 
 def result(**values: object) -> QualityResult:
-    blank = QualityResult(suite="s", expectation="e", severity=Severity.CRITICAL, success=True)
+    blank = QualityResult(suite="s", expectation="e", severity=QualitySeverity.CRITICAL, success=True)
     return QualityResult(**{**{name: getattr(blank, name) for name in QualityResult.__slots__}, **values})  # type: ignore[arg-type]
 
 
@@ -157,11 +166,11 @@ def test_a_part_without_rows_takes_nothing_from_the_whole() -> None:
 def test_what_was_not_evaluated_is_counted_and_explained() -> None:
     """It is in no count of what holds; each reason has one line, that with critical rules first."""
     results = (
-        result(expectation="a", severity=Severity.ERROR, success=None, reason="no end"),
+        result(expectation="a", severity=QualitySeverity.ERROR, success=None, reason="no end"),
         result(expectation="b", success=None, reason="no row"),
-        result(expectation="c", severity=Severity.WARNING, success=None, reason="no row"),
+        result(expectation="c", severity=QualitySeverity.WARNING, success=None, reason="no row"),
         result(expectation="d", element_count=3),
-        result(expectation="e", severity=Severity.ERROR, success=False, unexpected_count=1),
+        result(expectation="e", severity=QualitySeverity.ERROR, success=False, unexpected_count=1),
     )
     summary = ValidationSummary(cluster_id=None, run_id="r", results=results)
 
@@ -177,8 +186,8 @@ def test_a_critical_expectation_that_could_not_be_evaluated_stops_a_run() -> Non
     """It vouches for nothing; one of another severity is reported."""
     results = (
         result(success=False, error="no column"),
-        result(expectation="w", severity=Severity.WARNING, success=False, error="no column"),
-        result(expectation="x", severity=Severity.ERROR, success=False, unexpected_count=3),
+        result(expectation="w", severity=QualitySeverity.WARNING, success=False, error="no column"),
+        result(expectation="x", severity=QualitySeverity.ERROR, success=False, unexpected_count=3),
     )
 
     summary = ValidationSummary(cluster_id=None, run_id="r", results=results)

@@ -7,7 +7,7 @@ import pytest
 from expectations.sample_tables import cluster, groups, logs
 from state_topics.coordinator_log import TOPIC
 
-from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
 
 
 @pytest.mark.parametrize(
@@ -30,26 +30,26 @@ def test_a_group_s_own_limit_counts() -> None:
         [groups({"share.delivery.count.limit": "3"}), groups({"share.delivery.count.limit": "8"}), groups(None)]
     )
 
-    facts = cluster_facts(observed, logs())
+    found = observed_cluster(observed, logs())
 
-    assert [facts.delivery_count_limit(group) for group in ("orders", "others", None)] == [8, 5, 5]
+    assert [found.delivery_count_limit(group) for group in ("orders", "others", None)] == [8, 5, 5]
     assert cluster(configs={"share.delivery.count.limit": "many"}).delivery_count_limit("orders") == 5
 
 
 def test_logs_are_as_the_later_sample_says() -> None:
     """A log end only grows: the greater of the two samples is the newer one; the state topic tells its partitions."""
-    facts = cluster(offsets=logs(ends={(TOPIC, 0): (3, 100)}))
+    observed = cluster(offsets=logs(ends={(TOPIC, 0): (3, 100)}))
 
-    assert [row for row in facts.logs.to_pylist() if row["topic_id"] == TOPIC] == [
+    assert [row for row in observed.logs.to_pylist() if row["topic_id"] == TOPIC] == [
         {"topic_id": TOPIC, "partition": 0, "log_start_offset": 3, "log_end_offset": 100}
     ]
-    assert facts.state_partition_count == 3
+    assert observed.state_partition_count == 3
 
 
 def test_without_an_observation_nothing_is_known() -> None:
     """No rows: every state that any release persists may be there, and nothing is placed or bounded."""
-    facts = cluster_facts(groups(None).slice(0, 0), logs().slice(0, 0))
+    found = observed_cluster(groups(None).slice(0, 0), logs().slice(0, 0))
 
-    assert facts.state_partition_count is None
-    assert facts.delivery_states == ClusterFacts().delivery_states
-    assert facts.logs.num_rows == 0
+    assert found.state_partition_count is None
+    assert found.delivery_states == ObservedCluster().delivery_states
+    assert found.logs.num_rows == 0

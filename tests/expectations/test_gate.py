@@ -29,7 +29,7 @@ from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.command import validate
-from acktrail_expectations.gate import examine, pass_gate
+from acktrail_expectations.gate import pass_gate, validate_run
 from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.inputs.run_data import RunData
 from acktrail_expectations.inputs.validation_positions import read_positions
@@ -151,7 +151,7 @@ def test_a_hole_between_two_runs_is_found(tmp_path: Path) -> None:
     with pytest.raises(QualityGateFailed, match="export_contiguous"):
         validate(config, "run-2")
 
-    summary = examine(Tables(config), "run-2")
+    summary = validate_run(Tables(config), "run-2")
     assert failed(summary) == {("export_ranges", "export_contiguous"), ("state_records", "offsets_dense")}
     assert named(summary, "export_ranges", "export_contiguous").observed_value == "0/20-20"
 
@@ -185,7 +185,7 @@ def test_a_run_that_nobody_validated_is_validated_with_the_next(tmp_path: Path) 
 
     assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
     assert compared(summary, "export_ranges", "records_accounted_for") == ranges(life.table()).num_rows
-    again = examine(Tables(config), RUN)
+    again = validate_run(Tables(config), RUN)
     assert compared(again, "state_records", "record_decoded") == 0
     assert compared(again, "export_ranges", "records_accounted_for") == ranges(life.table()).num_rows
 
@@ -199,7 +199,7 @@ def test_every_record_can_be_validated_again(tmp_path: Path) -> None:
     validate(config, "run-2")
     version = Tables(config).snapshot("quality_results").version
 
-    summary = examine(Tables(config), "run-2", every_record=True)
+    summary = validate_run(Tables(config), "run-2", every_record=True)
 
     assert not summary.recorded
     assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
@@ -209,10 +209,10 @@ def test_every_record_can_be_validated_again(tmp_path: Path) -> None:
 def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results do not depend on how many records are looked at together."""
     config = fill(tmp_path)
-    whole = examine(Tables(config), RUN, every_record=True)
+    whole = validate_run(Tables(config), RUN, every_record=True)
     for most in (1, 12):
         monkeypatch.setattr(validation_positions.pieces, "__defaults__", (most,))
-        assert examine(Tables(config), RUN, every_record=True).results == whole.results
+        assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["later ones first", "some twice"])
@@ -231,7 +231,7 @@ def test_records_that_lie_in_no_order_are_read_in_windows(
     for most in (10, 1_000):
         monkeypatch.setattr(validation_positions.windows, "__defaults__", (most,))
 
-        summary = examine(Tables(config), RUN, every_record=True)
+        summary = validate_run(Tables(config), RUN, every_record=True)
 
         assert failed(summary) == ({("state_records", "record_once")} if twice else set())
         assert compared(summary, "state_records", "record_decoded") == records.num_rows + twice
@@ -242,13 +242,13 @@ def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> Non
     config = fill(tmp_path)
     store = Tables(config)
     slow = RunData.read(store, RUN, every_record=False)
-    summary = examine(store, RUN)
+    summary = validate_run(store, RUN)
 
     with pytest.raises(ConcurrentCommit):
         record(store, summary, slow.since, slow.validated)
 
     assert stored(config).num_rows == ALL_CHECKS
-    assert examine(store, RUN) == summary
+    assert validate_run(store, RUN) == summary
 
 
 def test_positions_are_those_of_the_commit(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_results_of_a_run_that_grew_are_renewed(tmp_path: Path) -> None:
     assert newest != first
     assert compared(newest, "state_records", "record_decoded") == life.table().num_rows
     assert stored(config).num_rows == 2 * ALL_CHECKS
-    assert examine(Tables(config), RUN) == recorded(Tables(config), RUN)
+    assert validate_run(Tables(config), RUN) == recorded(Tables(config), RUN)
     assert stored(config).num_rows == 2 * ALL_CHECKS
 
 
@@ -403,7 +403,7 @@ def test_a_state_beyond_the_log_is_critical_and_one_below_it_a_warning(tmp_path:
     short = logs(ends={(TOPIC, 0): (0, 3), (TOPIC, 1): (1, 100), (OTHER_TOPIC, 0): (0, 100)})
     config = fill(tmp_path, offset_observations=short)
 
-    summary = examine(Tables(config), RUN)
+    summary = validate_run(Tables(config), RUN)
 
     suite = "share_partition_states"
     assert failed(summary) == {

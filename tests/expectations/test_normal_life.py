@@ -21,14 +21,15 @@ from state_topics.coordinator_log import (
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.model.share_partition import SharePartition
-from acktrail_expectations.frames.share_partition_states import share_partition_states_frame
-from acktrail_expectations.frames.state_records import StateRecordFrames, state_records_frame
 from acktrail_expectations.gx.evaluation import evaluate
-from acktrail_expectations.run_suites import record_subject, share_partition_subject
-from acktrail_expectations.suites.share_partition_states import share_partition_states
-from acktrail_expectations.suites.state_records import state_records
+from acktrail_expectations.run_suites import SHARE_PARTITION, STATE_RECORD
+from acktrail_expectations.suites.share_partition_states import (
+    share_partition_state_checks,
+    share_partition_states_frame,
+)
+from acktrail_expectations.suites.state_records import StateRecordFrames, state_record_checks, state_records_frame
 
-FACTS = cluster(offsets=logs(ends={(topic, p): (0, 1_000) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)}))
+CLUSTER = cluster(offsets=logs(ends={(topic, p): (0, 1_000) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)}))
 KEYS = tuple(share_partition(group, topic, p) for group, topic in (("g", TOPIC), ("h:x", OTHER_TOPIC)) for p in (0, 1))
 BOUNDS = ["successor_epoch", "base_epoch", "base_type", "least_state_epoch", "least_leader_epoch", "least_start_offset"]
 
@@ -66,14 +67,14 @@ def _work(draw: st.DrawFn, life: Coordinator, key: SharePartition) -> None:
 
 
 def failing(frame: pd.DataFrame) -> list[tuple[str, str | None]]:
-    results = evaluate("state_records", state_records(FACTS), frame, record_subject)
+    results = evaluate("state_records", state_record_checks(CLUSTER), frame, STATE_RECORD)
     return [
         (result.expectation, result.observed_value or result.error) for result in results if result.success is False
     ]
 
 
 def frame_of(records: pa.Table, since: dict[int, int] | None = None, gaps: pa.Table | None = None) -> pd.DataFrame:
-    return state_records_frame(records, since=since or {}, gaps=no_gaps() if gaps is None else gaps, facts=FACTS)
+    return state_records_frame(records, since=since or {}, gaps=no_gaps() if gaps is None else gaps, cluster=CLUSTER)
 
 
 @settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -82,8 +83,8 @@ def test_nothing_a_coordinator_writes_breaks_a_rule(life: Coordinator) -> None:
     """Records of any life, and the states replayed from them, pass their suites."""
     assert failing(frame_of(life.table())) == []
 
-    frame = share_partition_states_frame(states(life), facts=FACTS)
-    results = evaluate("share_partition_states", share_partition_states(FACTS), frame, share_partition_subject)
+    frame = share_partition_states_frame(states(life), cluster=CLUSTER)
+    results = evaluate("share_partition_states", share_partition_state_checks(CLUSTER), frame, SHARE_PARTITION)
     assert [result for result in results if result.success is False] == []
 
 
@@ -113,7 +114,7 @@ def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int,
         at = row_where(records, state_partition=0, offset=offset)
         records = changed(records, at, **quarantined("malformed_key", named=False))
     gaps = recorded_gap(0, lost, lost)
-    frames = StateRecordFrames(gaps=gaps, facts=FACTS)
+    frames = StateRecordFrames(gaps=gaps, cluster=CLUSTER)
     highest = max(records["offset"].to_pylist(), default=0)
 
     pieces = [
@@ -144,7 +145,7 @@ def test_a_log_whose_head_was_pruned_breaks_no_bound(life: Coordinator, pruned: 
 
 def test_every_kind_of_record_is_compared() -> None:
     """The everyday log is no vacuous proof: every rule compares some of its records."""
-    results = evaluate("state_records", state_records(FACTS), frame_of(everyday().table()), record_subject)
+    results = evaluate("state_records", state_record_checks(CLUSTER), frame_of(everyday().table()), STATE_RECORD)
 
     assert [result.expectation for result in results if not result.element_count] == []
 
@@ -208,7 +209,9 @@ def test_an_unknown_key_type_is_passed_over() -> None:
 
 def test_empty_frames_leave_every_rule_open() -> None:
     """Without a row no rule holds and none fails: none was evaluated, and none raises."""
-    results = evaluate("state_records", state_records(FACTS), frame_of(everyday().table().slice(0, 0)), record_subject)
+    results = evaluate(
+        "state_records", state_record_checks(CLUSTER), frame_of(everyday().table().slice(0, 0)), STATE_RECORD
+    )
 
     assert {(result.success, result.error) for result in results} == {(None, None)}
-    assert len(results) == len(state_records(FACTS))
+    assert len(results) == len(state_record_checks(CLUSTER))

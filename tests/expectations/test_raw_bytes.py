@@ -15,10 +15,10 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.frames import state_records
-from acktrail_expectations.gate import examine, pass_gate, validate
+from acktrail_expectations.gate import pass_gate, validate, validate_run
 from acktrail_expectations.inputs import validation_positions
-from acktrail_expectations.results import QualityResult, State
+from acktrail_expectations.results import QualityResult, RuleState
+from acktrail_expectations.suites import state_records
 
 RULE = "record_matches_raw_bytes"
 WITH_ALL = "records are compared with their raw bytes by acktrail validate --all"
@@ -27,7 +27,7 @@ Damage = Callable[[pa.Table], pa.Table]
 
 
 def outcome(config: TablesConfig, *, every_record: bool = True) -> QualityResult:
-    summary = examine(Tables(config), RUN, every_record=every_record)
+    summary = validate_run(Tables(config), RUN, every_record=every_record)
     return next(result for result in summary.results if result.expectation == RULE)
 
 
@@ -66,9 +66,9 @@ def test_bytes_and_columns_that_differ_are_critical(tmp_path: Path, damage: str)
 
     result = outcome(config)
 
-    assert (result.state, result.unexpected_count, result.observed_value) == (State.FAILS, 1, "0/9")
+    assert (result.state, result.unexpected_count, result.observed_value) == (RuleState.FAILS, 1, "0/9")
     with pytest.raises(QualityGateFailed, match=RULE):
-        pass_gate(examine(Tables(config), RUN, every_record=True))
+        pass_gate(validate_run(Tables(config), RUN, every_record=True))
 
 
 def with_unreadable() -> pa.Table:
@@ -92,7 +92,7 @@ def test_undecodable_records_agree_with_their_bytes(tmp_path: Path) -> None:
 
     result = outcome(fill(tmp_path, state_records=records))
 
-    assert (result.state, result.element_count, result.reason) == (State.HOLDS, records.num_rows, None)
+    assert (result.state, result.element_count, result.reason) == (RuleState.HOLDS, records.num_rows, None)
 
 
 @pytest.mark.parametrize(("pieces", "parts"), [(1, 1), (12, 5)])
@@ -120,7 +120,7 @@ def test_other_runs_do_not_say_that_bytes_match(tmp_path: Path) -> None:
     beyond; what failed stays failed."""
     life = everyday()
     config = fill(tmp_path, life)
-    assert outcome(config).state is State.HOLDS  # recorded: the first validation of the run
+    assert outcome(config).state is RuleState.HOLDS  # recorded: the first validation of the run
     life.patience(100)
     life.write(share_partition("orders"), 2, batch(7, 8))
     there = Tables(config).read("state_records").num_rows
@@ -131,8 +131,8 @@ def test_other_runs_do_not_say_that_bytes_match(tmp_path: Path) -> None:
 
     later = outcome(config, every_record=False)
 
-    assert (later.state, later.success, later.reason) == (State.NOT_EVALUATED, None, WITH_ALL)
-    assert outcome(config).state is State.FAILS
+    assert (later.state, later.success, later.reason) == (RuleState.NOT_EVALUATED, None, WITH_ALL)
+    assert outcome(config).state is RuleState.FAILS
 
 
 def flipped_first(records: pa.Table) -> pa.Table:
@@ -144,7 +144,7 @@ def test_a_failure_of_an_earlier_validation_stays(tmp_path: Path) -> None:
     """A run that failed on all its records and grew since does not pass by what came."""
     life = everyday()
     config = fill(tmp_path, life, state_records=flipped("value")(life.table()))
-    assert outcome(config).state is State.FAILS
+    assert outcome(config).state is RuleState.FAILS
     Tables(config).append("reconciliations", reconciliations(life).slice(0, 1))
     Tables(config).append("share_partition_states", states(life).slice(0, 1))
 
@@ -156,7 +156,7 @@ def test_an_everyday_validation_says_why_it_does_not_compare(tmp_path: Path) -> 
     """The rule is open and the run passes."""
     result = next(r for r in validate(fill(tmp_path), RUN).results if r.expectation == RULE)
 
-    assert (result.state, result.reason) == (State.NOT_EVALUATED, WITH_ALL)
+    assert (result.state, result.reason) == (RuleState.NOT_EVALUATED, WITH_ALL)
 
 
 def test_records_of_another_dialect_are_not_judged(tmp_path: Path) -> None:
@@ -165,6 +165,6 @@ def test_records_of_another_dialect_are_not_judged(tmp_path: Path) -> None:
 
     result = outcome(fill(tmp_path, state_records=flipped("value")(everyday().table())))
 
-    assert (result.state, result.element_count) == (State.NOT_EVALUATED, 0)
+    assert (result.state, result.element_count) == (RuleState.NOT_EVALUATED, 0)
     assert result.reason is not None
     assert "another dialect" in result.reason

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import pandas as pd
 
-from acktrail_expectations.check import Check, compared_columns
 from acktrail_expectations.gx.engine import Expectation, validated
+from acktrail_expectations.gx.suite_check import SuiteCheck, compared_columns
 from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
 
-__all__ = ["NO_ROW", "Subject", "evaluate", "not_evaluated"]
+__all__ = ["NO_ROW", "RowLabel", "evaluate", "not_evaluated"]
 
 NO_ROW: Final = "no row to compare"
 """The reason of every rule on a frame without rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RowLabel:
     """Names a row for people, from these columns of it."""
 
     columns: tuple[str, ...]
@@ -37,7 +37,9 @@ _RESULT_FORMAT: Final = {
 _LONGEST_ERROR: Final = 500
 
 
-def evaluate(suite: str, checks: Sequence[Check], frame: pd.DataFrame, subject: Subject) -> tuple[QualityResult, ...]:
+def evaluate(
+    suite: str, checks: Sequence[SuiteCheck], frame: pd.DataFrame, subject: RowLabel
+) -> tuple[QualityResult, ...]:
     """One result for each of `checks`, in their order.
 
     An expectation that raised, or of which the engine says nothing, has an `error` and is no success. One that found no
@@ -50,23 +52,23 @@ def evaluate(suite: str, checks: Sequence[Check], frame: pd.DataFrame, subject: 
     return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
 
 
-def not_evaluated(suite: str, check: Check, reason: str) -> QualityResult:
+def not_evaluated(suite: str, check: SuiteCheck, reason: str) -> QualityResult:
     """The result of a rule that compared nothing."""
     return replace(_blank(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
 
 
-def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: Subject) -> pd.DataFrame:
+def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) -> pd.DataFrame:
     """The columns that `expectation` compares and `subject` names: the engine copies all that it is given, several
     times. A column that is not there is left to the engine's own error."""
     wanted = {*compared_columns(expectation), *subject.columns}
     return frame[[name for name in frame.columns if name in wanted]]
 
 
-def _blank(suite: str, check: Check) -> QualityResult:
+def _blank(suite: str, check: SuiteCheck) -> QualityResult:
     return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False)
 
 
-def _result(suite: str, check: Check, outcome: Any, frame: pd.DataFrame, subject: Subject) -> QualityResult:
+def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, subject: RowLabel) -> QualityResult:
     blank = _blank(suite, check)
     error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
     if error is not None:
@@ -84,7 +86,7 @@ def _result(suite: str, check: Check, outcome: Any, frame: pd.DataFrame, subject
     )
 
 
-def _why_nothing(check: Check, frame: pd.DataFrame) -> str:
+def _why_nothing(check: SuiteCheck, frame: pd.DataFrame) -> str:
     if check.only_where:
         return f"no {check.only_where} among {len(frame)} rows"
     columns = compared_columns(check.expectation)
@@ -105,7 +107,7 @@ def _compared(details: Mapping[str, Any]) -> int | None:
     return None if total is None else int(total) - int(details.get("missing_count") or 0)
 
 
-def _observed(details: Mapping[str, Any], subject: Subject) -> str | None:
+def _observed(details: Mapping[str, Any], subject: RowLabel) -> str | None:
     if "observed_value" in details:
         return str(details["observed_value"])
     if not details.get("unexpected_count"):

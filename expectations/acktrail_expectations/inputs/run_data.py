@@ -14,20 +14,20 @@ from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS
-from acktrail_expectations.frames.export_ranges import RANGE_COLUMNS
-from acktrail_expectations.frames.reconciliations import RECONCILIATION_COLUMNS
-from acktrail_expectations.frames.share_partition_states import STATE_COLUMNS
-from acktrail_expectations.frames.state_records import RECORD_COLUMNS
-from acktrail_expectations.inputs.cluster_facts import ClusterFacts, cluster_facts
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
 from acktrail_expectations.inputs.validation_positions import (
     LOOK_BACK,
-    Positions,
+    ValidationPositions,
     from_offsets,
     moved_on,
     pieces,
     read_positions,
     windows,
 )
+from acktrail_expectations.suites.export_ranges import RANGE_COLUMNS
+from acktrail_expectations.suites.reconciliations import RECONCILIATION_COLUMNS
+from acktrail_expectations.suites.share_partition_states import STATE_COLUMNS
+from acktrail_expectations.suites.state_records import RECORD_COLUMNS
 
 __all__ = ["RunData"]
 
@@ -55,8 +55,8 @@ class RunData:
     store: Tables
     run_id: str
     cluster_id: str | None
-    facts: ClusterFacts
-    since: Positions
+    cluster: ObservedCluster
+    since: ValidationPositions
     stored: StoredOffsets
     files: tuple[str, ...]
     ranges: pa.Table
@@ -68,9 +68,9 @@ class RunData:
         own = pc.field("run_id") == run_id
         groups = store.read("group_observations", columns=_GROUP_COLUMNS, where=own)
         offsets = store.read("offset_observations", columns=_OFFSET_COLUMNS, where=own)
-        facts = cluster_facts(groups, offsets)
-        positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, facts))
-        since = Positions(sequence=positions.sequence) if every_record else positions
+        cluster = observed_cluster(groups, offsets)
+        positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster))
+        since = ValidationPositions(sequence=positions.sequence) if every_record else positions
         ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _with_predecessors(since.ranges))
         begin = _somewhat_below(since.records, ranges)
         snapshot = store.snapshot("state_records")
@@ -79,7 +79,7 @@ class RunData:
             store=store,
             run_id=run_id,
             cluster_id=_cluster_id(store, run_id, groups, offsets),
-            facts=facts,
+            cluster=cluster,
             since=since,
             stored=_stored(store, files, begin),
             files=files,
@@ -129,9 +129,9 @@ class RunData:
         )
 
     @property
-    def validated(self) -> Positions:
+    def validated(self) -> ValidationPositions:
         """Where the next run begins."""
-        return Positions(
+        return ValidationPositions(
             records=moved_on(self.stored.ends(), self.since.records),
             ranges=moved_on(_ends(self.ranges), self.since.ranges),
             sequence=self.since.sequence,
@@ -196,10 +196,10 @@ def _with_predecessors(since: Mapping[int, int]) -> pc.Expression:
     return from_offsets({partition: offset - 1 for partition, offset in since.items()}, "last_offset", "gap_last")
 
 
-def _state_partitions(store: Tables, facts: ClusterFacts) -> list[int]:
+def _state_partitions(store: Tables, cluster: ObservedCluster) -> list[int]:
     """The state partitions there are: as observed, else all that were ever exported."""
-    if facts.state_partition_count is not None:
-        return list(range(facts.state_partition_count))
+    if cluster.state_partition_count is not None:
+        return list(range(cluster.state_partition_count))
     found: list[int] = pc.unique(
         store.read("export_ranges", columns=["state_partition"])["state_partition"]
     ).to_pylist()

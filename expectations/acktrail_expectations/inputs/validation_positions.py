@@ -23,8 +23,8 @@ __all__ = [
     "LOOK_BACK",
     "MOST_RECORDS",
     "SEQUENCE",
-    "Positions",
-    "Window",
+    "OffsetSlice",
+    "ValidationPositions",
     "from_offsets",
     "moved_on",
     "pieces",
@@ -46,7 +46,7 @@ _PREFIX: Final = "validated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Positions:
+class ValidationPositions:
     """First offset not validated yet by state partition, of records and of ranges; `sequence`: validations so far."""
 
     records: Mapping[int, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class OffsetSlice:
     """Offsets to read together, `first` to `last` (inclusive) by state partition; the same partitions in both."""
 
     first: Mapping[int, int] = field(default_factory=dict)
@@ -81,16 +81,16 @@ class Window:
         return reduce(or_, parts) if parts else pc.scalar(False)  # noqa: FBT003  # no row
 
 
-def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int]) -> Positions:
+def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int]) -> ValidationPositions:
     """How far each of `state_partitions` was validated; nowhere when ``quality_results`` is not there yet."""
     if results is None:
-        return Positions()
+        return ValidationPositions()
     known = sorted(set(state_partitions))
     records, ranges = (
         {p: number for p in known if (number := results.transaction_version(_app_id(table, p))) is not None}
         for table in ("state_records", "export_ranges")
     )
-    return Positions(records=records, ranges=ranges, sequence=results.transaction_version(SEQUENCE))
+    return ValidationPositions(records=records, ranges=ranges, sequence=results.transaction_version(SEQUENCE))
 
 
 def from_offsets(first: Mapping[int, int], *columns: str) -> pc.Expression:
@@ -104,11 +104,11 @@ def from_offsets(first: Mapping[int, int], *columns: str) -> pc.Expression:
 
 
 def moved_on(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
-    """Positions at `ends`, never lower than `before`."""
+    """ValidationPositions at `ends`, never lower than `before`."""
     return {p: max(ends.get(p, 0), before.get(p, 0)) for p in sorted({*ends, *before})}
 
 
-def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[Window]:
+def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[OffsetSlice]:
     """Windows that follow each other on every state partition and hold every stored offset at or above `since` once,
     after those looked back at; of about `most` offsets each, none where nothing is new.
 
@@ -120,7 +120,9 @@ def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RE
         cuts = {p: (own.total * number // count, own.total * (number + 1) // count) for p, own in runs.items()}
         ends = {p: runs[p].at(np.array([low, high - 1])) for p, (low, high) in cuts.items() if low < high}
         if ends:
-            yield Window(first={p: int(e[0]) for p, e in ends.items()}, last={p: int(e[1]) for p, e in ends.items()})
+            yield OffsetSlice(
+                first={p: int(e[0]) for p, e in ends.items()}, last={p: int(e[1]) for p, e in ends.items()}
+            )
 
 
 def pieces(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -> Iterator[pa.Table]:

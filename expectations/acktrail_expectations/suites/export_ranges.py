@@ -1,92 +1,104 @@
-"""What must hold of ``export_ranges``.
+"""What must hold of ``export_ranges``: each commit of the exporter beside the one before it on its state partition.
 
-Records that Kafka pruned before they were exported are lost, and the exporter says so: an error, since states replayed
-after the next snapshots are right again. A hole that nobody recorded is critical: then nothing says what is missing.
+Records that Kafka pruned before they were exported are lost, and the exporter records it: an error, since states
+replayed after the next snapshots are right again. A hole that is not recorded is critical: then nothing shows what is
+missing.
 """
 
 from __future__ import annotations
 
-from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.gx.engine import core
-from acktrail_expectations.severity import Severity
+from collections.abc import Mapping
+from typing import Final
 
-__all__ = ["export_ranges"]
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from acktrail.columnar.stored_offsets import StoredOffsets
+from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, is_null
+from acktrail_expectations.suites.frame_columns import frame_of, previous, where
+
+__all__ = ["EXPORT_RANGE_CHECKS", "RANGE_COLUMNS", "export_ranges_frame"]
+
+RANGE_COLUMNS: Final = (
+    "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read", "records_decoded",
+    "records_quarantined", "log_start_offset", "log_end_offset", "gap_first", "gap_last", "gap_reason",
+)  # fmt: skip
+"""The columns of ``EXPORT_RANGES`` that the frame is made of."""
 
 
-def export_ranges() -> tuple[Check, ...]:
-    """Checks of a frame that ``frames.export_ranges`` made."""
-    return (*_shape_checks(), *_contiguity_checks(), *_count_checks())
+EXPORT_RANGE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
+    critical("range_first_le_last", at_least("last_offset", "first_offset")),
+    critical("gap_first_le_last", at_least("gap_last", "gap_first"), only_where="recorded gap"),
+    error("range_below_log_end", at_least("log_end_offset", "end")),
+    critical("one_state_topic", equal("state_topic_id", "first_state_topic_id")),
+    critical("export_contiguous", equal("begin", "expected_begin"), only_where="range that follows another"),
+    critical("records_follow_gap", equal("first_offset", "after_gap"), only_where="records after a recorded gap"),
+    critical(
+        "export_begins_at_log_start",
+        at_least("log_start_offset", "first_begin"),
+        only_where="first range of a state partition",
+    ),
+    error("nothing_pruned_before_export", is_null("lost_first")),
+    critical("records_accounted_for", equal("records_read", "accounted_records")),
+    critical("records_stored", equal("records_read", "stored_records")),
+    error("range_dense", equal("records_read", "span_records")),
+)
+"""Rules on the frame below."""
 
 
-def _shape_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="range_first_le_last",
-            expectation=at_least("last_offset", "first_offset"),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="gap_first_le_last",
-            expectation=at_least("gap_last", "gap_first"),
-            severity=Severity.CRITICAL,
-            only_where="recorded gap",
-        ),
-        Check(
-            rule="range_below_log_end",
-            expectation=at_least("log_end_offset", "end"),
-            severity=Severity.ERROR,
-        ),
-        Check(
-            rule="one_state_topic",
-            expectation=equal("state_topic_id", "first_state_topic_id"),
-            severity=Severity.CRITICAL,
-        ),
+def export_ranges_frame(
+    ranges: pa.Table, *, since: Mapping[int, int], run_id: str | None, stored: StoredOffsets | None
+) -> pd.DataFrame:
+    """The ranges of `run_id` and those that end at or above `since` (offset by state partition; absent: all).
+
+    Args:
+        ranges: those to validate and, on each state partition, the one before them.
+        since: first offset to validate by state partition.
+        run_id: its ranges are validated wherever they lie; None: no run's.
+        stored: which records are stored; None: not known.
+
+    Returns:
+        ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
+        (the end before; missing in a state partition's first range), `first_begin` (only in its first range),
+        `after_gap` (one past the gap), `lost_first` (`gap_first`, but for what was pruned before the first export),
+        `span_records`, `accounted_records`, `stored_records` (missing where older than `addresses`),
+        `first_state_topic_id`.
+    """
+    frame = frame_of(ranges.select(list(RANGE_COLUMNS)))
+    frame = frame.assign(
+        begin=frame["gap_first"].fillna(frame["first_offset"]),
+        end=frame["last_offset"].fillna(frame["gap_last"]) + 1,
     )
-
-
-def _contiguity_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="export_contiguous",
-            expectation=equal("begin", "expected_begin"),
-            severity=Severity.CRITICAL,
-            only_where="range that follows another",
-        ),
-        Check(
-            rule="records_follow_gap",
-            expectation=equal("first_offset", "after_gap"),
-            severity=Severity.CRITICAL,
-            only_where="records after a recorded gap",
-        ),
-        Check(
-            rule="export_begins_at_log_start",
-            expectation=at_least("log_start_offset", "first_begin"),
-            severity=Severity.CRITICAL,
-            only_where="first range of a state partition",
-        ),
-        Check(
-            rule="nothing_pruned_before_export",
-            expectation=core.ExpectColumnValuesToBeNull(column="lost_first"),
-            severity=Severity.ERROR,
-        ),
+    frame = frame.sort_values(["state_partition", "begin", "end"], ignore_index=True)
+    partition = np.asarray(pd.factorize(frame["state_partition"])[0], dtype=np.int64)
+    is_first = ~frame["state_partition"].duplicated() & ~frame["state_partition"].isin(list(since))
+    whole = frame.assign(
+        expected_begin=previous(frame["end"], partition),
+        first_begin=where(frame["begin"], is_first),
+        after_gap=frame["gap_last"] + 1,
+        lost_first=frame["gap_first"].mask((frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT).fillna(value=False)),
+        span_records=frame["last_offset"] - frame["first_offset"] + 1,
+        accounted_records=frame["records_decoded"] + frame["records_quarantined"],
+        stored_records=_stored(frame, stored),
+        first_state_topic_id=frame["state_topic_id"].iloc[0] if len(frame) else pd.NA,
     )
+    return whole[_wanted(whole, since, run_id)].reset_index(drop=True)
 
 
-def _count_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="records_accounted_for",
-            expectation=equal("records_read", "accounted_records"),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="records_stored",
-            expectation=equal("records_read", "stored_records"),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="range_dense",
-            expectation=equal("records_read", "span_records"),
-            severity=Severity.ERROR,
-        ),
-    )
+def _stored(frame: pd.DataFrame, stored: StoredOffsets | None) -> pd.Series:
+    """How many different offsets are stored of each range; missing where it is not known."""
+    columns = (frame[name].tolist() for name in ("state_partition", "first_offset", "last_offset"))
+    counts = [
+        None if stored is None or pd.isna(first) or pd.isna(last) else stored.count(partition, first, last)
+        for partition, first, last in zip(*columns, strict=True)
+    ]
+    return pd.Series(counts, index=frame.index, dtype="Int64")
+
+
+def _wanted(frame: pd.DataFrame, since: Mapping[int, int], run_id: str | None) -> pd.Series:
+    first = frame["state_partition"].map(dict(since)).astype("Int64")
+    is_old = (frame["end"] <= first).fillna(value=False)
+    own = (frame["run_id"] == run_id).fillna(value=False) if run_id is not None else False
+    return (~is_old | own).astype(bool)

@@ -1,85 +1,78 @@
 """What must hold of ``reconciliations``.
 
-Critical is what harms whoever acts on it. `durable_ahead`: the replayed start offset is further than the cluster's; a
-reset to it skips records. `past_log_end`: the share partition itself skips records. `live_ahead` and `missing_state`
-are errors: the tables lack something, and acting on them delivers records again, which share groups allow for.
-`orphan_state` (leftovers of a deletion), `before_log_start` (legal), `not_authorized` and `unknown` are warnings.
+Critical is what harms a reader who acts on it. `durable_ahead`: the replayed start offset is further than the
+cluster's; a reset to it skips records. `past_log_end`: the share partition itself skips records. `live_ahead` and
+`missing_state` are errors: the tables lack something, and acting on them delivers records again, which share groups
+allow for. `orphan_state` (leftovers of a deletion), `before_log_start` (legal), `not_authorized` and `unknown` are
+warnings.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
 from acktrail.model.reconciliation import Verdict
-from acktrail_expectations.check import Check, equal
-from acktrail_expectations.gx.engine import core
-from acktrail_expectations.severity import Severity
+from acktrail_expectations.gx.suite_check import (
+    SuiteCheck,
+    critical,
+    equal,
+    error,
+    none_of,
+    not_null,
+    one_of,
+    unique,
+    warning,
+)
+from acktrail_expectations.suites.frame_columns import frame_of, where
 
-__all__ = ["reconciliations"]
+__all__ = ["RECONCILIATION_CHECKS", "RECONCILIATION_COLUMNS", "reconciliations_frame"]
 
-
-def reconciliations() -> tuple[Check, ...]:
-    """Checks of a frame that ``frames.reconciliations`` made."""
-    return (
-        Check(
-            rule="share_partition_once",
-            expectation=core.ExpectCompoundColumnsToBeUnique(column_list=["group_id", "topic_id", "partition"]),
-            severity=Severity.CRITICAL,
-        ),
-        *_verdict_checks(),
-        *_agreement_checks(),
-        _without(Verdict.DURABLE_AHEAD, Severity.CRITICAL),
-        _without(Verdict.PAST_LOG_END, Severity.CRITICAL),
-        _without(Verdict.LIVE_AHEAD, Severity.ERROR),
-        _without(Verdict.MISSING_STATE, Severity.ERROR),
-        _without(Verdict.ORPHAN_STATE, Severity.WARNING),
-        _without(Verdict.BEFORE_LOG_START, Severity.WARNING),
-        _without(Verdict.NOT_AUTHORIZED, Severity.WARNING),
-        _without(Verdict.UNKNOWN, Severity.WARNING),
-    )
+RECONCILIATION_COLUMNS: Final = (
+    "group_id", "topic_id", "topic", "partition", "verdict", "reason", "moved", "durable_start_offset", "durable_lag",
+    "described_start_offset_after", "described_lag_after", "log_end_offset_before", "log_end_offset_after",
+)  # fmt: skip
+"""The columns of ``RECONCILIATIONS`` that the frame is made of."""
 
 
-def _verdict_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="verdict_given",
-            expectation=core.ExpectColumnValuesToNotBeNull(column="verdict"),
-            severity=Severity.ERROR,
-        ),
-        Check(
-            rule="verdict_known",
-            expectation=core.ExpectColumnValuesToBeInSet(
-                column="verdict", value_set=[verdict.value for verdict in Verdict]
-            ),
-            severity=Severity.ERROR,
-        ),
-        Check(
-            rule="verdict_has_reason",
-            expectation=core.ExpectColumnValuesToNotBeNull(column="reason"),
-            severity=Severity.ERROR,
-        ),
-    )
+_STOOD_STILL: Final = "match whose values stood still"
+
+RECONCILIATION_CHECKS: Final[tuple[SuiteCheck, ...]] = (
+    critical("share_partition_once", unique("group_id", "topic_id", "partition")),
+    error("verdict_given", not_null("verdict")),
+    error("verdict_known", one_of("verdict", *(verdict.value for verdict in Verdict))),
+    error("verdict_has_reason", not_null("reason")),
+    critical(
+        "match_has_same_start_offset", equal("durable_start_offset", "agreed_start_offset"), only_where=_STOOD_STILL
+    ),
+    critical("match_has_same_lag", equal("durable_lag", "agreed_lag"), only_where=_STOOD_STILL),
+    critical("no_durable_ahead", none_of("verdict", Verdict.DURABLE_AHEAD.value)),
+    critical("no_past_log_end", none_of("verdict", Verdict.PAST_LOG_END.value)),
+    error("no_live_ahead", none_of("verdict", Verdict.LIVE_AHEAD.value)),
+    error("no_missing_state", none_of("verdict", Verdict.MISSING_STATE.value)),
+    warning("no_orphan_state", none_of("verdict", Verdict.ORPHAN_STATE.value)),
+    warning("no_before_log_start", none_of("verdict", Verdict.BEFORE_LOG_START.value)),
+    warning("no_not_authorized", none_of("verdict", Verdict.NOT_AUTHORIZED.value)),
+    warning("no_unknown", none_of("verdict", Verdict.UNKNOWN.value)),
+)
+"""Rules on the frame below."""
 
 
-def _agreement_checks() -> tuple[Check, ...]:
-    """A match of values that stood still says that they are the same."""
-    return (
-        Check(
-            rule="match_has_same_start_offset",
-            expectation=equal("durable_start_offset", "agreed_start_offset"),
-            severity=Severity.CRITICAL,
-            only_where="match whose values stood still",
-        ),
-        Check(
-            rule="match_has_same_lag",
-            expectation=equal("durable_lag", "agreed_lag"),
-            severity=Severity.CRITICAL,
-            only_where="match whose values stood still",
-        ),
-    )
+def reconciliations_frame(reconciliations: pa.Table) -> pd.DataFrame:
+    """One run's reconciliations.
 
-
-def _without(verdict: Verdict, severity: Severity) -> Check:
-    return Check(
-        rule=f"no_{verdict.value}",
-        expectation=core.ExpectColumnValuesToNotBeInSet(column="verdict", value_set=[verdict.value]),
-        severity=severity,
+    Returns:
+        ``RECONCILIATION_COLUMNS`` and, missing unless the verdict is a match of values that did not move:
+        `agreed_start_offset` (described), `agreed_lag` (described, where the log did not grow either).
+    """
+    frame = frame_of(reconciliations.select(list(RECONCILIATION_COLUMNS)))
+    moved = np.asarray(frame["moved"].fillna(value=True), dtype=np.bool_)
+    agreed = np.asarray((frame["verdict"] == Verdict.MATCH.value).fillna(value=False), dtype=np.bool_) & ~moved
+    still = frame["log_end_offset_before"] == frame["log_end_offset_after"]
+    return frame.assign(
+        agreed_start_offset=where(frame["described_start_offset_after"], agreed),
+        agreed_lag=where(frame["described_lag_after"], agreed & np.asarray(still.fillna(value=False), dtype=np.bool_)),
     )

@@ -1,4 +1,4 @@
-"""What must hold of ``share_partition_states``.
+"""What must hold of ``share_partition_states``: replayed states, each beside its log and the sum of its batches.
 
 `start <= end` holds by construction, since the end is derived; the rules with content compare with the log. A start
 offset below the log start is legal (retention went ahead, the next load puts it right): a warning. A start offset or a
@@ -8,108 +8,75 @@ between is never delivered.
 
 from __future__ import annotations
 
+from typing import Final
+
+import pandas as pd
+import pyarrow as pa
+
 from acktrail.model.observation import Completeness
-from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.gx import custom_expectations
-from acktrail_expectations.gx.engine import core
-from acktrail_expectations.inputs.cluster_facts import ClusterFacts
-from acktrail_expectations.severity import Severity
+from acktrail_expectations.batch_columns import record_batches
+from acktrail_expectations.gx.custom_expectations import ExpectBatchesBelowLogEnd
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, none_of, unique, warning
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks
+from acktrail_expectations.suites.frame_columns import frame_of, key_texts, terminal_counts
+from acktrail_expectations.suites.home_partition import home_state_partitions
 
-__all__ = ["share_partition_states"]
+__all__ = ["STATE_COLUMNS", "share_partition_state_checks", "share_partition_states_frame"]
+
+STATE_COLUMNS: Final = (
+    "group_id", "topic_id", "topic", "partition", "state_partition", "start_offset", "effective_start_offset",
+    "end_offset", "delivery_complete_count", "acknowledged_records", "archived_records", "batches", "completeness",
+)  # fmt: skip
+"""The columns of ``SHARE_PARTITION_STATES`` that the frame is made of."""
 
 
-def share_partition_states(facts: ClusterFacts) -> tuple[Check, ...]:
-    """Checks of a frame that ``frames.share_partition_states`` made."""
-    return (*_identity_checks(), *batch_checks(facts), *_window_checks(), *_count_checks(), *_completeness_checks())
-
-
-def _identity_checks() -> tuple[Check, ...]:
+def share_partition_state_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
+    """Rules on the frame below."""
+    effective = "effective start offset"
     return (
-        Check(
-            rule="share_partition_once",
-            expectation=core.ExpectCompoundColumnsToBeUnique(column_list=["group_id", "topic_id", "partition"]),
-            severity=Severity.CRITICAL,
+        critical("share_partition_once", unique("group_id", "topic_id", "partition")),
+        error("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
+        *batch_checks(cluster),
+        critical("batches_below_log_end", ExpectBatchesBelowLogEnd(column_list=["batches", "log_end_offset"])),
+        critical("start_offset_le_end_offset", at_least("end_offset", "start_offset")),
+        critical("start_offset_le_log_end", at_least("log_end_offset", "start_offset")),
+        critical("end_offset_le_log_end", at_least("log_end_offset", "end_offset")),
+        warning("start_offset_ge_log_start", at_least("start_offset", "log_start_offset")),
+        error(
+            "effective_start_ge_start_offset", at_least("effective_start_offset", "start_offset"), only_where=effective
         ),
-        Check(
-            rule="key_on_its_state_partition",
-            expectation=equal("state_partition", "home_state_partition"),
-            severity=Severity.ERROR,
-        ),
-    )
-
-
-def _window_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="batches_below_log_end",
-            expectation=custom_expectations.ExpectBatchesBelowLogEnd(column_list=["batches", "log_end_offset"]),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="start_offset_le_end_offset",
-            expectation=at_least("end_offset", "start_offset"),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="start_offset_le_log_end",
-            expectation=at_least("log_end_offset", "start_offset"),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="end_offset_le_log_end",
-            expectation=at_least("log_end_offset", "end_offset"),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="start_offset_ge_log_start",
-            expectation=at_least("start_offset", "log_start_offset"),
-            severity=Severity.WARNING,
-        ),
-        Check(
-            rule="effective_start_ge_start_offset",
-            expectation=at_least("effective_start_offset", "start_offset"),
-            severity=Severity.ERROR,
-            only_where="effective start offset",
-        ),
-        Check(
-            rule="effective_start_le_end_offset",
-            expectation=at_least("end_offset", "effective_start_offset"),
-            severity=Severity.ERROR,
-            only_where="effective start offset",
-        ),
-    )
-
-
-def _count_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="finished_records_match_batches",
-            expectation=equal("finished_records", "terminal_offsets"),
-            severity=Severity.ERROR,
-        ),
-        Check(
-            rule="delivery_complete_count_covers",
-            expectation=at_least("delivery_complete_count", "terminal_offsets"),
-            severity=Severity.WARNING,
+        error("effective_start_le_end_offset", at_least("end_offset", "effective_start_offset"), only_where=effective),
+        error("finished_records_match_batches", equal("finished_records", "terminal_offsets")),
+        warning(
+            "delivery_complete_count_covers",
+            at_least("delivery_complete_count", "terminal_offsets"),
             only_where="delivery complete count",
         ),
+        error("state_reliable", none_of("completeness", Completeness.GAP.value, Completeness.UNREADABLE.value)),
+        warning("state_has_snapshot", none_of("completeness", Completeness.NO_SNAPSHOT.value)),
     )
 
 
-def _completeness_checks() -> tuple[Check, ...]:
-    unreliable = [Completeness.GAP.value, Completeness.UNREADABLE.value]
-    return (
-        Check(
-            rule="state_reliable",
-            expectation=core.ExpectColumnValuesToNotBeInSet(column="completeness", value_set=unreliable),
-            severity=Severity.ERROR,
-        ),
-        Check(
-            rule="state_has_snapshot",
-            expectation=core.ExpectColumnValuesToNotBeInSet(
-                column="completeness", value_set=[Completeness.NO_SNAPSHOT.value]
-            ),
-            severity=Severity.WARNING,
-        ),
+def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) -> pd.DataFrame:
+    """One run's states with what bounds them.
+
+    A run's states are replayed from records that were read between its two samples, so the log end of the later one
+    is at or above everything they mention.
+
+    Returns:
+        ``STATE_COLUMNS`` and `log_start_offset`, `log_end_offset` (missing for a topic that is gone or may not be
+        seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`, `terminal_offsets` (acknowledged and
+        archived offsets of the batches), `finished_records` (the same as the table's own columns say).
+    """
+    table = states.select(list(STATE_COLUMNS))
+    frame = frame_of(table)
+    limits = {group: cluster.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
+    derived = frame.assign(
+        home_state_partition=home_state_partitions(key_texts(table), cluster.state_partition_count),
+        delivery_count_limit=frame["group_id"].map(limits).astype("Int64"),
+        is_uninitialized=frame["start_offset"].isna(),
+        terminal_offsets=terminal_counts(record_batches(table["batches"]), frame["start_offset"]),
+        finished_records=frame["acknowledged_records"] + frame["archived_records"],
     )
+    return derived.merge(frame_of(cluster.logs), how="left", on=["topic_id", "partition"], validate="many_to_one")

@@ -1,125 +1,317 @@
-"""What must hold of ``state_records``.
+"""What must hold of ``state_records``: each record beside what the records before it of its share partition allow.
 
 Nothing here fails in a broker's normal life: cold snapshots, initializations and resets, tombstones, recreated topics,
 empty updates with a new leader epoch after a restart, updates whose snapshot was pruned before the first export. Kafka
-before 4.4 may let a start offset and a delivery complete count fall back; `start_offset_monotone` says so as an error.
+before 4.4 may let a start offset and a delivery complete count fall back; `start_offset_monotone` reports it as an
+error.
+
+A *chain* is the records of one share partition on one state partition with nothing lost in between: a recorded gap,
+or a record that does not even say whose it is, ends every chain. A *life* is the part of a chain up to a tombstone. A
+*reign* is the part of a life in which nobody moved the start offset from outside: an initialization (first or by
+reset) begins one, and so does a record that could not be read, for it may have been one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from acktrail_expectations.check import Check, at_least, equal
-from acktrail_expectations.gx.engine import core
-from acktrail_expectations.inputs.cluster_facts import ClusterFacts
-from acktrail_expectations.severity import Severity
-from acktrail_expectations.suites.batches import batch_checks
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
-__all__ = ["MATCHES_RAW_BYTES", "state_records"]
-
-MATCHES_RAW_BYTES: Final = Check(
-    rule="record_matches_raw_bytes",
-    expectation=core.ExpectColumnValuesToBeInSet(column="matches_raw_bytes", value_set=[True]),
-    severity=Severity.CRITICAL,
+from acktrail.columnar.binary_column import BoolArray
+from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
+from acktrail_expectations.batch_columns import record_batches
+from acktrail_expectations.gx.suite_check import (
+    SuiteCheck,
+    at_least,
+    critical,
+    equal,
+    error,
+    is_true,
+    one_of,
+    unique,
+    warning,
 )
-"""The decoded columns of a record are what its key and its value say: for frames that compare bytes."""
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
+from acktrail_expectations.suites.batches import batch_checks
+from acktrail_expectations.suites.frame_columns import (
+    Codes,
+    frame_of,
+    key_texts,
+    known_so_far,
+    named,
+    previous,
+    terminal_counts,
+    where,
+)
+from acktrail_expectations.suites.home_partition import KeyPlacement
+
+__all__ = ["MATCHES_RAW_BYTES", "RECORD_COLUMNS", "StateRecordFrames", "state_record_checks", "state_records_frame"]
+
+RECORD_COLUMNS: Final = (
+    "state_partition", "offset", "record_type", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch",
+    "leader_epoch", "start_offset", "delivery_complete_count", "create_timestamp_ms", "write_timestamp_ms", "batches",
+    "decode_status",
+)  # fmt: skip
+"""The columns of ``STATE_RECORDS`` that the frame is made of."""
+
+_NAMELESS: Final = ("null_key", "malformed_key")
+"""Decode statuses of records that may belong to any share partition. A key type nobody knows is no state record."""
+
+_COMPARED_AT_ONCE: Final = 16_384
+"""Records that are decoded again together: memory for both forms of them comes on top of the rest."""
 
 
-def state_records(facts: ClusterFacts) -> tuple[Check, ...]:
-    """Checks of a frame that ``frames.state_records`` made, without ``MATCHES_RAW_BYTES``."""
-    return (*_address_checks(), *batch_checks(facts), *_epoch_checks(), *_count_checks(), *_placement_checks())
+MATCHES_RAW_BYTES: Final = critical("record_matches_raw_bytes", is_true("matches_raw_bytes"))
+"""The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""
 
 
-def _address_checks() -> tuple[Check, ...]:
+def state_record_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
+    """Rules on the frames below, without ``MATCHES_RAW_BYTES``. A snapshot epoch that does not fit means that records
+    are missing."""
+    after = "after another of its share partition"
     return (
-        Check(
-            rule="record_once",
-            expectation=core.ExpectCompoundColumnsToBeUnique(column_list=["state_partition", "offset"]),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="offsets_dense",
-            expectation=equal("offset", "expected_offset"),
-            severity=Severity.ERROR,
+        critical("record_once", unique("state_partition", "offset")),
+        error(
+            "offsets_dense",
+            equal("offset", "expected_offset"),
             only_where="record after another of its state partition",
         ),
-        Check(
-            rule="record_decoded",
-            expectation=core.ExpectColumnValuesToBeInSet(column="decode_status", value_set=["decoded"]),
-            severity=Severity.ERROR,
-        ),
-    )
-
-
-def _epoch_checks() -> tuple[Check, ...]:
-    """A snapshot epoch that does not fit means that records are missing."""
-    return (
-        Check(
-            rule="snapshot_epoch_step",
-            expectation=equal("snapshot_epoch", "successor_epoch"),
-            severity=Severity.ERROR,
+        error("record_decoded", one_of("decode_status", "decoded")),
+        *batch_checks(cluster),
+        error(
+            "snapshot_epoch_step",
+            equal("snapshot_epoch", "successor_epoch"),
             only_where="snapshot after another record of its share partition",
         ),
-        Check(
-            rule="update_epoch_matches",
-            expectation=equal("snapshot_epoch", "base_epoch"),
-            severity=Severity.ERROR,
-            only_where="update after another record of its share partition",
+        error("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=_UPDATE_AFTER),
+        error("update_has_base", one_of("base_type", "snapshot", "update"), only_where=_UPDATE_AFTER),
+        error("state_epoch_monotone", at_least("state_epoch", "least_state_epoch"), only_where=f"state epoch {after}"),
+        error(
+            "leader_epoch_monotone", at_least("leader_epoch", "least_leader_epoch"), only_where=f"leader epoch {after}"
         ),
-        Check(
-            rule="update_has_base",
-            expectation=core.ExpectColumnValuesToBeInSet(column="base_type", value_set=["snapshot", "update"]),
-            severity=Severity.ERROR,
-            only_where="update after another record of its share partition",
+        error(
+            "start_offset_monotone", at_least("start_offset", "least_start_offset"), only_where=f"start offset {after}"
         ),
-        Check(
-            rule="state_epoch_monotone",
-            expectation=at_least("state_epoch", "least_state_epoch"),
-            severity=Severity.ERROR,
-            only_where="state epoch after another of its share partition",
-        ),
-        Check(
-            rule="leader_epoch_monotone",
-            expectation=at_least("leader_epoch", "least_leader_epoch"),
-            severity=Severity.ERROR,
-            only_where="leader epoch after another of its share partition",
-        ),
-        Check(
-            rule="start_offset_monotone",
-            expectation=at_least("start_offset", "least_start_offset"),
-            severity=Severity.ERROR,
-            only_where="start offset after another of its share partition",
-        ),
-    )
-
-
-def _count_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="delivery_complete_count_covers",
-            expectation=at_least("delivery_complete_count", "terminal_offsets"),
-            severity=Severity.WARNING,
+        warning(
+            "delivery_complete_count_covers",
+            at_least("delivery_complete_count", "terminal_offsets"),
             only_where="delivery complete count",
         ),
-        Check(
-            rule="create_le_write_timestamp",
-            expectation=at_least("write_timestamp_ms", "create_timestamp_ms"),
-            severity=Severity.WARNING,
-            only_where="snapshot",
+        warning(
+            "create_le_write_timestamp", at_least("write_timestamp_ms", "create_timestamp_ms"), only_where="snapshot"
         ),
+        critical("one_state_partition_per_key", equal("state_partition", "first_state_partition")),
+        error("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
     )
 
 
-def _placement_checks() -> tuple[Check, ...]:
-    return (
-        Check(
-            rule="one_state_partition_per_key",
-            expectation=equal("state_partition", "first_state_partition"),
-            severity=Severity.CRITICAL,
-        ),
-        Check(
-            rule="key_on_its_state_partition",
-            expectation=equal("state_partition", "home_state_partition"),
-            severity=Severity.ERROR,
-        ),
-    )
+_UPDATE_AFTER: Final = "update after another record of its share partition"
+
+
+def state_records_frame(
+    records: pa.Table, *, since: Mapping[int, int], gaps: pa.Table, cluster: ObservedCluster
+) -> pd.DataFrame:
+    """The frame of records that come in one piece: see ``StateRecordFrames.add``."""
+    return StateRecordFrames(gaps=gaps, cluster=cluster).add(records, since=since)
+
+
+class StateRecordFrames:
+    """The frames of a log that comes in pieces: each is what it would be if all pieces were one.
+
+    Between pieces one row a share partition is kept: its newest record, with the epochs and the start offset that are
+    in force after it.
+    """
+
+    def __init__(self, *, gaps: pa.Table, cluster: ObservedCluster, compares_bytes: bool = False) -> None:
+        """`gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost. `compares_bytes`: records
+        have ``COMPARED_COLUMNS`` too, and are compared with their raw bytes."""
+        self._gaps = gaps
+        self._cluster = cluster
+        self._compares_bytes = compares_bytes
+        self._placement = KeyPlacement(cluster.state_partition_count)
+        self._kept: pa.Table | None = None
+
+    def add(self, records: pa.Table, *, since: Mapping[int, int]) -> pd.DataFrame:
+        """The records at or above `since` (offset by state partition; absent: all), each with what bounds it.
+
+        Args:
+            records: ``RECORD_COLUMNS`` of the next records of some state partitions, in any order; none of them lies
+                below a record that was added before.
+            since: first offset to validate by state partition.
+
+        Returns:
+            ``RECORD_COLUMNS`` and, missing where there is nothing to compare with:
+            `expected_offset` (the offset after the record before), `successor_epoch` (snapshots: the snapshot epoch
+            that comes next), `base_epoch` and `base_type` (updates: snapshot epoch and type of the record before),
+            `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (what may not be fallen below),
+            `first_state_partition` (the one that had the key first), `home_state_partition` (the one its hash names),
+            `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`; where bytes are
+            compared, `matches_raw_bytes` (the decoded columns are what the key and the value say).
+        """
+        table, place = self._ordered(records.select(list(RECORD_COLUMNS)))
+        frame = frame_of(table)
+        log = _Log.of(table, frame, self._gaps)
+        bounds, in_force = _chained(frame, log)
+        first, home = self._placement.add(key_texts(table), table["state_partition"])
+        placed = {"first_state_partition": first, "home_state_partition": home}
+        self._kept = _kept(table, log, in_force)
+        whole = frame.assign(**bounds, **placed, **_counted(table, frame, self._cluster))
+        wanted = (place >= 0) & _wanted(frame, since)
+        new = whole[wanted].reset_index(drop=True)
+        return new.assign(matches_raw_bytes=_matching(records, place[wanted])) if self._compares_bytes else new
+
+    def _ordered(self, records: pa.Table) -> tuple[pa.Table, Codes]:
+        """What was kept and `records` as they follow each other, and which row of `records` each is (below 0: none)."""
+        table = records if self._kept is None else pa.concat_tables([self._kept, records])
+        order = pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")])
+        place = np.asarray(order, dtype=np.int64) - (table.num_rows - records.num_rows)
+        return table.take(order), place
+
+
+def _matching(records: pa.Table, rows: Codes) -> BoolArray:
+    """Which of these rows of `records` say what their bytes say."""
+    stored = records.select(list(COMPARED_COLUMNS))
+    matches = np.ones(len(rows), np.bool_)
+    for begin in range(0, len(rows), _COMPARED_AT_ONCE):
+        part = pa.array(rows[begin : begin + _COMPARED_AT_ONCE])
+        matches[[begin + row for row in differing_columns(stored.take(part))]] = False
+    return matches
+
+
+def _kept(table: pa.Table, log: _Log, in_force: Mapping[str, pd.Series]) -> pa.Table:
+    """The last row of every chain that goes on, and of every state partition, with what is in force after it."""
+    is_last = ~pd.Series(log.chain).duplicated(keep="last").to_numpy()
+    ends = ~pd.Series(log.state_partition).duplicated(keep="last").to_numpy()
+    newest = np.zeros(int(log.state_partition.max(initial=0)) + 1, np.int64)
+    newest[log.state_partition[ends]] = log.segment[ends]
+    rows = np.flatnonzero((is_last & (log.segment == newest[log.state_partition])) | ends)
+    kept = table.take(pa.array(rows))
+    for name, series in in_force.items():
+        values = pa.Array.from_pandas(series.iloc[rows]).cast(table.schema.field(name).type)
+        kept = kept.set_column(table.schema.get_field_index(name), table.schema.field(name), values)
+    place = table.schema.get_field_index("batches")
+    return kept.set_column(place, table.schema.field(place), pa.nulls(len(rows), table.schema.field(place).type))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Log:
+    """Where each row lies: its state partition, the row's chain and the segment of the log that the chain is of, and
+    whether it stands at its address a second time."""
+
+    state_partition: Codes
+    expected_offset: pd.Series
+    segment: Codes
+    chain: Codes
+    is_repeated: BoolArray
+
+    @classmethod
+    def of(cls, table: pa.Table, frame: pd.DataFrame, gaps: pa.Table) -> _Log:
+        state_partition = _codes(frame["state_partition"])
+        before = previous(frame["offset"], state_partition)
+        is_repeated = _true(frame["offset"] == before)
+        after_gap = _after_gap(frame, before, gaps)
+        key = _codes(pd.Series(pc.dictionary_encode(key_texts(table)).combine_chunks().indices.to_pandas()))
+        segment = _running(after_gap | _after_nameless(frame, state_partition), state_partition)
+        return cls(
+            state_partition=state_partition,
+            expected_offset=where(before + 1, ~(after_gap | is_repeated)),
+            segment=segment,
+            chain=named(state_partition, key, segment),
+            is_repeated=is_repeated,
+        )
+
+
+def _codes(series: pd.Series) -> Codes:
+    """The distinct values numbered from 1; a missing one is 0."""
+    return np.asarray(pd.factorize(series)[0], dtype=np.int64) + 1
+
+
+def _running(marks: BoolArray, chain: Codes) -> Codes:
+    """How many marks there are in the chain up to and with each row."""
+    return np.asarray(pd.Series(marks.astype(np.int64)).groupby(chain).cumsum(), dtype=np.int64)
+
+
+def _after_gap(frame: pd.DataFrame, before: pd.Series, gaps: pa.Table) -> BoolArray:
+    """Rows between which and the row before offsets are known to be lost."""
+    found = np.zeros(len(frame), np.bool_)
+    for gap in gaps.to_pylist():
+        here = frame["state_partition"] == gap["state_partition"]
+        found |= _true(here & (before < gap["gap_first"]) & (frame["offset"] > gap["gap_last"]))
+    return found
+
+
+def _after_nameless(frame: pd.DataFrame, state_partition: Codes) -> BoolArray:
+    nameless = frame["decode_status"].isin(_NAMELESS).astype("Int64")
+    return np.asarray(previous(nameless, state_partition).fillna(0), dtype=np.bool_)
+
+
+def _chained(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
+    """What bounds each row, and what is in force after it."""
+    kind = frame["record_type"].where(frame["decode_status"] == "decoded")
+    before = previous(kind, log.chain)
+    after_tombstone = _true(before == "tombstone")
+    life = named(log.chain, _running(after_tombstone, log.chain))
+    least, in_force = _monotone(frame, kind, life)
+    bounds = {**_snapshot_epochs(kind, before, previous(frame["snapshot_epoch"], log.chain)), **least}
+    once = {name: where(series, ~log.is_repeated) for name, series in bounds.items()}
+    return {"expected_offset": log.expected_offset, **once}, in_force
+
+
+def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.Series) -> dict[str, pd.Series]:
+    """A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base."""
+    is_update = _true(kind == "update")
+    successor = (epoch_before + 1).mask(_true(kind_before == "tombstone"), 0)
+    return {
+        "successor_epoch": where(successor, _true(kind == "snapshot")),
+        "base_epoch": where(epoch_before, is_update),
+        "base_type": where(kind_before, is_update),
+    }
+
+
+def _monotone(frame: pd.DataFrame, kind: pd.Series, life: Codes) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
+    """What a record may not fall below, and what is in force after it. An initialization sets the leader epoch to 0 and
+    the start offset anywhere."""
+    state_epoch = known_so_far(frame["state_epoch"], life)
+    least_state_epoch = previous(state_epoch, life)
+    begins = _initializes(frame, kind) | kind.isna().to_numpy(dtype=np.bool_)
+    raised = _true(frame["state_epoch"] > least_state_epoch)
+    led, started = (named(life, _running(marks, life)) for marks in (begins, begins | raised))
+    leader_epoch, start_offset = known_so_far(frame["leader_epoch"], led), known_so_far(frame["start_offset"], started)
+    least = {
+        "least_state_epoch": least_state_epoch,
+        "least_leader_epoch": previous(leader_epoch, led),
+        "least_start_offset": previous(start_offset, started),
+    }
+    return least, {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
+
+
+def _true(condition: pd.Series) -> BoolArray:
+    """Where `condition` is known to hold."""
+    return np.asarray(condition.fillna(value=False), dtype=np.bool_)
+
+
+def _initializes(frame: pd.DataFrame, kind: pd.Series) -> BoolArray:
+    """Snapshots as an initialization or a reset writes them: leader epoch 0, no batches, created as written."""
+    empty = frame["batches"].list.len() == 0
+    written = frame["create_timestamp_ms"] == frame["write_timestamp_ms"]
+    return _true(kind == "snapshot") & _true(frame["leader_epoch"] == 0) & _true(empty) & _true(written)
+
+
+def _counted(table: pa.Table, frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
+    is_snapshot = _true((frame["record_type"] == "snapshot") & (frame["decode_status"] == "decoded"))
+    limits = {group: cluster.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
+    return {
+        "is_uninitialized": frame["start_offset"].isna() & is_snapshot,
+        "delivery_count_limit": frame["group_id"].map(limits).astype("Int64"),
+        "terminal_offsets": terminal_counts(record_batches(table["batches"]), frame["start_offset"]),
+    }
+
+
+def _wanted(frame: pd.DataFrame, since: Mapping[int, int]) -> BoolArray:
+    first = frame["state_partition"].map(dict(since)).astype("Int64")
+    return ~_true(frame["offset"] < first)

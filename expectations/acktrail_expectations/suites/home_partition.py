@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 
-__all__ = ["Placement", "home_state_partitions"]
+__all__ = ["KeyPlacement", "home_state_partitions"]
 
 
-class Placement:
+class KeyPlacement:
     """Which state partition had each coordinator key first, and which one its hash names. Cost: one hash a key."""
 
     def __init__(self, partition_count: int | None) -> None:
@@ -51,7 +51,7 @@ def _taken(values: list[int | None], indices: pa.Array) -> pd.Series:
 def home_state_partitions(keys: pa.ChunkedArray, partition_count: int | None) -> pd.Series:
     """The state partition that the hash of each coordinator key names; missing without a key or a count."""
     nowhere = pa.chunked_array([pa.nulls(len(keys), pa.int64()).fill_null(0)])
-    return Placement(partition_count).add(keys, nowhere)[1]
+    return KeyPlacement(partition_count).add(keys, nowhere)[1]
 
 
 def _share_partition(coordinator_key: str) -> SharePartition:

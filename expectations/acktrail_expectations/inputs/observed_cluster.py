@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from acktrail.model.delivery import DURABLE_STATES, DeliveryState
 
-__all__ = ["DEFAULT_DELIVERY_COUNT_LIMIT", "HIGHEST_DELIVERY_COUNT_LIMIT", "ClusterFacts", "cluster_facts"]
+__all__ = ["DEFAULT_DELIVERY_COUNT_LIMIT", "HIGHEST_DELIVERY_COUNT_LIMIT", "ObservedCluster", "observed_cluster"]
 
 DEFAULT_DELIVERY_COUNT_LIMIT: Final = 5
 """``group.share.delivery.count.limit`` of a broker that was not configured."""
@@ -35,7 +35,7 @@ def _no_logs() -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFacts:
+class ObservedCluster:
     """What a run knows of its cluster.
 
     `delivery_states`: numbers that its release may persist. `delivery_count_limits` by group id, where the cluster
@@ -53,7 +53,7 @@ class ClusterFacts:
         return self.delivery_count_limits.get(group_id or "", DEFAULT_DELIVERY_COUNT_LIMIT)
 
 
-def cluster_facts(groups: pa.Table, offsets: pa.Table) -> ClusterFacts:
+def observed_cluster(groups: pa.Table, offsets: pa.Table) -> ObservedCluster:
     """The facts in one run's rows of ``GROUP_OBSERVATIONS`` and ``OFFSET_OBSERVATIONS``.
 
     Archiving (3) comes with the dead letter queue of Kafka 4.4, whose group configuration tells that a release has it.
@@ -64,7 +64,7 @@ def cluster_facts(groups: pa.Table, offsets: pa.Table) -> ClusterFacts:
         for row in groups.select(["group_id", "configs"]).to_pylist()
         if row["configs"]
     ]
-    return ClusterFacts(
+    return ObservedCluster(
         delivery_states=_states(names for _, names in configs),
         delivery_count_limits=_limits(configs),
         state_partition_count=_state_partition_count(offsets),

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail_expectations.batch_columns import BatchColumns, Integers, terminal_offsets
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail_expectations.batch_columns import RecordBatches, terminal_offsets
 
 __all__ = [
     "Codes",
-    "Mask",
     "frame_of",
     "key_texts",
     "known_so_far",
@@ -24,9 +23,8 @@ __all__ = [
     "where",
 ]
 
-Codes = npt.NDArray[np.int64]
-"""A number for each row, 0 or more, that says what the row belongs to."""
-Mask = npt.NDArray[np.bool_]
+Codes = Int64Array
+"""A number for each row, 0 or more: rows with the same one belong together."""
 
 _LEAST: Final = np.iinfo(np.int64).min
 
@@ -40,7 +38,7 @@ def _pandas_type(kind: pa.DataType) -> Any:
     return pd.Int64Dtype() if pa.types.is_integer(kind) else pd.ArrowDtype(kind)
 
 
-def where(series: pd.Series, condition: Mask | pd.Series) -> pd.Series:
+def where(series: pd.Series, condition: BoolArray | pd.Series) -> pd.Series:
     """`series`, missing where `condition` is false."""
     return series.where(np.asarray(condition, dtype=np.bool_), pd.NA)
 
@@ -60,7 +58,7 @@ def previous(series: pd.Series, chain: Codes) -> pd.Series:
 
 
 def known_so_far(series: pd.Series, chain: Codes) -> pd.Series:
-    """The newest value in the row and those before it in the same chain, rows without a value passed over."""
+    """The newest value in the row and those before it in the same chain, rows without a value skipped."""
     return series.groupby(chain).ffill()
 
 
@@ -69,11 +67,11 @@ def key_texts(table: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table["group_id"], table["topic_id"], table["partition"].cast(pa.string()), ":")
 
 
-def _or_least(series: pd.Series) -> Integers:
+def _or_least(series: pd.Series) -> Int64Array:
     """Whole numbers with the least there is for a missing one: as a start offset it bounds nothing."""
     return series.to_numpy(dtype=np.int64, na_value=_LEAST)
 
 
-def terminal_counts(batches: BatchColumns, start_offset: pd.Series) -> pd.Series:
+def terminal_counts(batches: RecordBatches, start_offset: pd.Series) -> pd.Series:
     """Terminal offsets at or above the start offset, all of them where it is not known."""
     return pd.Series(terminal_offsets(batches, _or_least(start_offset)), dtype="Int64")

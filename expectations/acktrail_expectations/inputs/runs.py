@@ -1,0 +1,115 @@
+"""Which runs the tables know, and how many rows they have of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.tables.delta.commit_ids import reconciliation_commit
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.results import ValidationSummary
+
+__all__ = ["count_rows", "is_current", "named_run", "require_reconciled"]
+
+_INSTANTS: Final = (
+    ("reconciliations", "observed_at"),
+    ("share_partition_states", "observed_at"),
+    ("offset_observations", "observed_at"),
+    ("export_ranges", "exported_at"),
+)
+"""Tables that name runs, each with the column that says when; a run may have rows in any of them."""
+
+_COUNTED: Final = (
+    "export_ranges", "group_observations", "offset_observations", "share_partition_states", "reconciliations"
+)  # fmt: skip
+_ONCE: Final = "share_partition_once"
+"""A rule that looks at every row of its table, in two suites."""
+
+
+def named_run(store: Tables, run_id: str | None) -> str:
+    """`run_id` if any table knows it; for None the newest run, a reconciled one before one that only exported.
+
+    Raises:
+        UnknownName: no table knows `run_id`.
+        ConfigurationError: there is no run at all.
+    """
+    if run_id is None:
+        return _newest(store)
+    if not any(_knows(store, name, run_id) for name, _ in _INSTANTS):
+        known = {run for name, column in _INSTANTS for run in _runs(store, name, column)}
+        raise UnknownName("run", run_id, nearest=get_close_matches(run_id, sorted(known), n=3))
+    return run_id
+
+
+def _newest(store: Tables) -> str:
+    for name, column in _INSTANTS:
+        runs = _runs(store, name, column)
+        if runs:
+            return max(runs, key=lambda run: (runs[run], run))
+    raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail export` first")
+
+
+def _knows(store: Tables, name: str, run_id: str) -> bool:
+    return store.read(name, columns=["run_id"], where=pc.field("run_id") == run_id).num_rows > 0
+
+
+def _runs(store: Tables, name: str, column: str) -> dict[str, datetime]:
+    """Every run with its newest instant, read piece by piece."""
+    snapshot = store.snapshot(name)
+    newest: dict[str, datetime] = {}
+    for batch in () if snapshot is None else snapshot.batches(columns=["run_id", column]):
+        rows = pa.Table.from_batches([batch]).group_by("run_id").aggregate([(column, "max")]).to_pylist()
+        for row in rows:
+            if row["run_id"] is not None and row[f"{column}_max"] is not None:
+                newest[row["run_id"]] = max(row[f"{column}_max"], newest.get(row["run_id"], row[f"{column}_max"]))
+    return newest
+
+
+def count_rows(store: Tables, run_id: str) -> dict[str, int]:
+    """The number of rows that each table has of a run."""
+    own = pc.field("run_id") == run_id
+    return {name: store.read(name, columns=["run_id"], where=own).num_rows for name in _COUNTED}
+
+
+def is_current(summary: ValidationSummary, rows: Mapping[str, int]) -> bool:
+    """Whether a recorded validation is about all that there is of its run now.
+
+    Of a validation that did not record its rows, those of the states and of the reconciliation are compared.
+    """
+    if summary.run_rows is not None:
+        known: object = json.loads(summary.run_rows)
+        return known == dict(rows)
+    counted = {r.suite: r.element_count for r in summary.results if r.expectation == _ONCE}
+    return all(count == rows.get(suite) for suite, count in counted.items())
+
+
+def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> None:
+    """See that a run was reconciled, to its end.
+
+    Raises:
+        InputError: it was not, or only in part.
+    """
+    states, verdicts = rows["share_partition_states"], rows["reconciliations"]
+    hint = f"run `acktrail reconcile --run-id {run_id}` first"
+    if verdicts < states:
+        raise InputError(f"run {run_id!r}: {verdicts} of {states} share partitions are reconciled", hint=hint)
+    if verdicts or _is_marked(store, run_id):
+        return
+    if not rows["group_observations"] and not rows["offset_observations"]:
+        hint = "it observed nothing: run `acktrail export --observe`, then `acktrail reconcile`"
+    raise InputError(f"run {run_id!r} was not reconciled: there is no verdict to validate", hint=hint)
+
+
+def _is_marked(store: Tables, run_id: str) -> bool:
+    """Whether there is a commit of a reconciliation that found no share partition."""
+    own = pc.field("run_id") == run_id
+    named = store.read("offset_observations", columns=["cluster_id"], where=own)["cluster_id"].drop_null()
+    cluster_id = named[0].as_py() if len(named) else None
+    return store.transaction_version("reconciliations", reconciliation_commit(cluster_id, run_id, "0")) is not None

@@ -28,8 +28,8 @@ def _command(
 ) -> None:
     """Show what a reconcile run found: share partitions, lag, archived records, verdicts, findings.
 
-    With --out the same goes, in full, into one HTML file that needs no network, no script and no server.
-    Unknown is said to be unknown, with its reason; in JSON it is null.
+    --out writes the whole run as one HTML file that needs no network, no script and no server.
+    A number that is not known is shown as unknown, with its reason; in JSON it is null.
 
     Example: acktrail report --tables ./tables --out report.html
     """

@@ -1,6 +1,6 @@
 """Great Expectations, loaded quietly and lightly: the only module that imports it.
 
-Its import logs a line for every function it passes over and, beside PySpark, warns of pandas 3. It evaluates frames of
+Its import logs a line for every function it skips and, beside PySpark, warns of pandas 3. It evaluates frames of
 pandas here and draws nothing: the packages that serve its other engines, optional for it, are left out, so that in this
 process it has neither its Spark engine nor its SQL engine; those that draw and test distributions load when used.
 """

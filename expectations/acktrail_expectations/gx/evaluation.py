@@ -42,7 +42,7 @@ def evaluate(
 ) -> tuple[QualityResult, ...]:
     """One result for each of `checks`, in their order.
 
-    An expectation that raised, or of which the engine says nothing, has an `error` and is no success. One that found no
+    An expectation that raised, or for which the engine gives no result, has an `error` and is no success. One that found no
     row to compare has neither: its `success` is None, and `reason` says why.
     """
     if frame.empty:

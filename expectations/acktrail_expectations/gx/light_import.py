@@ -26,7 +26,7 @@ def light_import(*, absent: Collection[str], lazy: Collection[str]) -> Iterator[
     Top-level packages in `absent` count as not installed: for packages that the importer treats as optional. Where one
     of them is loaded already none is hidden, because they need each other: PySpark ends a process that lacks google.
     Modules in `lazy` are loaded when an attribute of theirs is first asked for. Other threads' imports, and later ones,
-    are as usual. What is imported is not looked through for garbage, then or later.
+    are as usual. The garbage collector ignores what is imported, then and later.
     """
     finder = _LightFinder(absent, lazy)
     collects = gc.isenabled()

@@ -1,4 +1,4 @@
-"""What one observation says of the cluster, as far as expectations depend on it."""
+"""The cluster as one observation shows it, as far as expectations depend on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ObservedCluster:
     """What a run knows of its cluster.
 
     `delivery_states`: numbers that its release may persist. `delivery_count_limits` by group id, where the cluster
-    tells (Kafka 4.3 and later). `state_partition_count` None: not known. `logs`: one row a topic partition, its
+    reports them (Kafka 4.3 and later). `state_partition_count` None: not known. `logs`: one row a topic partition, its
     highest log start and log end of the observation.
     """
 
@@ -54,10 +54,10 @@ class ObservedCluster:
 
 
 def observed_cluster(groups: pa.Table, offsets: pa.Table) -> ObservedCluster:
-    """The facts in one run's rows of ``GROUP_OBSERVATIONS`` and ``OFFSET_OBSERVATIONS``.
+    """The cluster in one run's rows of ``GROUP_OBSERVATIONS`` and ``OFFSET_OBSERVATIONS``.
 
-    Archiving (3) comes with the dead letter queue of Kafka 4.4, whose group configuration tells that a release has it.
-    Where no group's configuration could be read, archiving is let pass: nothing says that it is wrong.
+    Archiving (3) comes with the dead letter queue of Kafka 4.4: a release that has it has its group configuration.
+    Where no group's configuration could be read, archiving is allowed.
     """
     configs = [
         (row["group_id"], dict(row["configs"]))

@@ -1,4 +1,4 @@
-"""What one validation reads of the tables."""
+"""The rows that one validation reads."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
 class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
-    `since`: where those begin. `stored`: which records are stored, from somewhat below; `files`: where, oldest first.
-    `bytes_unseen`: why the records are not compared with their raw bytes; None: they are.
+    `since`: where those begin. `stored`: the offsets of stored records, from somewhat below; `files`: theirs, oldest
+    first. `bytes_unseen`: why the records are not compared with their raw bytes; None: they are.
     """
 
     store: Tables
@@ -94,7 +94,7 @@ class RunData:
 
     @property
     def gaps(self) -> pa.Table:
-        """What is known to be lost for ever: few rows, whatever the table's size."""
+        """Offsets that are known to be lost for ever: few rows in a table of any size."""
         columns = ["state_partition", "gap_first", "gap_last"]
         return self.store.read("export_ranges", columns=columns, where=pc.field("gap_first").is_valid())
 
@@ -108,7 +108,7 @@ class RunData:
             yield self.store.read("state_records", columns=self._columns, where=window.rows)
 
     def _as_stored(self) -> Iterator[pa.Table]:
-        """The same in one pass over the files, where each state partition's records lie in their order."""
+        """`records` read file by file: for files whose records are in the order of their offsets."""
         since = self.since.records
         with_new = [p for p, runs in self.stored.runs.items() if runs.ends_above(since.get(p, 0))]
         if not with_new:
@@ -160,7 +160,7 @@ def _files(snapshot: TableSnapshot | None, begin: Mapping[int, int]) -> tuple[st
 
 
 def _why_bytes_unseen(snapshot: TableSnapshot | None, *, every_record: bool) -> str | None:
-    """To decode them again costs a quarter of a validation: it is done when everything is validated."""
+    """Decoding them again costs a quarter of a validation, so that only a validation of every record does it."""
     if snapshot is not None and not reads_as_own(snapshot):
         return "the records are in another dialect: they are not compared with their raw bytes"
     return None if every_record else "records are compared with their raw bytes by acktrail validate --all"
@@ -185,7 +185,7 @@ def _stored(store: Tables, files: tuple[str, ...], begin: Mapping[int, int]) -> 
 
 
 def _somewhat_below(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:
-    """From where on stored records are looked for: those looked back at, and those of the ranges to validate."""
+    """First offset of stored records to look for: those looked back at, and those of the ranges to validate."""
     firsts = ranges.group_by("state_partition").aggregate([("first_offset", "min")]).to_pylist()
     least = {row["state_partition"]: row["first_offset_min"] for row in firsts if row["first_offset_min"] is not None}
     return {p: max(0, min(offset - LOOK_BACK, least.get(p, offset))) for p, offset in since.items()}
@@ -197,7 +197,7 @@ def _with_predecessors(since: Mapping[int, int]) -> pc.Expression:
 
 
 def _state_partitions(store: Tables, cluster: ObservedCluster) -> list[int]:
-    """The state partitions there are: as observed, else all that were ever exported."""
+    """The state partitions: as observed, else all that were ever exported."""
     if cluster.state_partition_count is not None:
         return list(range(cluster.state_partition_count))
     found: list[int] = pc.unique(

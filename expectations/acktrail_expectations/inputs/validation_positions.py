@@ -1,4 +1,4 @@
-"""Which records and ranges were not validated before, in parts that fit into memory.
+"""Which records and ranges were not validated before, in slices that fit into memory.
 
 How far a state partition was validated is an app transaction of ``quality_results``: it moves in the commit that brings
 the results, so a crash validates again and skips nothing.

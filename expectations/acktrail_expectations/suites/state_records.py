@@ -6,8 +6,8 @@ before 4.4 may let a start offset and a delivery complete count fall back; `star
 error.
 
 A *chain* is the records of one share partition on one state partition with nothing lost in between: a recorded gap,
-or a record that does not even say whose it is, ends every chain. A *life* is the part of a chain up to a tombstone. A
-*reign* is the part of a life in which nobody moved the start offset from outside: an initialization (first or by
+or a record without a readable key, ends every chain. A *life* is the part of a chain up to a tombstone. A
+*reign* is the part of a life in which only acknowledgements move the start offset: an initialization (first or by
 reset) begins one, and so does a record that could not be read, for it may have been one.
 """
 
@@ -60,7 +60,7 @@ RECORD_COLUMNS: Final = (
 """The columns of ``STATE_RECORDS`` that the frame is made of."""
 
 _NAMELESS: Final = ("null_key", "malformed_key")
-"""Decode statuses of records that may belong to any share partition. A key type nobody knows is no state record."""
+"""Decode statuses of records that may belong to any share partition. A record of an unknown key type is no state record."""
 
 _COMPARED_AT_ONCE: Final = 16_384
 """Records that are decoded again together: memory for both forms of them comes on top of the rest."""
@@ -184,7 +184,7 @@ def _matching(records: pa.Table, rows: Codes) -> BoolArray:
 
 
 def _kept(table: pa.Table, log: _Log, in_force: Mapping[str, pd.Series]) -> pa.Table:
-    """The last row of every chain that goes on, and of every state partition, with what is in force after it."""
+    """The last row of every chain that continues, and of every state partition, with what is in force after it."""
     is_last = ~pd.Series(log.chain).duplicated(keep="last").to_numpy()
     ends = ~pd.Series(log.state_partition).duplicated(keep="last").to_numpy()
     newest = np.zeros(int(log.state_partition.max(initial=0)) + 1, np.int64)

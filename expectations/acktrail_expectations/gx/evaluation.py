@@ -42,8 +42,8 @@ def evaluate(
 ) -> tuple[QualityResult, ...]:
     """One result for each of `checks`, in their order.
 
-    An expectation that raised, or for which the engine gives no result, has an `error` and is no success. One that found no
-    row to compare has neither: its `success` is None, and `reason` says why.
+    An expectation that raised, or that the engine gives no result for, has an `error` and is no success. One that found
+    no row to compare has neither: its `success` is None, and `reason` says why.
     """
     if frame.empty:
         return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)

@@ -60,7 +60,7 @@ RECORD_COLUMNS: Final = (
 """The columns of ``STATE_RECORDS`` that the frame is made of."""
 
 _NAMELESS: Final = ("null_key", "malformed_key")
-"""Decode statuses of records that may belong to any share partition. A record of an unknown key type is no state record."""
+"""Decode statuses of records that may belong to any share partition. One of an unknown key type is no state record."""
 
 _COMPARED_AT_ONCE: Final = 16_384
 """Records that are decoded again together: memory for both forms of them comes on top of the rest."""

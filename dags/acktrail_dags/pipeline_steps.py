@@ -64,11 +64,11 @@ def observe(**context: Unpack[Context]) -> ReconcileTarget:
 
 
 def _skip_unless_due(target: ReconcileTarget, exported_run_id: str) -> None:
-    from acktrail.reconcile.schedule.reconcile_checks import check
-    from acktrail.reconcile.schedule.reconcile_due import Decision
+    from acktrail.reconcile.schedule.reconcile_checks import check_due
+    from acktrail.reconcile.schedule.reconcile_due import CheckDecision
 
-    decided = check(tables_config(target["tables_uri"]), exported_run_id, target["run_id"])
-    if decided.decision is not Decision.RUN:
+    decided = check_due(tables_config(target["tables_uri"]), exported_run_id, target["run_id"])
+    if decided.decision is not CheckDecision.RUN:
         raise AirflowSkipException(f"no reconciliation: {decided.reason}")
 
 

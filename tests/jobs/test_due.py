@@ -13,9 +13,9 @@ from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail.config import reconcile_every
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError
-from acktrail.reconcile.schedule.cluster_fingerprint import Fingerprint
-from acktrail.reconcile.schedule.reconcile_checks import check, covered, last_reconciliation
-from acktrail.reconcile.schedule.reconcile_due import LONGEST, Decision, Last, due
+from acktrail.reconcile.schedule.cluster_fingerprint import ClusterFingerprint
+from acktrail.reconcile.schedule.reconcile_checks import check_due, last_reconciliation, note_reconciled
+from acktrail.reconcile.schedule.reconcile_due import LONGEST, CheckDecision, LastReconciliation, decide
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands import open_workers
 from acktrail_jobs.commands.reconcile import reconcile
@@ -48,10 +48,10 @@ class Schedule:
         self.world.export(run)
         return run
 
-    def look(self, minute: float, exported: str | None = None) -> Decision:
+    def look(self, minute: float, exported: str | None = None) -> CheckDecision:
         """An export, and the look that follows it."""
         run = exported or self.export()
-        return check(self.world.config, run, f"run-{run}", NOON + minute * MINUTE).decision
+        return check_due(self.world.config, run, f"run-{run}", NOON + minute * MINUTE).decision
 
     def reconcile(self, minute: float) -> None:
         """A run that succeeds; what it notes is dated."""
@@ -169,7 +169,7 @@ def test_what_was_exported_meanwhile_is_not_covered(schedule: Schedule) -> None:
     exported = schedule.export()
     reconcile(world.config, "r1")
     assert last_reconciliation(world.tables).covered.records is None
-    assert check(world.config, exported, "r2", dt.datetime.now(dt.UTC) + EVERY).decision == "run"
+    assert check_due(world.config, exported, "r2", dt.datetime.now(dt.UTC) + EVERY).decision == "run"
 
 
 def test_a_reconciliation_by_hand_counts(schedule: Schedule) -> None:
@@ -179,9 +179,9 @@ def test_a_reconciliation_by_hand_counts(schedule: Schedule) -> None:
     reconcile(schedule.world.config, "by-hand")
     now = dt.datetime.now(dt.UTC)
     exported = schedule.export()
-    assert check(schedule.world.config, exported, "r2", now).decision == "unchanged"
+    assert check_due(schedule.world.config, exported, "r2", now).decision == "unchanged"
     _log_end(schedule.world)
-    assert check(schedule.world.config, schedule.export(), "r2", now).decision == "waiting"
+    assert check_due(schedule.world.config, schedule.export(), "r2", now).decision == "waiting"
 
 
 def test_an_export_that_cannot_be_found_is_due(schedule: Schedule) -> None:
@@ -195,7 +195,7 @@ def test_a_damaged_note_is_made_anew(schedule: Schedule, suffix: str) -> None:
     exported = schedule.export()
     for file in (Path(schedule.world.config.uri) / "reconcile_checks").rglob(f"*.{suffix}"):
         file.write_bytes(file.read_bytes()[:10])
-    assert check(schedule.world.config, exported, "r2", NOON + 6 * MINUTE).decision == "run"
+    assert check_due(schedule.world.config, exported, "r2", NOON + 6 * MINUTE).decision == "run"
     schedule.reconcile(7)
     assert schedule.look(8) == "unchanged"
 
@@ -209,30 +209,30 @@ def test_writers_that_meet_lose_nothing(schedule: Schedule, monkeypatch: pytest.
     before = schedule.row
     monkeypatch.setattr(Tables, "replace", refuse)
     assert schedule.look(1) == "unchanged"
-    covered(schedule.world.tables, "c1", "r9", None)
+    note_reconciled(schedule.world.tables, "c1", "r9", None)
     assert schedule.row == before
 
 
 marks = st.sampled_from([None, "1", "2"])
-fingerprints = st.builds(Fingerprint, records=marks, offsets=marks, groups=marks)
+fingerprints = st.builds(ClusterFingerprint, records=marks, offsets=marks, groups=marks)
 instants = st.one_of(st.none(), st.integers(-120, 120).map(lambda minutes: NOON + minutes * MINUTE))
 
 
 @given(
-    st.builds(Last, run_id=st.sampled_from([None, "r"]), reconciled_at=instants, covered=fingerprints,
+    st.builds(LastReconciliation, run_id=st.sampled_from([None, "r"]), reconciled_at=instants, covered=fingerprints,
               attempted_at=instants),
     fingerprints,
 )  # fmt: skip
-def test_the_law(last: Last, found: Fingerprint) -> None:
+def test_the_law(last: LastReconciliation, found: ClusterFingerprint) -> None:
     """Unchanged only with everything known and equal, less than an hour ago and not in the future; waiting only within
     the interval after a beginning; a reason always."""
-    decided = due(NOON, last, found, EVERY)
+    decided = decide(NOON, last, found, EVERY)
     assert decided.reason
     age = None if last.reconciled_at is None else NOON - last.reconciled_at
     is_same = None not in (found.records, found.offsets, found.groups) and found == last.covered
     is_fresh = last.run_id is not None and age is not None and dt.timedelta(0) <= age < LONGEST
-    assert (decided.decision is Decision.UNCHANGED) == (is_same and is_fresh)
-    if decided.decision is Decision.WAITING:
+    assert (decided.decision is CheckDecision.UNCHANGED) == (is_same and is_fresh)
+    if decided.decision is CheckDecision.WAITING:
         assert last.attempted_at is not None
         assert dt.timedelta(0) <= NOON - last.attempted_at < EVERY
 

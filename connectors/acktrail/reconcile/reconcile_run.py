@@ -20,7 +20,7 @@ from acktrail.reconcile.judged_shares import Judged, JudgedShare, put_together
 from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
 from acktrail.reconcile.saved.replay_start import replay_shares
 from acktrail.reconcile.saved.resume import Recollection
-from acktrail.reconcile.schedule.reconcile_checks import begin, covered
+from acktrail.reconcile.schedule.reconcile_checks import note_begun, note_reconciled
 from acktrail.reconcile.verdict_rows import Judge
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
@@ -78,13 +78,13 @@ def reconcile(
     ensure_whole(stored)
     observation = read_observation(stored, run_id or newest_run(stored))
     recollection = Recollection(stored, observation)
-    begin(stored, observation.cluster_id, observation.run_id)
+    note_begun(stored, observation.cluster_id, observation.run_id)
     rows = recollection.recall().rows(recollection.coverages)
     doing(f"replaying about {rows:,} records and states")
     with open_workers(rows) as workers:
         _reconcile(workers, stored, observation, recollection)
         before_done()
-    covered(stored, observation.cluster_id, observation.run_id, recollection.covered_version)
+    note_reconciled(stored, observation.cluster_id, observation.run_id, recollection.covered_version)
     found = _summary(stored, observation.run_id)
     return replace(found, went_on_from=recollection.run_id, replayed_all=recollection.doubt)
 

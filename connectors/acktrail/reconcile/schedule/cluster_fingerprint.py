@@ -1,4 +1,4 @@
-"""What an export saw of a cluster, short enough to compare: equal fingerprints need no reconciliation between them."""
+"""Digests of what an export saw of a cluster: between two equal ones no reconciliation is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["Fingerprint", "fingerprint", "records_version"]
+__all__ = ["ClusterFingerprint", "cluster_fingerprint", "records_version"]
 
 _OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
 """Columns that differ between two samples of a cluster in which nothing happened."""
@@ -22,16 +22,16 @@ _ROWS_AT_ONCE: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
-    """`records`: version of ``state_records``; `offsets`, `groups`: digests of what the brokers answered. None: not
-    known, which equals nothing."""
+class ClusterFingerprint:
+    """`records`: version of ``state_records``; `offsets`, `groups`: digests of the brokers' answers. None: unknown, and
+    equal to nothing."""
 
     records: str | None = None
     offsets: str | None = None
     groups: str | None = None
 
-    def changes_since(self, earlier: Fingerprint) -> tuple[str, ...]:
-        """What is not the same, or not known to be."""
+    def changes_since(self, earlier: ClusterFingerprint) -> tuple[str, ...]:
+        """What differs, or is unknown on one side."""
         pairs = {
             "state records": (earlier.records, self.records),
             "start offsets or log ends": (earlier.offsets, self.offsets),
@@ -40,15 +40,15 @@ class Fingerprint:
         return tuple(name for name, (before, now) in pairs.items() if before is None or before != now)
 
 
-def fingerprint(tables: Tables, run_id: str, phase: str, records: str | None) -> Fingerprint:
-    """What run `run_id` saw at one side of its export; `records`: see ``records_version``.
+def cluster_fingerprint(tables: Tables, run_id: str, phase: str, records: str | None) -> ClusterFingerprint:
+    """What run `run_id` saw before or after its export (`phase`); `records`: see ``records_version``.
 
-    A cluster without groups, or without logs, has rows of one kind only; where there are none at all, nothing is known.
+    A cluster without groups, or without logs, has rows of one kind only. Without any row, nothing is known.
     """
     offsets, groups = (_lines_of(tables, name, run_id, phase) for name in ("offset_observations", "group_observations"))
     if not offsets and not groups:
-        return Fingerprint(records=records)
-    return Fingerprint(records=records, offsets=_digest(offsets), groups=_digest(groups))
+        return ClusterFingerprint(records=records)
+    return ClusterFingerprint(records=records, offsets=_digest(offsets), groups=_digest(groups))
 
 
 def records_version(snapshot: TableSnapshot | None) -> str | None:
@@ -61,7 +61,7 @@ def _digest(lines: Sequence[str]) -> str:
 
 
 def _lines_of(tables: Tables, name: str, run_id: str, phase: str) -> list[str]:
-    """The rows of a sample as text, whatever their order."""
+    """The rows of a sample as text, sorted."""
     snapshot = tables.snapshot(name)
     if snapshot is None:
         return []
@@ -72,7 +72,7 @@ def _lines_of(tables: Tables, name: str, run_id: str, phase: str) -> list[str]:
 
 
 def _may_have(bounds: Mapping[str, str | None], run_id: str) -> bool:
-    """Statistics may be cut off or missing: only what they rule out is left out."""
+    """False only where the statistics, which may be cut off or missing, rule the run out."""
     least, greatest = bounds["min.run_id"], bounds["max.run_id"]
     return (least is None or least <= run_id) and (greatest is None or len(greatest) >= 32 or run_id <= greatest)
 
@@ -85,5 +85,5 @@ def _lines(rows: pa.Table) -> Iterator[str]:
 
 
 def _ordered(value: Any) -> Any:
-    """A map comes as a list of pairs in any order."""
+    """Arrow gives a map as a list of pairs in any order."""
     return sorted(value) if isinstance(value, list) else value

@@ -1,8 +1,8 @@
 """Whether a scheduled reconciliation is due: something changed, and neither too soon nor too late.
 
 A reconciliation runs where something changed since the last one that succeeded, and at most every
-ACKTRAIL_RECONCILE_EVERY; where nothing changed, once an hour. A change that comes too soon waits: it is compared with
-the last reconciliation again after every export, until one has covered it. A clock that went back makes it due.
+ACKTRAIL_RECONCILE_EVERY; where nothing changed, once an hour. A change that comes too soon waits: every export compares
+again with the last reconciliation, until one covers it. A clock that was set back makes it due.
 """
 
 from __future__ import annotations
@@ -12,56 +12,58 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from acktrail.reconcile.schedule.cluster_fingerprint import Fingerprint
+from acktrail.reconcile.schedule.cluster_fingerprint import ClusterFingerprint
 
-__all__ = ["LONGEST", "Decision", "Due", "Last", "due"]
+__all__ = ["LONGEST", "CheckDecision", "DueCheck", "LastReconciliation", "decide"]
 
 LONGEST: Final = dt.timedelta(hours=1)
-"""A reconciliation is never older, whether or not anything changed."""
+"""The greatest age of a reconciliation, whether or not anything changed."""
 
 
-class Decision(StrEnum):
-    """What becomes of a look."""
+class CheckDecision(StrEnum):
+    """What a check decides."""
 
     RUN = "run"
     UNCHANGED = "unchanged"
     WAITING = "waiting"
-    """Something changed, but the last reconciliation began too short a time ago."""
+    """Something changed, but the last reconciliation began less than the interval ago."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Last:
-    """The newest reconciliation that succeeded (`run_id` None: none did), and when the newest one was begun."""
+class LastReconciliation:
+    """The newest reconciliation that succeeded (`run_id` None: none did), and when the newest one began."""
 
     run_id: str | None = None
     reconciled_at: dt.datetime | None = None
-    covered: Fingerprint = field(default_factory=Fingerprint)
+    covered: ClusterFingerprint = field(default_factory=ClusterFingerprint)
     attempted_at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """A decision, and why."""
+class DueCheck:
+    """A decision and its reason."""
 
-    decision: Decision
+    decision: CheckDecision
     reason: str
 
 
-def due(now: dt.datetime, last: Last, found: Fingerprint, every: dt.timedelta) -> Due:
-    """Whether a reconciliation should begin `now`, where an export saw `found`."""
+def decide(now: dt.datetime, last: LastReconciliation, found: ClusterFingerprint, every: dt.timedelta) -> DueCheck:
+    """Whether a reconciliation should begin `now`, after an export that saw `found`."""
     why = _why(now, last, found)
     if why is None:
-        return Due(
-            decision=Decision.UNCHANGED,
+        return DueCheck(
+            decision=CheckDecision.UNCHANGED,
             reason=f"nothing changed since run {last.run_id}, reconciled at {_text(last.reconciled_at)}",
         )
     began = last.attempted_at
     if began is not None and dt.timedelta(0) <= now - began < every:
-        return Due(decision=Decision.WAITING, reason=f"{why}; the next reconciliation is due at {_text(began + every)}")
-    return Due(decision=Decision.RUN, reason=why)
+        return DueCheck(
+            decision=CheckDecision.WAITING, reason=f"{why}; the next reconciliation is due at {_text(began + every)}"
+        )
+    return DueCheck(decision=CheckDecision.RUN, reason=why)
 
 
-def _why(now: dt.datetime, last: Last, found: Fingerprint) -> str | None:
+def _why(now: dt.datetime, last: LastReconciliation, found: ClusterFingerprint) -> str | None:
     if last.run_id is None or last.reconciled_at is None:
         return "nothing was reconciled yet"
     age = now - last.reconciled_at

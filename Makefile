@@ -39,8 +39,9 @@ $(UV):
 demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
 
-test: sync ## The tests, two at a time
-	@$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
+# More processes than cores: many tests wait for brokers, schedulers and time-outs.
+test: sync ## The tests, four at a time; the slowest twenty are printed
+	@$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 check: lint types contracts wheel ## What CI also runs: lint, types, import contracts, wheel
 

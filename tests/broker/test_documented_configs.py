@@ -54,11 +54,11 @@ NOT_FOR_MEMBERS: Final = {
 @pytest.fixture(scope="module")
 def defaults(workload: Workload) -> Defaults:
     """The broker's own default of every configuration, whatever it was started with."""
-    node = next(iter(workload.admin.list_topics(timeout=30).brokers))
+    node = next(iter(workload.admin.list_topics(timeout=120).brokers))
     (found,) = workload.admin.describe_configs([ConfigResource(ResourceType.BROKER, str(node))]).values()
     return {
         name: said.value
-        for name, entry in found.result(timeout=30).items()
+        for name, entry in found.result(timeout=120).items()
         for said in entry.synonyms.values()
         if said.source == ConfigSource.DEFAULT_CONFIG.value
     }

@@ -36,7 +36,7 @@ def test_an_export_goes_on_behind_an_import(
     every record is in the tables once, as the consumer got it, and the ranges cover every offset once."""
     files = copied_log_directory(broker, tmp_path / "copy")
     root = tmp_path / "tables"
-    cluster = ["--cluster", workload.admin.list_topics(timeout=30).cluster_id]
+    cluster = ["--cluster", workload.admin.list_topics(timeout=120).cluster_id]
     first = json.loads(run(capsys, "import", *files, "--tables", root, *cluster, "--json").stdout)
     again = json.loads(run(capsys, "import", *files, "--tables", root, *cluster, "--json").stdout)
     later = f"later-{uuid4().hex[:8]}"

@@ -120,6 +120,6 @@ def test_a_state_topic_that_is_gone_or_recreated_is_refused(losing: EmbeddedBrok
     with pytest.raises(ForeignCluster, match="no state topic now"):
         export_state(losing, tables)
     create_state_topic(losing, 3)
-    until(lambda: STATE_TOPIC in admin.list_topics(timeout=30).topics, what="the new state topic")
+    until(lambda: STATE_TOPIC in admin.list_topics(timeout=120).topics, what="the new state topic")
     with pytest.raises(ForeignCluster, match="has id"):
         export_state(losing, tables)

@@ -46,7 +46,7 @@ def topic(crafted: EmbeddedBroker) -> KafkaConfig:
 
 def renew(workload: Workload) -> None:
     """Delete the state topic if it is there, and create it again."""
-    topics = lambda: workload.admin.list_topics(timeout=10).topics  # noqa: E731
+    topics = lambda: workload.admin.list_topics(timeout=120).topics  # noqa: E731
     if STATE_TOPIC in topics():
         workload.delete_topic(STATE_TOPIC)
         until(lambda: STATE_TOPIC not in topics(), what="deletion")
@@ -203,7 +203,7 @@ def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, c
         batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)
         return all(task.is_finished for task in tasks)
 
-    until(is_over, what="the end of a run over a restart", timeout_s=120)
+    until(is_over, what="the end of a run over a restart", timeout_s=300)
     source.close()
     for partition in range(PARTITIONS):
         assert offsets(batches, partition) == list(range(count // PARTITIONS))

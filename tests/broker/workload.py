@@ -34,7 +34,7 @@ __all__ = ["Worked", "Workload", "until"]
 
 
 _MEMBERS: Final = 8
-_FIRST_RECORD_S: Final = 20.0
+_FIRST_RECORD_S: Final = 60.0
 _CLOSE_S: Final = 15.0
 
 
@@ -49,7 +49,7 @@ class Worked:
     accepted: int
 
 
-def until(condition: Callable[[], Any], *, timeout_s: float = 60.0, what: str = "condition") -> Any:
+def until(condition: Callable[[], Any], *, timeout_s: float = 240.0, what: str = "condition") -> Any:
     """Ask until the answer is true, and give it back."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -70,7 +70,7 @@ class Workload:
         """A topic that the broker knows: it learns of one a little later than the controller that made it."""
         for future in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
             future.result()
-        until(lambda: name in self.admin.list_topics(timeout=30).topics, what=f"topic {name}")
+        until(lambda: name in self.admin.list_topics(timeout=120).topics, what=f"topic {name}")
 
     def delete_topic(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():

@@ -24,7 +24,7 @@ def acktrail(*arguments: str | Path, **environment: str) -> subprocess.Completed
         [str(ACKTRAIL), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, **environment},
     )

@@ -15,7 +15,7 @@ from embedded.processes import DEFAULT_SIGNALS
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
 ]
 
 ACKTRAIL = str(Path(sys.executable).parent / "acktrail")
@@ -37,7 +37,7 @@ def _words(process: Path) -> bytes:
         return b""
 
 
-def _gone(folder: Path, *, within_s: float = 30.0) -> bool:
+def _gone(folder: Path, *, within_s: float = 120.0) -> bool:
     deadline = time.monotonic() + within_s
     while _processes_of(folder):
         if time.monotonic() > deadline:

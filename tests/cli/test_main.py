@@ -26,7 +26,7 @@ def acktrail(*arguments: str | Path, **environment: str) -> subprocess.Completed
         [str(ACKTRAIL), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, **environment},
     )
@@ -134,7 +134,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     file = write_dump(tmp_path / "d.jsonl", *[snapshot(f"g{n}", n) for n in range(3_000)])
 
     done = subprocess.run(
-        f"{ACKTRAIL} decode {file} | head -n 1", shell=True, capture_output=True, text=True, timeout=60, check=False
+        f"{ACKTRAIL} decode {file} | head -n 1", shell=True, capture_output=True, text=True, timeout=300, check=False
     )
 
     assert len(done.stdout.splitlines()) == 1
@@ -151,6 +151,6 @@ def test_a_start_loads_nothing_heavy() -> None:
         "heavy = {'pyspark', 'great_expectations', 'deltalake', 'pyarrow', 'kafka', 'confluent_kafka', 'pandas'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
 
     assert done.stderr.strip() == "[]"

@@ -35,7 +35,6 @@ HEAVY = (
     *("acktrail_dashboard", "acktrail_expectations", "acktrail_jobs"),
 )
 TAGS = {"acktrail", "data-quality", "kafka", "share-groups", "spark"}
-PARSE_SECONDS_BESIDE_AIRFLOW = 0.5
 
 
 def test_every_file_gives_its_own_dag_and_nothing_fails_to_import(dag_bag: Any) -> None:
@@ -141,21 +140,19 @@ def test_resets_run_by_hand_and_a_dry_run_is_the_default(scheduled: dict[str, An
 
 
 def test_parsing_loads_nothing_heavy() -> None:
-    """Reading both files loads neither a Kafka client nor Arrow, Spark or Great Expectations, and takes no time."""
+    """Reading both files loads neither a Kafka client nor Arrow, Spark or Great Expectations."""
     probe = (
-        "import json, runpy, sys, time; import airflow.sdk; sys.path.insert(0, sys.argv[1])\n"
-        "begun = time.process_time()\n"
+        "import json, runpy, sys; import airflow.sdk; sys.path.insert(0, sys.argv[1])\n"
         "for path in sys.argv[2:]: runpy.run_path(path)\n"
-        "print(json.dumps([time.process_time() - begun, sorted(sys.modules)]))"
+        "print(json.dumps(sorted(sys.modules)))"
     )
     files = sorted(map(str, DAGS_FOLDER.glob("*.py")))
     run = subprocess.run(
         [sys.executable, "-c", probe, str(DAGS_FOLDER), *files], check=False, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
-    seconds, modules = json.loads(run.stdout.splitlines()[-1])
+    modules = json.loads(run.stdout.splitlines()[-1])
     assert [name for name in HEAVY if name in modules] == []
-    assert seconds < PARSE_SECONDS_BESIDE_AIRFLOW
 
 
 BAD = [

@@ -24,7 +24,7 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.tables.delta.store import Tables
 
-pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"
@@ -112,7 +112,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         api = airflow.api()
         api.add_connection("acktrail_kafka", host=broker.bootstrap_servers)
         for dag_id in (RESET, ROLLBACK):
-            airflow.watch().wait_for_dag(dag_id, timeout_s=120)
+            airflow.watch().wait_for_dag(dag_id, timeout_s=300)
             api.set_paused(dag_id, paused=False)
         yield Scene(api=api, broker=broker, tables=tables, logs=home / "logs", url=airflow.url)
 
@@ -221,7 +221,7 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     before = scene.start_offset("bills-desk")
     workload = Workload(scene.broker.config())
     with workload.share_consumer("bills-desk", "bills") as consumer:
-        until(lambda: consumer.poll(timeout=1.0) is not None and _members(scene, "bills-desk"), timeout_s=60)
+        until(lambda: consumer.poll(timeout=1.0) is not None and _members(scene, "bills-desk"), timeout_s=300)
         scene.answer(asked, "Approve")
         poll: Callable[[], Any] = lambda: consumer.poll(timeout=0.2)  # noqa: E731  # a member stays one by polling
         asked_until(lambda: (poll(), scene.is_over(RESET, run))[1], run)

@@ -20,7 +20,7 @@ from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)),
+    *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)),
     pytest.mark.filterwarnings("default"),  # Airflow, Spark and Great Expectations warn of each other's future
 ]
 

@@ -38,7 +38,7 @@ class Page:
         self._number += 1
         self._connection.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self._connection.recv(timeout=60))
+            message = json.loads(self._connection.recv(timeout=300))
             if message.get("id") == self._number:
                 assert "error" not in message, message
                 return dict(message["result"])
@@ -53,7 +53,7 @@ class Page:
         """What a script comes to."""
         return self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
-    def until(self, script: str, *, timeout_s: float = 90.0) -> Any:
+    def until(self, script: str, *, timeout_s: float = 300.0) -> Any:
         """The script's value once it is true."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -89,10 +89,10 @@ def browsing(profile: Path, *, width: int = 1400, height: int = 1000) -> Iterato
 def _address(profile: Path) -> str:
     """Where the page's DevTools listen: the browser writes its port down once it is ready."""
     file = profile / "DevToolsActivePort"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         if file.exists() and (lines := file.read_text().splitlines()):
-            connection = HTTPConnection("127.0.0.1", int(lines[0]), timeout=30)
+            connection = HTTPConnection("127.0.0.1", int(lines[0]), timeout=120)
             connection.request("GET", "/json/list")
             pages = [page for page in json.loads(connection.getresponse().read()) if page["type"] == "page"]
             if pages:

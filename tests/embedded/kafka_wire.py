@@ -15,7 +15,7 @@ def api_versions(address: str) -> dict[int, tuple[int, int]]:
     host, port = address.split(":")
     client_id = b"test"
     header = struct.pack(">hhih", _API_VERSIONS, 0, 42, len(client_id)) + client_id
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(struct.pack(">i", len(header)) + header)
         stream = connection.makefile("rb")
         (size,) = struct.unpack(">i", stream.read(4))

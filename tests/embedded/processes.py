@@ -47,7 +47,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool], *, within_s: float = 120.0) -> bool:
     """Whether the condition holds before the deadline."""
     deadline = time.monotonic() + within_s
     while not condition():

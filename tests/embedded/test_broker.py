@@ -56,7 +56,7 @@ def _write(broker: EmbeddedBroker, topic: str, value: bytes) -> None:
 def _read(broker: EmbeddedBroker, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer(_client(broker, **{"group.id": "reader", "auto.offset.reset": "earliest"}))
     consumer.subscribe([topic])
-    values = [message.value() for message in consumer.consume(count, timeout=30)]
+    values = [message.value() for message in consumer.consume(count, timeout=120)]
     consumer.close()
     return values
 
@@ -95,7 +95,7 @@ time.sleep(600)
     pid, folder = owner.stdout.readline().split()
     assert lives(int(pid))
     owner.send_signal(signal.SIGKILL)
-    owner.communicate(timeout=20)
+    owner.communicate(timeout=120)
     assert eventually(lambda: not lives(int(pid)) and not Path(folder).exists())
 
 
@@ -159,7 +159,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
             assert not offers
             assert second.bootstrap_servers != first.bootstrap_servers
             _create(second, "only-here")
-            assert "only-here" not in AdminClient(_client(first)).list_topics(timeout=10).topics
+            assert "only-here" not in AdminClient(_client(first)).list_topics(timeout=120).topics
 
 
 def test_only_acls_open_a_broker_with_users() -> None:
@@ -182,7 +182,7 @@ def test_only_acls_open_a_broker_with_users() -> None:
 
 
 def _topics(broker: EmbeddedBroker, user: str) -> set[str]:
-    return set(AdminClient(_client(broker, user)).list_topics(timeout=10).topics)
+    return set(AdminClient(_client(broker, user)).list_topics(timeout=120).topics)
 
 
 def _allow(broker: EmbeddedBroker, principal: str, topic: str) -> None:

@@ -75,7 +75,7 @@ def _state_records(broker: EmbeddedBroker) -> Iterator[StateRecord]:
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
     )
     try:
-        partitions = consumer.list_topics("__share_group_state", timeout=20).topics["__share_group_state"].partitions
+        partitions = consumer.list_topics("__share_group_state", timeout=120).topics["__share_group_state"].partitions
         consumer.assign([TopicPartition("__share_group_state", p, OFFSET_BEGINNING) for p in partitions])
         ended = 0
         while ended < len(partitions):

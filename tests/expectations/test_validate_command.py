@@ -82,6 +82,6 @@ def test_the_command_loads_nothing_heavy() -> None:
         "print(sorted({'great_expectations', 'pandas', 'pyarrow', 'deltalake', 'numpy'} & sys.modules.keys()))"
     )
 
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
 
     assert shown.stdout.strip() == "[]"

@@ -28,7 +28,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
             *("--bootstrap-server", broker.bootstrap_servers, "--describe", "--all-groups"),
         )
-        described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
         records = tuple(read_all(broker))
         held = coordinator_states(kafka)
     return Observed(

@@ -21,7 +21,7 @@ from acktrail.reconcile.state_values import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_reader import HistoryReader
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 Key = tuple[str, str, int]
 
@@ -168,7 +168,7 @@ def test_a_poisoned_records_fate_at_the_command_line(observed: Observed, reconci
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     found = json.loads(done.stdout)
     (life,) = found["lives"]

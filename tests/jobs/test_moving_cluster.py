@@ -39,7 +39,7 @@ class Movement:
     def __exit__(self, *_: object) -> None:
         self._told.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(240)
 
     def _produce(self) -> None:
         while not self._told.wait(0.01):

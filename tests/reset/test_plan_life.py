@@ -503,7 +503,7 @@ def test_a_signal_while_verification_waits(scene: Scene) -> None:
         until(lambda: Event.AFTER_CALL in scene.events(plan["plan_id"]), what="the answer to be noted")
         running.send_signal(signal.SIGTERM)
         try:
-            _, message = running.communicate(timeout=60)
+            _, message = running.communicate(timeout=300)
         finally:
             running.kill()
     assert (running.returncode, f"acktrail reset verify {plan['plan_id']}" in message) == (5, True), message

@@ -174,7 +174,7 @@ def killed(world: World, plan: dict[str, Any], moment: str, tmp_path: Path) -> N
     file.write_text(json.dumps(plan))
     script = Path(__file__).with_name("killed_process.py")
     command = [sys.executable, str(script), world.kafka.bootstrap_servers, world.tables.uri, str(file), moment]
-    assert subprocess.run(command, check=False, capture_output=True, timeout=60).returncode == -9
+    assert subprocess.run(command, check=False, capture_output=True, timeout=300).returncode == -9
 
 
 @pytest.mark.parametrize(

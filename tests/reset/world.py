@@ -22,7 +22,7 @@ __all__ = ["BASE_MS", "Delivery", "Fates", "World", "in_parallel"]
 
 BASE_MS: Final = (time.time_ns() // 1_000_000 - 3_600_000) // 1000 * 1000
 """The time of the first record of every partition; the next are a second apart each."""
-_PATIENCE_S: Final = 60.0
+_PATIENCE_S: Final = 240.0
 
 Part = tuple[int, int]
 """Partition and offset."""

@@ -39,7 +39,7 @@ class KafkaProxy:
         for upstream, frame in late:
             upstream.sendall(frame)
         for _ in late:
-            assert self.answers.acquire(timeout=30), "the broker did not answer what was held back"
+            assert self.answers.acquire(timeout=120), "the broker did not answer what was held back"
 
 
 @contextmanager

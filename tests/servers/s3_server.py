@@ -25,7 +25,7 @@ class S3:
 
     def bucket(self, name: str) -> TablesConfig:
         """Tables in a new bucket."""
-        with urlopen(Request(f"{self._address}/{name}", method="PUT"), timeout=30):
+        with urlopen(Request(f"{self._address}/{name}", method="PUT"), timeout=120):
             pass
         return self.config(name)
 
@@ -44,7 +44,7 @@ class S3:
 
     def keys(self, name: str) -> list[str]:
         """Every object of a bucket."""
-        with urlopen(f"{self._address}/{name}?list-type=2", timeout=30) as answer:
+        with urlopen(f"{self._address}/{name}?list-type=2", timeout=120) as answer:
             return re.findall(r"<Key>([^<]+)</Key>", answer.read().decode())
 
 

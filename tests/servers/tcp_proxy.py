@@ -65,7 +65,7 @@ def _accept(proxy: TcpProxy, listener: socket.socket) -> None:
         except OSError:
             return
         try:
-            upstream = socket.create_connection((host, int(port)), timeout=10)
+            upstream = socket.create_connection((host, int(port)), timeout=120)
         except OSError:
             _end(client)
             continue

@@ -39,7 +39,7 @@ class MemberConnection:
 
     def __init__(self, address: str) -> None:
         host, port = address.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._socket = socket.create_connection((host, int(port)), timeout=120)
         self._stream = self._socket.makefile("rb")
         self._asked = 0
 

@@ -37,7 +37,7 @@ class RunningStorage:
 
     def control(self, **behaviour: object) -> list[str]:
         """Change the server's behaviour; all keys it has."""
-        with urlopen(f"{self.address}/_control/?{urlencode(behaviour)}", timeout=30) as answer:
+        with urlopen(f"{self.address}/_control/?{urlencode(behaviour)}", timeout=120) as answer:
             keys: list[str] = json.load(answer)
         return keys
 

@@ -146,7 +146,7 @@ def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: 
     assert (sum(each.records for each in done.available or ()) > 0, done.gone) == (True, ())
     assert _records(tables) == before
     again = preview(exported.kafka, tables.config)
-    assert again.survey.is_sound
+    assert again.report.is_sound
     assert repair(exported.kafka, tables.config, run_id="repair-2").available == ()
     assert _ranged(tables) == len(before)
     assert export(exported.kafka, tables.config, connectors=("state",)).records_read == 0

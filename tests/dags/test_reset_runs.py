@@ -13,13 +13,14 @@ from urllib.parse import quote
 import pytest
 from broker.workload import Workload, until
 from drivers import command_line
+from drivers.airflow_reviewer import AirflowReviewer, Approval
 from drivers.browser import CHROMIUM, browsing
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused, Approval
-from acktrail.embedded.airflow.airflow_logs import task_log
+from acktrail.embedded.airflow.airflow_api import AirflowRefused
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.airflow.airflow_watch import task_log
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.tables.delta.store import Tables
@@ -49,7 +50,7 @@ def asked_until(condition: Callable[[], Any], what: str) -> Any:
 class Scene:
     """An Airflow, a broker with groups that acknowledged ten records each, and the tables of the resets."""
 
-    api: AirflowApi
+    api: AirflowReviewer
     broker: EmbeddedBroker
     tables: TablesConfig
     logs: Path
@@ -109,7 +110,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             workload.create_topic(topic)
             workload.produce(topic, 10)
             workload.acknowledge(group_id, topic, 10)
-        api = airflow.api()
+        api = AirflowReviewer.of(standalone)
         api.add_connection("acktrail_kafka", host=broker.bootstrap_servers)
         for dag_id in (RESET, ROLLBACK):
             airflow.watch().wait_for_dag(dag_id, timeout_s=300)

@@ -9,15 +9,15 @@ import socket
 from pathlib import Path
 
 import pytest
+from drivers.airflow_reviewer import AirflowReviewer
 from embedded.processes import eventually, run_owner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused
-from acktrail.embedded.airflow.airflow_logs import task_log
+from acktrail.embedded.airflow.airflow_api import AirflowRefused
 from acktrail.embedded.airflow.airflow_settings import AirflowPorts, free_ports, write_settings
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
-from acktrail.embedded.airflow.airflow_watch import DagRunFailed, RunWatch
+from acktrail.embedded.airflow.airflow_watch import DagRunFailed, DagWatch, task_log
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 
@@ -57,9 +57,9 @@ def test_airflow_runs_the_dags_and_leaves_nothing_when_its_owner_is_killed(tmp_p
         line = owner.stdout.readline()
         assert line, owner.communicate()[1]
         port, user, password = json.loads(line)
-        _inspect(AirflowApi("127.0.0.1", port, user=user, password=password), home)
+        _inspect(AirflowReviewer("127.0.0.1", port, user=user, password=password), home)
         with pytest.raises(AirflowRefused, match="401"):
-            AirflowApi("127.0.0.1", port, user=user, password="guess").runs("acktrail_export")
+            AirflowReviewer("127.0.0.1", port, user=user, password="guess").runs("acktrail_export")
         assert len(_processes_of(home)) >= 5
         assert _bound_to_loopback(port)
     finally:
@@ -69,8 +69,8 @@ def test_airflow_runs_the_dags_and_leaves_nothing_when_its_owner_is_killed(tmp_p
     assert eventually(lambda: not _answers(port))
 
 
-def _inspect(api: AirflowApi, home: Path) -> None:
-    watch = RunWatch(api, logs=home / "logs")
+def _inspect(api: AirflowReviewer, home: Path) -> None:
+    watch = DagWatch(api, logs=home / "logs")
     for dag_id in ("acktrail_export", "acktrail_reconcile"):
         watch.wait_for_dag(dag_id, timeout_s=300)
     assert api.import_errors() == {}

@@ -24,7 +24,7 @@ from embedded.processes import eventually, lives, run_owner
 
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker, KafkaTool
 from acktrail.embedded.kafka.kafka_node import free_ports
-from acktrail.embedded.kafka.server_properties import Ports
+from acktrail.embedded.kafka.server_properties import NodePorts
 from acktrail.errors import ConfigurationError
 
 pytestmark = pytest.mark.broker
@@ -151,7 +151,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
     """When another broker has the port that was free a moment ago, its answers do not count: a new port is taken."""
     with EmbeddedBroker() as first:
         taken = int(first.bootstrap_servers.rpartition(":")[2])
-        offers = [Ports(client=taken, controller=free_ports().controller)]
+        offers = [NodePorts(client=taken, controller=free_ports().controller)]
         monkeypatch.setattr(
             "acktrail.embedded.kafka.embedded_broker.free_ports", lambda port: offers.pop() if offers else free_ports()
         )

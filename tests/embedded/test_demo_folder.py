@@ -1,4 +1,4 @@
-"""The demo's folder is its own, and nobody else's files are in danger."""
+"""The demo's folder is its own, and files of others are safe."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.embedded.demo import Demo
-from acktrail.embedded.demo_folder import demo_folder
+from acktrail.embedded.demo import Demo, demo_folder
 from acktrail.errors import ConfigurationError, MissingDependency
 
 

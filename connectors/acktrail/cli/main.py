@@ -45,7 +45,7 @@ HELP: Final = """What Apache Kafka's share groups acknowledged, archived and red
 
 Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report.
 On a cluster of yours: `acktrail doctor`, then `acktrail export`, `acktrail reconcile`, `acktrail validate`.
-Nothing here changes a cluster unless a command says so.
+Nothing here changes a cluster unless a command's help states it.
 
 Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 try again later;
 5 the outcome is unknown, verify first; 6 a critical expectation failed; 7 done in part; 130 interrupted.

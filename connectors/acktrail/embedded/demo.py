@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,19 +15,19 @@ from typing import Final, Self, TypeVar
 from acktrail.embedded.airflow.airflow_api import DagRun, TaskRun
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
 from acktrail.embedded.airflow.dag_files import dags_folder
-from acktrail.embedded.demo_folder import DemoFolder, demo_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
 from acktrail.embedded.workload.workload_report import WorkloadReport
 from acktrail.embedded.workload.workload_run import DEFAULT_SEED, run_workload
-from acktrail.errors import MissingDependency
+from acktrail.errors import ConfigurationError, MissingDependency
 
-__all__ = ["Demo", "DemoOutcome"]
+__all__ = ["Demo", "DemoOutcome", "demo_folder"]
 
 EXPORT: Final = "acktrail_export"
 RECONCILE: Final = "acktrail_reconcile"
 CONNECTION: Final = "acktrail_kafka"
 _REPORTED: Final = "acktrail_reported"
+_MARKER: Final = ".acktrail-demo"
 _PARSE_S: Final = 90.0
 _EXPORT_S: Final = 180.0
 _RECONCILE_S: Final = 600.0
@@ -34,9 +36,47 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class DemoFolder:
+    """`root` holds ``tables/``, the report, and while it is needed ``broker/`` and ``airflow/``."""
+
+    root: Path
+
+    @property
+    def tables(self) -> Path:
+        """Root of the Delta tables."""
+        return self.root / "tables"
+
+    @property
+    def broker(self) -> Path:
+        """The broker's data and log."""
+        return self.root / "broker"
+
+    @property
+    def airflow(self) -> Path:
+        """Airflow's configuration, metadata and logs."""
+        return self.root / "airflow"
+
+    @property
+    def report(self) -> Path:
+        """The HTML report."""
+        return self.root / "acktrail-report.html"
+
+    def clear(self) -> None:
+        """Remove what a demo made."""
+        self.clear_servers()
+        shutil.rmtree(self.tables, ignore_errors=True)
+        self.report.unlink(missing_ok=True)
+
+    def clear_servers(self) -> None:
+        """Remove what broker and Airflow kept; tables and report stay."""
+        for folder in (self.broker, self.airflow):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOutcome:
-    """What one run of the main job left: rows under `run_id` in the tables at `tables_uri`, and the HTML `report`."""
+    """The result of one run: rows under `run_id` in the tables at `tables_uri`, and the HTML `report`."""
 
     run_id: str
     tables_uri: str
@@ -45,10 +85,10 @@ class DemoOutcome:
 
 
 class Demo:
-    """Owns the broker and the Airflow of a demo; both end, and their folders go, when the block is left.
+    """Owns the broker and the Airflow of a demo; both end, and their folders are removed, when the block is left.
 
     Tables and report stay in `root`. With `keep`, or after a failure, the servers' folders stay too, for their logs.
-    `say` hears of every step, `progress` of the workload's (what, steps done, all steps).
+    `say` is called with each step, `progress` with the workload's (what, steps done, all steps).
     """
 
     def __init__(
@@ -113,9 +153,12 @@ class Demo:
         self._say(f"Airflow {self.airflow.url} is healthy")
         run = self._run_dags(self.airflow)
         events = self.airflow.api().asset_events(run.dag_id, run.run_id)
-        told = next(event.extra for event in events if event.asset == _REPORTED)
+        reported = next(event.extra for event in events if event.asset == _REPORTED)
         return DemoOutcome(
-            run_id=told["run_id"], tables_uri=told["tables_uri"], report=Path(told["report"]), workload=workload
+            run_id=reported["run_id"],
+            tables_uri=reported["tables_uri"],
+            report=Path(reported["report"]),
+            workload=workload,
         )
 
     def resume(self) -> None:
@@ -160,16 +203,43 @@ class Demo:
         return reconciled
 
     def _task(self, dag_id: str) -> Callable[[TaskRun], None]:
-        def tell(task: TaskRun) -> None:
+        def show(task: TaskRun) -> None:
             if task.state in ("running", "success", "failed", "up_for_retry"):
                 again = f" (try {task.try_number})" if task.try_number > 1 else ""
                 self._say(f"{dag_id}: {task.task_id} {task.state}{again}")
 
-        return tell
+        return show
 
     def _leave_folder(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self._keep and (kind is None or issubclass(kind, KeyboardInterrupt)):
             self.folder.clear_servers()
+
+
+@contextlib.contextmanager
+def demo_folder(root: Path) -> Iterator[DemoFolder]:
+    """`root`, cleared and held against other demos.
+
+    Raises:
+        ConfigurationError: it holds something that no demo made, another demo is using it, or it cannot be written.
+    """
+    folder = DemoFolder(root.absolute())
+    marker = folder.root / _MARKER
+    if folder.root.is_dir() and any(folder.root.iterdir()) and not marker.exists():
+        raise ConfigurationError(f"{root} holds files that no demo made", hint="name a new folder with --out")
+    try:
+        folder.root.mkdir(parents=True, exist_ok=True)
+        lock = marker.open("a", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"cannot write to {root}: {error.strerror}", hint="name another with --out") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigurationError(
+                f"another demo is using {root}", hint="end it, or name another with --out"
+            ) from error
+        folder.clear()
+        yield folder
 
 
 def _with_dags(folder: Path) -> Path:

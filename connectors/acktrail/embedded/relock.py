@@ -1,7 +1,7 @@
-"""Write the lock of a Kafka release anew: ``python -m acktrail.embedded.relock VERSION...``.
+"""Write the lock of a Kafka release again: ``python -m acktrail.embedded.relock VERSION...``.
 
-For maintainers. Resolves what the release asks for, with all that depends on, and writes names and sums of what came
-to ``locks/``. Look at the difference before committing it: what is locked is trusted.
+For maintainers. Resolves what the release asks for, with its dependencies, and writes names and checksums of the
+jars to ``locks/``. Review the difference before committing it: locked jars are trusted.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from acktrail.config import java_home
 from acktrail.embedded.kafka.ivy import Dependency, Ivy
-from acktrail.embedded.kafka.jar_lock import Jar, Lock, sha256_of
+from acktrail.embedded.kafka.jar_lock import Jar, JarLock, sha256_of
 from acktrail.embedded.kafka.java import find_java
 from acktrail.embedded.kafka.kafka_releases import Release, release_of
 
 __all__ = ["lock_release", "main"]
 
 
-def lock_release(release: Release, ivy: Ivy, into: Path) -> Lock:
+def lock_release(release: Release, ivy: Ivy, into: Path) -> JarLock:
     """Resolve `release` into the folder `into`; its lock."""
     kafka, log4j = "org.apache.kafka", "org.apache.logging.log4j"
     wanted = [
@@ -30,7 +30,7 @@ def lock_release(release: Release, ivy: Ivy, into: Path) -> Lock:
     if release.tools_version == release.version:
         wanted.append(Dependency(organisation=kafka, name="kafka-tools", revision=release.version))
     ivy.retrieve(wanted, into, overrides={"kafka-tools-api": release.tools_version})
-    return Lock(version=release.version, jars=tuple(sorted(_jar(path) for path in into.glob("*/*.jar"))))
+    return JarLock(version=release.version, jars=tuple(sorted(_jar(path) for path in into.glob("*/*.jar"))))
 
 
 def _jar(path: Path) -> Jar:

@@ -102,8 +102,7 @@ def _running(folder: Path | None) -> Sequence[DetachedBroker]:
 
 def _all_running() -> Sequence[DetachedBroker]:
     """Those of the cache, and those that were started in a folder of their own."""
-    from acktrail.embedded.kafka.detached_broker import find_detached
-    from acktrail.embedded.kafka.started_folders import noted_folders
+    from acktrail.embedded.kafka.detached_broker import find_detached, noted_folders
 
     folders = dict.fromkeys([*sorted(_brokers().glob("*")), *noted_folders()])
     return [broker for broker in map(find_detached, folders) if broker]

@@ -33,7 +33,7 @@ def demo(
     """Start Kafka and Airflow, let share groups work, export, reconcile, and show what became of every record.
 
     Everything runs on loopback and ends with this command: no process is left behind, however it ends.
-    The summary goes to stdout, what goes on to stderr. Tables and report stay in the folder.
+    The summary goes to stdout, the steps to stderr. Tables and report stay in the folder.
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """

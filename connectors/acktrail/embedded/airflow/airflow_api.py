@@ -1,11 +1,9 @@
-"""A small client of Airflow's REST interface: enough to connect, unpause, trigger and look."""
+"""A small client of Airflow's REST interface: connections, pausing, runs, tasks, asset events."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from acktrail.errors import AcktrailError
 
-__all__ = ["AirflowApi", "AirflowRefused", "Approval", "AssetEvent", "DagRun", "TaskRun"]
+__all__ = ["AirflowApi", "AirflowRefused", "AssetEvent", "DagRun", "TaskRun"]
 
 _TIMEOUT_S: Final = 30.0
 _ASK_S: Final = 0.5
@@ -51,21 +49,10 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssetEvent:
-    """An event of the asset named `asset`, with what its task said about it."""
+    """An event of the asset named `asset`, with the extra that its task attached."""
 
     asset: str
     extra: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
-    """A task that waits for a person. `body` is what they read, in Markdown."""
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    subject: str
-    body: str
 
 
 class AirflowApi:
@@ -92,16 +79,16 @@ class AirflowApi:
         """Create or replace a connection: `conn_type`, `host`, `port`, `login`, `password`, `extra` (JSON text)."""
         body = {"connection_id": connection_id, "conn_type": "generic", **fields}
         try:
-            self._send("POST", "/api/v2/connections", body)
+            self.send("POST", "/api/v2/connections", body)
         except AirflowRefused as refused:
             if refused.status != HTTPStatus.CONFLICT:
                 raise
-            self._send("PATCH", f"/api/v2/connections/{quote(connection_id, safe='')}", body)
+            self.send("PATCH", f"/api/v2/connections/{quote(connection_id, safe='')}", body)
 
     def has_dag(self, dag_id: str) -> bool:
         """Whether Airflow has parsed the DAG."""
         try:
-            self._send("GET", f"/api/v2/dags/{quote(dag_id)}")
+            self.send("GET", f"/api/v2/dags/{quote(dag_id)}")
         except AirflowRefused as refused:
             if refused.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -110,84 +97,49 @@ class AirflowApi:
 
     def import_errors(self) -> dict[str, str]:
         """DAG files that could not be read, with the last line of why."""
-        found = self._send("GET", "/api/v2/importErrors?limit=100")["import_errors"]
+        found = self.send("GET", "/api/v2/importErrors?limit=100")["import_errors"]
         return {of["filename"]: str(of["stack_trace"]).strip().splitlines()[-1] for of in found}
 
     def set_paused(self, dag_id: str, *, paused: bool) -> None:
         """Pause or unpause a DAG."""
-        self._send("PATCH", f"/api/v2/dags/{quote(dag_id)}", {"is_paused": paused})
-
-    def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None) -> str:
-        """Ask for a run; its run id. Raises AirflowRefused with 400 when `conf` breaks a parameter's schema.
-
-        The run is named here: asked again after an error of Airflow's database, it is the same run.
-        """
-        run_id = f"manual__{dt.datetime.now(dt.UTC).isoformat()}-{uuid.uuid4().hex[:8]}"
-        body = {"logical_date": None, "conf": dict(conf or {}), "dag_run_id": run_id}
-        try:
-            self._send("POST", f"/api/v2/dags/{quote(dag_id)}/dagRuns", body)
-        except AirflowRefused as refused:
-            if refused.status != HTTPStatus.CONFLICT:
-                raise
-        return run_id
+        self.send("PATCH", f"/api/v2/dags/{quote(dag_id)}", {"is_paused": paused})
 
     def runs(self, dag_id: str) -> tuple[DagRun, ...]:
         """The runs of a DAG, oldest first, at most a hundred."""
-        answer = self._send("GET", f"/api/v2/dags/{quote(dag_id)}/dagRuns?order_by=id&limit=100")
+        answer = self.send("GET", f"/api/v2/dags/{quote(dag_id)}/dagRuns?order_by=id&limit=100")
         return tuple(_dag_run(found) for found in answer["dag_runs"])
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         """One run as it is now."""
-        return _dag_run(self._send("GET", self._run_path(dag_id, run_id)))
+        return _dag_run(self.send("GET", self.run_path(dag_id, run_id)))
 
     def tasks(self, dag_id: str, run_id: str) -> tuple[TaskRun, ...]:
         """The tasks of a run as they are now."""
-        answer = self._send("GET", f"{self._run_path(dag_id, run_id)}/taskInstances")
+        answer = self.send("GET", f"{self.run_path(dag_id, run_id)}/taskInstances")
         return tuple(
             TaskRun(task_id=of["task_id"], state=of["state"], try_number=of["try_number"])
             for of in answer["task_instances"]
         )
 
     def asset_events(self, dag_id: str, run_id: str) -> tuple[AssetEvent, ...]:
-        """What a run told through assets, oldest first."""
+        """The asset events of a run, oldest first."""
         query = urlencode({"source_dag_id": dag_id, "source_run_id": run_id, "order_by": "timestamp"})
-        answer = self._send("GET", f"/api/v2/assets/events?{query}")
+        answer = self.send("GET", f"/api/v2/assets/events?{query}")
         return tuple(AssetEvent(asset=of["name"], extra=of["extra"] or {}) for of in answer["asset_events"])
 
-    def approvals(self) -> tuple[Approval, ...]:
-        """What waits for a person now. (A request is there a moment before its task waits; an answer in that moment is
-        lost with the try that it was given to.)"""
-        answer = self._send("GET", "/api/v2/dags/~/dagRuns/~/hitlDetails?response_received=false")
-        return tuple(
-            Approval(
-                dag_id=of["task_instance"]["dag_id"],
-                run_id=of["task_instance"]["dag_run_id"],
-                task_id=of["task_instance"]["task_id"],
-                subject=of["subject"],
-                body=of["body"] or "",
-            )
-            for of in answer["hitl_details"]
-            if of["task_instance"]["state"] == "awaiting_input"
-        )
-
-    def answer(self, approval: Approval, option: str) -> None:
-        """Answer for the user: ``Approve`` or ``Reject``."""
-        path = f"{self._run_path(approval.dag_id, approval.run_id)}/taskInstances/{approval.task_id}/-1/hitlDetails"
-        self._send("PATCH", path, {"chosen_options": [option], "params_input": {}}, tries=1)
-
-    def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What a task of a run returned."""
-        path = f"{self._run_path(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/return_value?deserialize=true"
-        return self._send("GET", path)["value"]
-
     @staticmethod
-    def _run_path(dag_id: str, run_id: str) -> str:
+    def run_path(dag_id: str, run_id: str) -> str:
+        """The path of a run in the REST interface."""
         return f"/api/v2/dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
 
-    def _send(
+    def send(
         self, method: str, path: str, body: object = None, *, token: bool = True, tries: int = _TRIES
     ) -> dict[str, Any]:
-        """One request; again while Airflow is busy or silent, at most `tries` times in all."""
+        """The JSON object that one request returns; sent again while Airflow is busy or silent, at most `tries` times.
+
+        Raises:
+            AirflowRefused: Airflow answered with an error.
+        """
         headers = {"Content-Type": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {self.token()}"
@@ -215,7 +167,7 @@ class AirflowApi:
             connection.close()
 
     def _log_in(self) -> str:
-        return str(self._send("POST", "/auth/token", self._credentials, token=False)["access_token"])
+        return str(self.send("POST", "/auth/token", self._credentials, token=False)["access_token"])
 
 
 def _dag_run(of: Mapping[str, Any]) -> DagRun:

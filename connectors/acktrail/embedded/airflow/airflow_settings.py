@@ -37,7 +37,7 @@ class AirflowPorts:
 
 
 def free_ports() -> AirflowPorts:
-    """Three ports that nobody listens on. Raises ConfigurationError when there are none."""
+    """Three free ports. Raises ConfigurationError when there are none."""
     chosen = random.SystemRandom()
     found: set[int] = set()
     for _ in range(_TRIES):

@@ -18,7 +18,7 @@ from typing import Final, Self
 from acktrail.config import environment
 from acktrail.embedded.airflow.airflow_api import AirflowApi
 from acktrail.embedded.airflow.airflow_settings import HOST, free_ports, write_settings
-from acktrail.embedded.airflow.airflow_watch import RunWatch
+from acktrail.embedded.airflow.airflow_watch import DagWatch
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import AcktrailError, MissingDependency
 
@@ -97,9 +97,9 @@ class AirflowStandalone:
         """A client of its REST interface, as the administrator."""
         return AirflowApi(HOST, self.port, user=self.user, password=self.password)
 
-    def watch(self) -> RunWatch:
+    def watch(self) -> DagWatch:
         """Waits for its DAGs and their runs."""
-        return RunWatch(self.api(), logs=self.folder / "logs")
+        return DagWatch(self.api(), logs=self.folder / "logs")
 
     def launch(self) -> Self:
         """Start it and come back at once; `wait_until_healthy` waits. Raises MissingDependency without Airflow."""

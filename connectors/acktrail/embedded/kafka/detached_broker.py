@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -12,14 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from acktrail.config import cache_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.embedded.kafka.started_folders import forget_folder, note_folder
 from acktrail.embedded.process.process_identity import ProcessIdentity
 from acktrail.errors import AcktrailError, ConfigurationError
 
-__all__ = ["DetachedBroker", "find_detached", "start_detached", "stop_detached"]
+__all__ = ["DetachedBroker", "find_detached", "noted_folders", "start_detached", "stop_detached"]
 
 _STATE: Final = "detached.json"
+_NOTES: Final = "broker-folders"
+"""In the user's cache: a note for each folder in which a broker was started, running or not."""
+
 _STOP_S: Final = 40.0
 
 
@@ -54,11 +58,11 @@ def start_detached(version: str, *, folder: Path, port: int = 0) -> DetachedBrok
     with _exclusive(folder):
         running = find_detached(folder)
         if running is not None:
-            return _same(running, version, port)
+            return _if_wanted(running, version, port)
         broker = EmbeddedBroker(version, folder=folder, port=port)
         try:
             started = _note(broker.start())
-            note_folder(folder)
+            _note_folder(folder)
             broker.release()
         except BaseException:
             broker.stop()
@@ -91,10 +95,10 @@ def stop_detached(broker: DetachedBroker) -> None:
         if not broker.guardian.wait(_STOP_S):
             raise AcktrailError(f"the broker in {broker.folder} (pid {broker.pid}) does not stop")
     (broker.folder / _STATE).unlink(missing_ok=True)
-    forget_folder(broker.folder)
+    _forget_folder(broker.folder)
 
 
-def _same(running: DetachedBroker, version: str, port: int) -> DetachedBroker:
+def _if_wanted(running: DetachedBroker, version: str, port: int) -> DetachedBroker:
     """`running`, if it is what was asked for."""
     has_port = running.bootstrap_servers.endswith(f":{port}") or not port
     if running.version == version and has_port:
@@ -135,3 +139,37 @@ def _exclusive(folder: Path) -> Iterator[None]:
     with (folder / "start.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+def _note_folder(folder: Path) -> None:
+    """Remember a folder; a cache that cannot be written is no reason not to start a broker."""
+    note = _note_of(folder)
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(str(folder.absolute()), encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return
+
+
+def _forget_folder(folder: Path) -> None:
+    """Remember it no more."""
+    try:
+        _note_of(folder).unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def noted_folders() -> list[Path]:
+    """The folders, in the order of their names."""
+    found = []
+    for note in (cache_folder() / _NOTES).glob("*"):
+        try:
+            found.append(Path(note.read_text(encoding="utf-8", errors="surrogateescape")))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def _note_of(folder: Path) -> Path:
+    name = hashlib.sha256(str(folder.absolute()).encode(errors="surrogateescape")).hexdigest()[:32]
+    return cache_folder() / _NOTES / name

@@ -12,10 +12,9 @@ from typing import Final, Self
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.installation import install
-from acktrail.embedded.kafka.kafka_node import BrokerNotStarted, Node, NodeFolder, free_ports
+from acktrail.embedded.kafka.kafka_node import BrokerNotStarted, KafkaNode, NodeFolder, free_ports, wait_until_ready
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, release_of
-from acktrail.embedded.kafka.readiness import wait_until_ready
-from acktrail.embedded.kafka.server_properties import Access, Ports
+from acktrail.embedded.kafka.server_properties import NodePorts, SaslAccess
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.embedded.process.process_identity import ProcessIdentity
 
@@ -34,7 +33,7 @@ class EmbeddedBroker:
     `properties` are Kafka's and win over the defaults. `port` 0 takes a free one. With `sasl_users` (user to
     password) clients log in with SASL/PLAIN and may do what ACLs allow; the first user, or those in `super_users`,
     may do everything. `config(user)` and `client_properties(user)` connect as one of them.
-    `java_home` and `cache` default to what `acktrail.config` says.
+    `java_home` and `cache` default to those of `acktrail.config`.
     """
 
     def __init__(
@@ -61,8 +60,8 @@ class EmbeddedBroker:
         self._heap_mb = heap_mb
         self._start_timeout_s = start_timeout_s
         self._java_home, self._cache = java_home, cache
-        self._ports: Ports | None = None
-        self._node: Node | None = None
+        self._ports: NodePorts | None = None
+        self._node: KafkaNode | None = None
         self._process: GuardedProcess | None = None
 
     @property
@@ -109,13 +108,13 @@ class EmbeddedBroker:
 
         Raises:
             BrokerNotStarted: with the last lines of the log.
-            MissingDependency, ConfigurationError, RetryableError: Java or the jars are not to be had.
+            MissingDependency, ConfigurationError, RetryableError: Java or the jars are missing.
         """
         if self.pid is not None:
             return self
         installation = install(self.version, java_home=self._java_home, cache=self._cache)
         for attempt in range(1, _ATTEMPTS + 1):
-            self._node = Node(
+            self._node = KafkaNode(
                 installation=installation,
                 folder=NodeFolder(path=self.folder),
                 ports=self._ports or free_ports(self._port),
@@ -142,7 +141,7 @@ class EmbeddedBroker:
             self._folder = None
 
     def kill(self) -> None:
-        """SIGKILL the JVM, as a crash would; `start` goes on with the same folder and ports."""
+        """SIGKILL the JVM, as a crash would; `start` continues with the same folder and ports."""
         if self._process is not None:
             self._process.kill()
 
@@ -153,13 +152,13 @@ class EmbeddedBroker:
         self.start()
 
     def wait(self) -> None:
-        """Wait until the broker ends by itself, which it should not. Raises BrokerNotStarted then."""
+        """Wait until the broker ends, which only a failure causes. Raises BrokerNotStarted then."""
         if self._process is not None:
             self._process.wait()
             raise BrokerNotStarted("it ended", log_path=self.log_path, log=NodeFolder(path=self.folder).log_since(0))
 
     def release(self) -> ProcessIdentity:
-        """Let the broker outlive this process; SIGTERM to the process returned stops it in order."""
+        """Let the broker outlive this process; SIGTERM to the returned process stops it in order."""
         if self._process is None:
             raise RuntimeError("the broker was not started")
         process, self._process = self._process, None
@@ -179,7 +178,7 @@ class EmbeddedBroker:
     ) -> None:
         self.stop()
 
-    def _launch(self, node: Node) -> None:
+    def _launch(self, node: KafkaNode) -> None:
         """Start the JVM and wait until it is ready. Raises BrokerNotStarted; then nothing of it runs."""
         node.prepare()
         log_position = node.folder.log_size
@@ -204,8 +203,8 @@ class EmbeddedBroker:
             raise
 
 
-def _access(users: Mapping[str, str] | None, super_users: Sequence[str] | None) -> Access | None:
+def _access(users: Mapping[str, str] | None, super_users: Sequence[str] | None) -> SaslAccess | None:
     if not users:
         return None
     chosen = tuple(super_users) if super_users else (next(iter(users)),)
-    return Access(users=dict(users), super_users=chosen, internal_password=secrets.token_urlsafe(24))
+    return SaslAccess(users=dict(users), super_users=chosen, internal_password=secrets.token_urlsafe(24))

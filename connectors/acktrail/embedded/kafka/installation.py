@@ -16,7 +16,7 @@ from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, Release, rel
 __all__ = ["Installation", "KafkaTool", "install", "log_option"]
 
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
-_LIKE_KAFKAS_SCRIPTS: Final = (
+_SCRIPT_OPTIONS: Final = (
     *("-server", "-Xmx256M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
     *("-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
 )
@@ -69,7 +69,7 @@ class KafkaTool:
         tools = release_of(version).tools_version
         self._installation = install(tools, java_home=java_home, cache=cache)
 
-    def command(self, main_class: str, *arguments: str, jvm_options: Sequence[str] = _LIKE_KAFKAS_SCRIPTS) -> list[str]:
+    def command(self, main_class: str, *arguments: str, jvm_options: Sequence[str] = _SCRIPT_OPTIONS) -> list[str]:
         """The command line of a tool, by its main class, for example
         ``org.apache.kafka.tools.consumer.group.ShareGroupCommand`` (kafka-share-groups.sh).
 

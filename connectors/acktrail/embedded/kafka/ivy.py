@@ -61,7 +61,7 @@ class Ivy:
 
     @property
     def cache(self) -> Path:
-        """What it has downloaded so far: an interrupted fetch goes on from here."""
+        """What it has downloaded so far: an interrupted fetch continues from here."""
         return self.folder / "cache"
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 from acktrail.embedded.kafka.kafka_releases import release_of
 from acktrail.errors import ConfigurationError
 
-__all__ = ["Jar", "Lock", "read_lock", "sha256_of"]
+__all__ = ["Jar", "JarLock", "read_lock", "sha256_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -31,7 +31,7 @@ class Jar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class JarLock:
     """All jars of one release of Kafka."""
 
     version: str
@@ -76,9 +76,9 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_lock(version: str) -> Lock:
+def read_lock(version: str) -> JarLock:
     """The committed lock of a release. Raises UnknownName for a release that has none."""
     release_of(version)
     text = files("acktrail.embedded").joinpath("locks", f"kafka-{version}.json").read_text(encoding="utf-8")
     content = json.loads(text)
-    return Lock(version=content["version"], jars=tuple(Jar(**jar) for jar in content["jars"]))
+    return JarLock(version=content["version"], jars=tuple(Jar(**jar) for jar in content["jars"]))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acktrail.embedded.kafka.ivy import Dependency, Ivy
-from acktrail.embedded.kafka.jar_lock import Lock, read_lock
+from acktrail.embedded.kafka.jar_lock import JarLock, read_lock
 from acktrail.embedded.kafka.java import Java
 from acktrail.progress import StepLines
 
@@ -31,7 +31,7 @@ def resolve(version: str, *, java: Java, cache: Path) -> Path:
     return resolve_lock(read_lock(version), java=java, cache=cache)
 
 
-def resolve_lock(lock: Lock, *, java: Java, cache: Path) -> Path:
+def resolve_lock(lock: JarLock, *, java: Java, cache: Path) -> Path:
     """The folder with exactly the jars of `lock`; see `resolve`."""
     home = cache / "kafka"
     folder = home / f"{lock.version}-{lock.digest}"
@@ -44,7 +44,7 @@ def resolve_lock(lock: Lock, *, java: Java, cache: Path) -> Path:
     return folder
 
 
-def _fetch(lock: Lock, folder: Path, java: Java) -> None:
+def _fetch(lock: JarLock, folder: Path, java: Java) -> None:
     """Fetch into a folder beside `folder`, verify there, then rename: `folder` is whole or not there."""
     ivy = Ivy(java=java, folder=folder.parent / "ivy")
     for stale in folder.parent.glob("staging-*"):
@@ -65,7 +65,7 @@ def _fetch(lock: Lock, folder: Path, java: Java) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _retrieve(lock: Lock, ivy: Ivy, into: Path) -> None:
+def _retrieve(lock: JarLock, ivy: Ivy, into: Path) -> None:
     """The lock names every jar, so nothing is resolved transitively and no metadata is read."""
     dependencies = tuple(
         Dependency(organisation=jar.organisation, name=jar.name, revision=jar.revision) for jar in lock.jars

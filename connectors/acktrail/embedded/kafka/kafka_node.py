@@ -1,4 +1,4 @@
-"""One Kafka node in a folder: its files, and how it is run. Nothing here starts it."""
+"""One Kafka node in a folder: its files, its command line, and whether it is ready. Nothing here starts it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import re
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,12 +15,13 @@ from typing import Final
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.installation import Installation, log_option
 from acktrail.embedded.kafka.kafka_releases import release_of
-from acktrail.embedded.kafka.server_properties import HOST, Access, Ports, server_properties, to_properties_text
+from acktrail.embedded.kafka.server_properties import HOST, NodePorts, SaslAccess, server_properties, to_properties_text
 from acktrail.errors import AcktrailError, ConfigurationError
 
-__all__ = ["BrokerNotStarted", "Node", "NodeFolder", "free_ports"]
+__all__ = ["BrokerNotStarted", "KafkaNode", "NodeFolder", "free_ports", "wait_until_ready"]
 
 _TAIL_LINES: Final = 40
+_ASK_S: Final = 0.5
 _TROUBLE: Final = (
     re.compile(r'^(Caused by: |Exception in thread ".*" )?[\w.$]+(Exception|Error): |: error: '),
     re.compile(r" (ERROR|FATAL) "),
@@ -33,7 +35,7 @@ class BrokerNotStarted(AcktrailError):
 
     def __init__(self, reason: str, *, log_path: Path, log: Sequence[str]) -> None:
         super().__init__(
-            f"the embedded Kafka broker does not run ({reason}): {_telling(log)}",
+            f"the embedded Kafka broker does not run ({reason}): {_first_trouble(log)}",
             hint=f"see {log_path}",
             data={"log_path": str(log_path)},
         )
@@ -41,7 +43,7 @@ class BrokerNotStarted(AcktrailError):
         self.add_note("\n".join(log[-_TAIL_LINES:]))
 
 
-def _telling(log: Sequence[str]) -> str:
+def _first_trouble(log: Sequence[str]) -> str:
     """The line that says most: the first exception, else the first error, else the last line."""
     lines = [line.strip() for line in log if line.strip()] or ["it printed nothing"]
     found = (next((line for line in lines if pattern.search(line)), None) for pattern in _TROUBLE)
@@ -108,13 +110,13 @@ class NodeFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class KafkaNode:
     """What one node needs to run. `changes` are Kafka properties that win over the defaults."""
 
     installation: Installation
     folder: NodeFolder
-    ports: Ports
-    access: Access | None = None
+    ports: NodePorts
+    access: SaslAccess | None = None
     changes: Mapping[str, str] = field(default_factory=dict)
     heap_mb: int = 512
 
@@ -162,7 +164,7 @@ def _cluster_id() -> str:
     return secrets.token_urlsafe(16).replace("-", "a").replace("_", "b")
 
 
-def free_ports(port: int = 0) -> Ports:
+def free_ports(port: int = 0) -> NodePorts:
     """`port`, or a free one when it is 0, and a free one for the controller.
 
     Raises ConfigurationError when `port` is in use or not allowed.
@@ -176,4 +178,39 @@ def free_ports(port: int = 0) -> Ports:
                 f"port {port} cannot be used: {error.strerror}", hint="give another port, or 0 for a free one"
             ) from error
         controller.bind((HOST, 0))
-        return Ports(client=client.getsockname()[1], controller=controller.getsockname()[1])
+        return NodePorts(client=client.getsockname()[1], controller=controller.getsockname()[1])
+
+
+def wait_until_ready(config: KafkaConfig, *, cluster_id: str, timeout_s: float, alive: Callable[[], bool]) -> str:
+    """Ask for metadata until `cluster_id` answers with a registered broker. Why it is not ready, or nothing.
+
+    An answer takes an ApiVersions exchange first, and a broker is in it only when its controller lets it serve; an
+    open port means neither, and another cluster may have been faster to take the port. Gives up after `timeout_s`
+    seconds or when `alive` says no.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient(
+        {
+            **config.properties,
+            "bootstrap.servers": config.bootstrap_servers,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
+    )
+    deadline = time.monotonic() + timeout_s
+    reason = "no broker is registered"
+    while alive():
+        try:
+            answer = client.list_topics(timeout=_ASK_S)
+            if answer.cluster_id != cluster_id:
+                reason = "another cluster answers at its address"
+            elif answer.brokers:
+                return ""
+        except KafkaException as error:
+            reason = str(error.args[0].str())
+        if time.monotonic() > deadline:
+            return f"not ready after {timeout_s:.0f} s: {reason}"
+    return "it ended"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["HOST", "Access", "Ports", "server_properties", "to_properties_text"]
+__all__ = ["HOST", "NodePorts", "SaslAccess", "server_properties", "to_properties_text"]
 
 HOST: Final = "127.0.0.1"
 
@@ -41,7 +41,7 @@ _SMALL_AND_QUICK: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class NodePorts:
     """Where the node listens on loopback."""
 
     client: int
@@ -49,7 +49,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class SaslAccess:
     """Who may connect with SASL/PLAIN, user to password, and who of them may do everything.
 
     The broker talks to itself as `internal_user`.
@@ -100,7 +100,7 @@ def _quoted(text: str) -> str:
 
 
 def server_properties(
-    *, ports: Ports, data: Path, access: Access | None = None, changes: Mapping[str, str] | None = None
+    *, ports: NodePorts, data: Path, access: SaslAccess | None = None, changes: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Kafka's configuration for one node with its log directory at `data`; `changes` win over everything."""
     return {

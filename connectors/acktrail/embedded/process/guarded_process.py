@@ -1,4 +1,4 @@
-"""Processes that end with their owner, and processes that go on without one."""
+"""Processes that end with their owner, until they are released from it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class GuardedProcess:
         return None if self._guardian is None else self._guardian.poll()
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """Wait for the end, at most `timeout_s` seconds; what `poll` says then."""
+        """Wait for the end, at most `timeout_s` seconds; the result of `poll` then."""
         if self._guardian is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guardian.wait(timeout_s)
@@ -101,7 +101,7 @@ class GuardedProcess:
 
     def stop(self) -> None:
         """End the command and all its descendants; returns when they are gone."""
-        self._say(b"s")
+        self._send(b"s")
         if self._guardian is None:
             return
         if self.wait(self._launch.grace_s + _MARGIN_S) is None:
@@ -117,20 +117,20 @@ class GuardedProcess:
         self.stop()
 
     def release(self) -> ProcessIdentity:
-        """Let the command go on without an owner; SIGTERM to the guardian, whose identity is returned, ends it."""
+        """Let the command continue without an owner; SIGTERM to the guardian, whose identity is returned, ends it."""
         if self._guardian is None or self.poll() is not None:
             raise RuntimeError(f"{self._launch.command[0]} does not run")
         identity = ProcessIdentity.of(self._guardian.pid)
-        self._say(b"r")
+        self._send(b"r")
         self._guardian.returncode = 0  # no child to wait for any more, and none to be warned about
         self._guardian = None
         return identity
 
-    def _say(self, word: bytes) -> None:
-        """The last word to the guardian."""
+    def _send(self, command: bytes) -> None:
+        """Send the guardian its last command."""
         if self._tether is not None:
             with contextlib.suppress(OSError):
-                self._tether.write(word)
+                self._tether.write(command)
             self._tether.close()
             self._tether = None
 

@@ -5,10 +5,10 @@
 
 The owner holds the other end of the pipe `FD`. End of file on it, or the death of `PID`, means the owner is gone
 however it died: the command gets SIGTERM, `SECONDS` later SIGKILL, and so does every process that descends from it,
-in whatever session; `FOLDER` is removed. A byte ``s`` asks for the same without removing anything, a byte ``r``
+in any session; `FOLDER` is removed. A byte ``s`` asks for the same without removing anything, a byte ``r``
 releases the command: from then on it needs no owner. SIGTERM, SIGINT and SIGHUP to this process end it as ``s`` does.
-The command starts with the default action of every signal and none blocked, whatever the owner ignores. It dies with
-this process, should somebody SIGKILL it. On `--report-fd` one line is written:
+The command starts with the default action of every signal and none blocked, also when the owner ignores some. It dies
+with this process when that gets SIGKILL. On `--report-fd` one line is written:
 ``pid COMMAND_PID`` or ``error ERRNO``.
 
 Standard library only and run by path, so that it starts in some ten milliseconds. Where the system is not Linux,
@@ -68,7 +68,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 class Alarm:
-    """Wakes a wait when a signal arrives or the owner speaks or goes."""
+    """Wakes a wait when a signal arrives, or the owner sends a command or dies."""
 
     def __init__(self, options: Options) -> None:
         self.ending = False
@@ -111,18 +111,18 @@ class Alarm:
                 with contextlib.suppress(BlockingIOError):
                     os.read(fd, 4096)
             elif fd in self._owner:
-                self._hear(os.read(fd, 1) if fd == self._owner_fd else b"")
+                self._take_command(os.read(fd, 1) if fd == self._owner_fd else b"")
 
-    def _hear(self, word: bytes) -> None:
-        """What the owner said; nothing means that it is dead."""
+    def _take_command(self, command: bytes) -> None:
+        """The owner's command; an empty one means that it is dead."""
         for fd in self._owner:
             self._poll.unregister(fd)
         self._owner.clear()
-        self.ending |= word != b"r"
-        self.owner_died |= not word
+        self.ending |= command != b"r"
+        self.owner_died |= not command
 
 
-class Family:
+class ProcessTree:
     """The command and everything that descends from it."""
 
     def __init__(self, child: int) -> None:
@@ -205,34 +205,34 @@ def _execute(command: list[str], guardian: int, writer: int) -> NoReturn:
         os._exit(127)
 
 
-def _await(alarm: Alarm, family: Family) -> None:
+def _await(alarm: Alarm, tree: ProcessTree) -> None:
     """Wait until the command ends or has to be ended."""
-    family.reap()
-    while family.status is None and not alarm.ending:
+    tree.reap()
+    while tree.status is None and not alarm.ending:
         alarm.wait(-1)
-        family.reap()
+        tree.reap()
 
 
-def _end(alarm: Alarm, family: Family, grace_s: float) -> None:
-    """The command first, so that it can end its own children in order; then whatever it left."""
-    if family.status is None:
+def _end(alarm: Alarm, tree: ProcessTree, grace_s: float) -> None:
+    """The command first, so that it can end its own children in order; then every descendant that is left."""
+    if tree.status is None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(family.child, signal.SIGTERM)
-        _wait_until_gone(alarm, family, grace_s, only_command=True)
-    if family.status is not None and family.members():
-        family.signal(signal.SIGTERM)
-        _wait_until_gone(alarm, family, min(grace_s, _STRAGGLERS_S))
+            os.kill(tree.child, signal.SIGTERM)
+        _wait_until_gone(alarm, tree, grace_s, only_command=True)
+    if tree.status is not None and tree.members():
+        tree.signal(signal.SIGTERM)
+        _wait_until_gone(alarm, tree, min(grace_s, _STRAGGLERS_S))
     deadline = time.monotonic() + _GIVE_UP_S
-    while family.members() and time.monotonic() < deadline:
-        family.signal(signal.SIGKILL)
+    while tree.members() and time.monotonic() < deadline:
+        tree.signal(signal.SIGKILL)
         alarm.wait(_TICK_S)
 
 
-def _wait_until_gone(alarm: Alarm, family: Family, seconds: float, *, only_command: bool = False) -> None:
+def _wait_until_gone(alarm: Alarm, tree: ProcessTree, seconds: float, *, only_command: bool = False) -> None:
     deadline = time.monotonic() + seconds
-    while (family.status is None if only_command else family.members()) and time.monotonic() < deadline:
+    while (tree.status is None if only_command else tree.members()) and time.monotonic() < deadline:
         alarm.wait(_TICK_S)
-        family.reap()
+        tree.reap()
 
 
 def _report(fd: int | None, line: str) -> None:
@@ -255,13 +255,13 @@ def main(arguments: Sequence[str]) -> int:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     alarm = Alarm(options)
     child, failure = _start(options.command)
-    family = Family(child)
+    tree = ProcessTree(child)
     _report(options.report_fd, f"error {failure}" if failure else f"pid {child}")
-    _await(alarm, family)
-    _end(alarm, family, options.grace_s)
+    _await(alarm, tree)
+    _end(alarm, tree, options.grace_s)
     if options.remove and alarm.owner_died:
         _remove(options.remove)
-    status = 1 if family.status is None else family.status
+    status = 1 if tree.status is None else tree.status
     return status if status >= 0 else 128 - status
 
 

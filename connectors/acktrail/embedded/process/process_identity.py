@@ -1,4 +1,4 @@
-"""A process that is told apart from a later one with the same pid."""
+"""A process that is not confused with a later one with the same pid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo workload asks of a cluster and changes in it: topics, groups and their configuration."""
+"""The demo workload's administration of a cluster: topics, groups and their configuration."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import error_for
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
-from acktrail.embedded.process.deadline import Deadline
+from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
 from acktrail.model.share_partition import TopicId, topic_id_text
 
-__all__ = ["Cluster", "client_properties", "to_acktrail_error"]
+__all__ = ["DemoCluster", "client_properties", "to_acktrail_error"]
 
 DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
 _BROKER_DELIVERY_COUNT_LIMIT: Final = "group.share.delivery.count.limit"
 _UNSIGNED: Final = 1 << 64
 
 
-class Cluster:
+class DemoCluster:
     """Each call waits for its answer, at most until `deadline`. The methods may be called from several threads.
 
     Raises:
@@ -41,7 +41,7 @@ class Cluster:
             of librdkafka take (base64 with ``+`` or ``/``), and they then ask again without a pause.
     """
 
-    def __init__(self, config: KafkaConfig, deadline: Deadline) -> None:
+    def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
         self.config = config
         self._deadline = deadline
         with ShareGroupAdmin(config, bootstrap_timeout_s=min(10.0, deadline.remaining_s)) as admin:
@@ -63,7 +63,7 @@ class Cluster:
             raise to_acktrail_error(error, operation="DESCRIBE", kind="topics") from error
 
     def create_topics(self, partitions: Mapping[str, int]) -> dict[str, TopicId]:
-        """Create topics, partition counts by name, and wait until the cluster tells their ids."""
+        """Create topics, partition counts by name, and wait until the cluster knows their ids."""
         new = [NewTopic(name, count) for name, count in partitions.items()]
         self._settle(self._client.create_topics(new, request_timeout=self._deadline.remaining_s), "CREATE", "topic")
         self._deadline.wait_until(lambda: partitions.keys() <= self.topic_names(), "the new topics to be known")

@@ -7,26 +7,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from acktrail.embedded.process.deadline import Deadline
-from acktrail.embedded.workload.demo_cluster import Cluster
+from acktrail.embedded.workload.demo_cluster import DemoCluster
 from acktrail.embedded.workload.ledger import Ledger
-from acktrail.embedded.workload.producer import Production
-from acktrail.embedded.workload.scenario import GroupPlan, Story, TopicPlan
+from acktrail.embedded.workload.producer import DemoProducer
+from acktrail.embedded.workload.scenario import GroupPlan, GroupScript, TopicPlan
 from acktrail.embedded.workload.share_member import ShareMember
-from acktrail.embedded.workload.state_observer import StateWatch
+from acktrail.embedded.workload.state_observer import StateObserver
+from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["Stage", "deleted_topics", "tell", "to_settle"]
+__all__ = ["WorkloadContext", "count_to_settle", "deleted_topics", "run_script"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """What every story acts on. `topic_ids` by name and incarnation; a story enters the topic it recreates."""
+class WorkloadContext:
+    """What every script acts on. `topic_ids` by name and incarnation; a script enters the topic it recreates."""
 
-    cluster: Cluster
-    production: Production
-    watch: StateWatch
-    deadline: Deadline
+    cluster: DemoCluster
+    producer: DemoProducer
+    observer: StateObserver
+    deadline: WorkloadDeadline
     topic_ids: dict[tuple[str, int], TopicId]
 
     def keys(self, ledger: Ledger, topics: Iterable[TopicPlan]) -> tuple[SharePartition, ...]:
@@ -42,22 +42,22 @@ class Stage:
 
 
 def deleted_topics(plan: GroupPlan) -> tuple[TopicPlan, ...]:
-    """The incarnations of topics that are gone when the group's story ends."""
-    gone = {Story.DELETE_TOPIC: plan.topics[-1:], Story.RECREATE_TOPIC: plan.topics[:1]}
-    return gone.get(plan.story, ())
+    """The incarnations of topics that are deleted when the group's script ends."""
+    gone = {GroupScript.DELETE_TOPIC: plan.topics[-1:], GroupScript.RECREATE_TOPIC: plan.topics[:1]}
+    return gone.get(plan.script, ())
 
 
-def to_settle(plan: GroupPlan) -> int:
+def count_to_settle(plan: GroupPlan) -> int:
     """How many records the group settles in all."""
-    if plan.story is Story.NEVER_START:
+    if plan.script is GroupScript.NEVER_START:
         return 0
-    waves = 2 if plan.story is Story.STOP_AND_LAG else None
+    waves = 2 if plan.script is GroupScript.STOP_AND_LAG else None
     return sum(topic.end_offset(p, waves=waves) for topic in plan.topics for p in range(topic.partitions))
 
 
-def tell(stage: Stage, ledger: Ledger) -> None:
-    """Let the group's story happen; no member is left at its end."""
-    _STORIES[ledger.plan.story](stage, ledger)
+def run_script(context: WorkloadContext, ledger: Ledger) -> None:
+    """Run the group's script; no member is left at its end."""
+    _SCRIPTS[ledger.plan.script](context, ledger)
 
 
 def _announce(ledger: Ledger, topics: Iterable[TopicPlan], *, waves: int | None = None) -> None:
@@ -66,83 +66,83 @@ def _announce(ledger: Ledger, topics: Iterable[TopicPlan], *, waves: int | None 
             ledger.announce(log, range(topic.end_offset(log.partition, waves=waves)))
 
 
-def _consume(stage: Stage, ledger: Ledger, topics: Sequence[TopicPlan]) -> None:
+def _consume(context: WorkloadContext, ledger: Ledger, topics: Sequence[TopicPlan]) -> None:
     """All members settle everything that these topics will ever hold, side by side."""
     _announce(ledger, topics)
 
     def settle() -> None:
-        with ShareMember.joined(stage.cluster.config, ledger, topics, stage.deadline) as member:
+        with ShareMember.joined(context.cluster.config, ledger, topics, context.deadline) as member:
             member.settle_all()
 
     with ThreadPoolExecutor(ledger.plan.members, thread_name_prefix="member") as pool:
         for future in [pool.submit(settle) for _ in range(ledger.plan.members)]:
             future.result()
-    stage.watch.wait_for_state(stage.keys(ledger, topics))
+    context.observer.wait_for_state(context.keys(ledger, topics))
 
 
-def _consume_all(stage: Stage, ledger: Ledger) -> None:
-    _consume(stage, ledger, ledger.plan.topics)
+def _consume_all(context: WorkloadContext, ledger: Ledger) -> None:
+    _consume(context, ledger, ledger.plan.topics)
 
 
-def _stop_and_lag(stage: Stage, ledger: Ledger) -> None:
+def _stop_and_lag(context: WorkloadContext, ledger: Ledger) -> None:
     """Consume what is there, then a little of what comes, release the rest of it and stop before the bulk comes."""
     topics = ledger.plan.topics
     (topic,) = topics
     _announce(ledger, topics, waves=1)
-    with ShareMember.joined(stage.cluster.config, ledger, topics, stage.deadline) as member:
+    with ShareMember.joined(context.cluster.config, ledger, topics, context.deadline) as member:
         member.settle_all()
         for record in topic.waves[1]:
             ledger.announce(topic.logs[record.partition], [record.offset])
-        stage.production.write(topic.name, topic.waves[1])
+        context.producer.write(topic.name, topic.waves[1])
         member.settle_all()
     for wave in topic.waves[2:]:
-        stage.production.write(topic.name, wave)
+        context.producer.write(topic.name, wave)
 
 
-def _never_start(stage: Stage, ledger: Ledger) -> None:
+def _never_start(context: WorkloadContext, ledger: Ledger) -> None:
     """Join, be initialized, get nothing."""
     topics = ledger.plan.topics
-    keys = stage.keys(ledger, topics)
-    with ShareMember.joined(stage.cluster.config, ledger, topics, stage.deadline) as member:
-        member.consume_until(lambda: stage.watch.has_state(keys))
+    keys = context.keys(ledger, topics)
+    with ShareMember.joined(context.cluster.config, ledger, topics, context.deadline) as member:
+        member.consume_until(lambda: context.observer.has_state(keys))
 
 
-def _delete_group(stage: Stage, ledger: Ledger) -> None:
+def _delete_group(context: WorkloadContext, ledger: Ledger) -> None:
     topics = ledger.plan.topics
-    _consume(stage, ledger, topics)
-    stage.cluster.delete_group(ledger.plan.group_id)
-    stage.watch.wait_for_deletion(stage.keys(ledger, topics))
+    _consume(context, ledger, topics)
+    context.cluster.delete_group(ledger.plan.group_id)
+    context.observer.wait_for_deletion(context.keys(ledger, topics))
 
 
-def _delete_topic(stage: Stage, ledger: Ledger) -> None:
-    _consume(stage, ledger, ledger.plan.topics)
-    _delete_topics_of(stage, ledger)
+def _delete_topic(context: WorkloadContext, ledger: Ledger) -> None:
+    _consume(context, ledger, ledger.plan.topics)
+    _delete_topics_of(context, ledger)
 
 
-def _recreate_topic(stage: Stage, ledger: Ledger) -> None:
+def _recreate_topic(context: WorkloadContext, ledger: Ledger) -> None:
     """Consume a topic, delete it, and consume what comes under its name."""
     before, after = ledger.plan.topics
-    _consume(stage, ledger, (before,))
-    _delete_topics_of(stage, ledger)
-    created = stage.cluster.create_topics({after.name: after.partitions})
-    stage.topic_ids[after.name, after.incarnation] = created[after.name]
+    _consume(context, ledger, (before,))
+    _delete_topics_of(context, ledger)
+    created = context.cluster.create_topics({after.name: after.partitions})
+    context.topic_ids[after.name, after.incarnation] = created[after.name]
     for wave in after.waves:
-        stage.production.write(after.name, wave)
-    _consume(stage, ledger, (after,))
+        context.producer.write(after.name, wave)
+    _consume(context, ledger, (after,))
 
 
-def _delete_topics_of(stage: Stage, ledger: Ledger) -> None:
+def _delete_topics_of(context: WorkloadContext, ledger: Ledger) -> None:
     gone = deleted_topics(ledger.plan)
     for topic in gone:
-        stage.cluster.delete_topic(topic.name)
-    stage.watch.wait_for_deletion(stage.keys(ledger, gone))
+        context.cluster.delete_topic(topic.name)
+    context.observer.wait_for_deletion(context.keys(ledger, gone))
 
 
-_STORIES: Final[Mapping[Story, Callable[[Stage, Ledger], None]]] = {
-    Story.CONSUME: _consume_all,
-    Story.STOP_AND_LAG: _stop_and_lag,
-    Story.NEVER_START: _never_start,
-    Story.DELETE_GROUP: _delete_group,
-    Story.DELETE_TOPIC: _delete_topic,
-    Story.RECREATE_TOPIC: _recreate_topic,
+_SCRIPTS: Final[Mapping[GroupScript, Callable[[WorkloadContext, Ledger], None]]] = {
+    GroupScript.CONSUME: _consume_all,
+    GroupScript.STOP_AND_LAG: _stop_and_lag,
+    GroupScript.NEVER_START: _never_start,
+    GroupScript.DELETE_GROUP: _delete_group,
+    GroupScript.DELETE_TOPIC: _delete_topic,
+    GroupScript.RECREATE_TOPIC: _recreate_topic,
 }

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from acktrail.embedded.workload.scenario import GroupPlan, Log, Verdict
+from acktrail.embedded.workload.scenario import FinalAck, GroupPlan, PartitionLog
 from acktrail.embedded.workload.workload_report import Action, ActionRange, Fate, FateRange
 
-__all__ = ["Entry", "Ledger", "action_ranges", "fate_ranges"]
+__all__ = ["ConfirmedAck", "Ledger", "action_ranges", "fate_ranges"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ConfirmedAck:
     """One confirmed acknowledgement of one delivery."""
 
-    log: Log
+    log: PartitionLog
     offset: int
     action: Action
     delivery_count: int
@@ -33,11 +33,11 @@ class Ledger:
         self.limit = limit
         """The delivery count limit: a record that is released at this delivery is archived."""
         self._lock = threading.Lock()
-        self._entries: dict[Log, dict[int, list[Entry]]] = {}
-        self._pending: dict[Log, set[int]] = {}
+        self._entries: dict[PartitionLog, dict[int, list[ConfirmedAck]]] = {}
+        self._pending: dict[PartitionLog, set[int]] = {}
         self._settled = 0
 
-    def outstanding(self, logs: Iterable[Log]) -> int:
+    def outstanding(self, logs: Iterable[PartitionLog]) -> int:
         """Records of these logs that were announced and are not settled."""
         with self._lock:
             return sum(len(self._pending.get(log, ())) for log in logs)
@@ -47,19 +47,19 @@ class Ledger:
         """Records that were announced and are settled."""
         return self._settled
 
-    def announce(self, log: Log, offsets: Iterable[int]) -> None:
+    def announce(self, log: PartitionLog, offsets: Iterable[int]) -> None:
         """These records are to be settled."""
         with self._lock:
             self._pending.setdefault(log, set()).update(offsets)
 
-    def decide(self, log: Log, offset: int, delivery_count: int) -> Entry:
+    def decide(self, log: PartitionLog, offset: int, delivery_count: int) -> ConfirmedAck:
         """What the plan says about this delivery."""
-        treatment = self.plan.treatment(log, offset)
-        again = delivery_count <= treatment.releases
-        action = Action.RELEASE if again else _ACTIONS[treatment.verdict]
-        return Entry(log=log, offset=offset, action=action, delivery_count=delivery_count)
+        record_plan = self.plan.record_plan(log, offset)
+        again = delivery_count <= record_plan.releases
+        action = Action.RELEASE if again else _ACTIONS[record_plan.final]
+        return ConfirmedAck(log=log, offset=offset, action=action, delivery_count=delivery_count)
 
-    def confirm(self, entries: Iterable[Entry]) -> None:
+    def confirm(self, entries: Iterable[ConfirmedAck]) -> None:
         """The broker took these acknowledgements."""
         with self._lock:
             for entry in entries:
@@ -69,27 +69,27 @@ class Ledger:
                     pending.remove(entry.offset)
                     self._settled += 1
 
-    def of(self, log: Log) -> Mapping[int, Sequence[Entry]]:
+    def of(self, log: PartitionLog) -> Mapping[int, Sequence[ConfirmedAck]]:
         """The entries of a log by offset, in the order they were confirmed."""
         with self._lock:
             return {offset: tuple(entries) for offset, entries in self._entries.get(log, {}).items()}
 
-    def _settles(self, entry: Entry) -> bool:
+    def _settles(self, entry: ConfirmedAck) -> bool:
         if entry.action is not Action.RELEASE:
             return True
-        left = self.plan.treatment(entry.log, entry.offset).verdict is Verdict.LEAVE
+        left = self.plan.record_plan(entry.log, entry.offset).final is FinalAck.LEAVE
         return left or entry.delivery_count >= self.limit
 
 
 _ACTIONS = {
-    Verdict.ACCEPT: Action.ACCEPT,
-    Verdict.REJECT: Action.REJECT,
-    Verdict.EXHAUST: Action.RELEASE,
-    Verdict.LEAVE: Action.RELEASE,
+    FinalAck.ACCEPT: Action.ACCEPT,
+    FinalAck.REJECT: Action.REJECT,
+    FinalAck.EXHAUST: Action.RELEASE,
+    FinalAck.LEAVE: Action.RELEASE,
 }
 
 
-def action_ranges(entries: Mapping[int, Sequence[Entry]]) -> tuple[ActionRange, ...]:
+def action_ranges(entries: Mapping[int, Sequence[ConfirmedAck]]) -> tuple[ActionRange, ...]:
     """Every confirmed acknowledgement of a log, neighbours joined."""
     flat = sorted(
         (entry for several in entries.values() for entry in several), key=lambda e: (e.delivery_count, e.offset)
@@ -103,7 +103,7 @@ def action_ranges(entries: Mapping[int, Sequence[Entry]]) -> tuple[ActionRange, 
     )
 
 
-def fate_ranges(entries: Mapping[int, Sequence[Entry]], *, end_offset: int, limit: int) -> tuple[FateRange, ...]:
+def fate_ranges(entries: Mapping[int, Sequence[ConfirmedAck]], *, end_offset: int, limit: int) -> tuple[FateRange, ...]:
     """What must have become of every offset from 0 to `end_offset`, neighbours joined."""
     fates = [(offset, *_fate(entries.get(offset, ()), limit)) for offset in range(end_offset)]
     return tuple(
@@ -112,7 +112,7 @@ def fate_ranges(entries: Mapping[int, Sequence[Entry]], *, end_offset: int, limi
     )
 
 
-def _fate(entries: Sequence[Entry], limit: int) -> tuple[Fate, int]:
+def _fate(entries: Sequence[ConfirmedAck], limit: int) -> tuple[Fate, int]:
     if not entries:
         return Fate.NEVER_DELIVERED, 0
     last = entries[-1]

@@ -9,21 +9,21 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.process.deadline import Deadline, WorkloadUnfinished
 from acktrail.embedded.workload.demo_cluster import client_properties, to_acktrail_error
 from acktrail.embedded.workload.scenario import DemoRecord
+from acktrail.embedded.workload.workload_deadline import WorkloadDeadline, WorkloadUnfinished
 from acktrail.errors import ConfigurationError
 
-__all__ = ["Production"]
+__all__ = ["DemoProducer"]
 
-# Full batches of fifty, whatever the pace of this machine: what consumers are handed together follows from it.
+# Full batches of fifty at any pace of this machine: they decide which records consumers get together.
 _BATCHES: Final = {"linger.ms": 5_000, "batch.num.messages": 50, "enable.idempotence": True}
 
 
-class Production:
+class DemoProducer:
     """An idempotent producer. Threads take turns."""
 
-    def __init__(self, config: KafkaConfig, deadline: Deadline) -> None:
+    def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
         self._deadline = deadline
         self._lock = threading.Lock()
         self._producer = Producer({**client_properties(config), **_BATCHES})
@@ -34,7 +34,7 @@ class Production:
         """Write `records` to `topic` and wait until the broker has them.
 
         Raises:
-            ConfigurationError: when a record got another offset: somebody else writes to the topic.
+            ConfigurationError: when a record got another offset: the topic has another producer.
             WorkloadUnfinished: when the deadline has passed.
         """
         with self._lock:
@@ -58,8 +58,8 @@ class Production:
             self._failure = KafkaException(error)
         elif message.offset() != record.offset:
             self._failure = ConfigurationError(
-                f"topic {message.topic()!r} is written by somebody else as well",
-                hint="start the demo workload on a broker of its own, or with a prefix of its own",
+                f"another producer writes to topic {message.topic()!r}",
+                hint="start the demo workload on its own broker, or with its own prefix",
             )
 
     def _raise_failure(self, topic: str) -> None:

@@ -13,10 +13,20 @@ from typing import Final
 
 from acktrail.errors import ConfigurationError
 
-__all__ = ["DemoRecord", "GroupPlan", "Log", "Scenario", "Story", "TopicPlan", "Treatment", "Verdict", "plan_scenario"]
+__all__ = [
+    "DemoRecord",
+    "FinalAck",
+    "GroupPlan",
+    "GroupScript",
+    "PartitionLog",
+    "RecordPlan",
+    "Scenario",
+    "TopicPlan",
+    "plan_scenario",
+]
 
 HOSTILE_GROUP: Final = 'Zahlung "prüfen": 💸 <b>eilig</b> ../a\'b; --'
-"""What users really call groups: quotes, umlauts, an emoji, colons, markup, a path and a piece of SQL."""
+"""Names that users really give to groups: quotes, umlauts, an emoji, colons, markup, a path and a piece of SQL."""
 
 DELIVERY_COUNT_LIMIT: Final = 3
 """What the group with poison records asks for where a group can ask (Kafka 4.3 and later)."""
@@ -29,7 +39,7 @@ _MOST_EXHAUSTED: Final = 8
 """In a partition: a broker hands out records that are about to be archived one at a time."""
 
 
-class Verdict(StrEnum):
+class FinalAck(StrEnum):
     """How a consumer is finally done with a record."""
 
     ACCEPT = "accept"
@@ -40,7 +50,7 @@ class Verdict(StrEnum):
     """Release it, and that was the last thing the consumer did."""
 
 
-class Story(StrEnum):
+class GroupScript(StrEnum):
     """What happens to a group."""
 
     CONSUME = "consume"
@@ -52,7 +62,7 @@ class Story(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Log:
+class PartitionLog:
     """One partition of one incarnation of a topic; incarnations count from 1."""
 
     topic: str
@@ -62,7 +72,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRecord:
-    """A record to produce, with the offset it gets in a topic nobody else writes to."""
+    """A record to produce, with the offset it gets in a topic that has no other producer."""
 
     partition: int
     offset: int
@@ -80,8 +90,10 @@ class TopicPlan:
     waves: tuple[tuple[DemoRecord, ...], ...] = ()
 
     @property
-    def logs(self) -> tuple[Log, ...]:
-        return tuple(Log(topic=self.name, incarnation=self.incarnation, partition=p) for p in range(self.partitions))
+    def logs(self) -> tuple[PartitionLog, ...]:
+        return tuple(
+            PartitionLog(topic=self.name, incarnation=self.incarnation, partition=p) for p in range(self.partitions)
+        )
 
     def end_offset(self, partition: int, *, waves: int | None = None) -> int:
         """The partition's end offset after the first `waves` waves (all of them without it)."""
@@ -89,28 +101,28 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Treatment:
-    """What a consumer does with a record: release it `releases` times, then `verdict`."""
+class RecordPlan:
+    """What a consumer does with a record: release it `releases` times, then `final`."""
 
     releases: int = 0
-    verdict: Verdict = Verdict.ACCEPT
+    final: FinalAck = FinalAck.ACCEPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """A share group. Records without a treatment are accepted at once. `configs` are GROUP configs."""
+    """A share group. Records without a plan are accepted at once. `configs` are GROUP configs."""
 
     group_id: str
-    story: Story
+    script: GroupScript
     topics: tuple[TopicPlan, ...]
     members: int = 1
     configs: Mapping[str, str] = field(
         default_factory=lambda: MappingProxyType({"share.auto.offset.reset": "earliest"})
     )
-    treatments: Mapping[tuple[Log, int], Treatment] = field(default_factory=dict)
+    record_plans: Mapping[tuple[PartitionLog, int], RecordPlan] = field(default_factory=dict)
 
-    def treatment(self, log: Log, offset: int) -> Treatment:
-        return self.treatments.get((log, offset), Treatment())
+    def record_plan(self, log: PartitionLog, offset: int) -> RecordPlan:
+        return self.record_plans.get((log, offset), RecordPlan())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,16 +184,24 @@ class _Planner:
         again = topics["price-changes again"]
         limited = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT)}
         return (
-            self._group("order-fulfilment", Story.CONSUME, orders, members=2),
-            self._group(HOSTILE_GROUP, Story.CONSUME, payments, treatments=self._retries(payments)),
-            self._group("fraud-scoring", Story.CONSUME, payments, treatments=self._poison(payments), configs=limited),
-            self._group("order-analytics", Story.STOP_AND_LAG, orders, treatments=self._left(orders)),
-            self._group("shipment-tracking", Story.CONSUME, shipments, topics["newsletters"]),
-            self._group("churn-model", Story.NEVER_START, shipments, configs={"share.auto.offset.reset": "latest"}),
-            self._group("spring-campaign", Story.DELETE_GROUP, shipments),
-            self._group("returns-desk", Story.DELETE_TOPIC, topics["returns"], topics["returns-2025"]),
+            self._group("order-fulfilment", GroupScript.CONSUME, orders, members=2),
+            self._group(HOSTILE_GROUP, GroupScript.CONSUME, payments, record_plans=self._retries(payments)),
             self._group(
-                "price-watch", Story.RECREATE_TOPIC, topics["price-changes"], again, treatments=self._rejections(again)
+                "fraud-scoring", GroupScript.CONSUME, payments, record_plans=self._poison(payments), configs=limited
+            ),
+            self._group("order-analytics", GroupScript.STOP_AND_LAG, orders, record_plans=self._left(orders)),
+            self._group("shipment-tracking", GroupScript.CONSUME, shipments, topics["newsletters"]),
+            self._group(
+                "churn-model", GroupScript.NEVER_START, shipments, configs={"share.auto.offset.reset": "latest"}
+            ),
+            self._group("spring-campaign", GroupScript.DELETE_GROUP, shipments),
+            self._group("returns-desk", GroupScript.DELETE_TOPIC, topics["returns"], topics["returns-2025"]),
+            self._group(
+                "price-watch",
+                GroupScript.RECREATE_TOPIC,
+                topics["price-changes"],
+                again,
+                record_plans=self._rejections(again),
             ),
         )
 
@@ -207,49 +227,49 @@ class _Planner:
             waves.append(tuple(_records(name, chance, ends, sized, partition=0 if single else None)))
         return TopicPlan(name=self._named(name), incarnation=incarnation, partitions=partitions, waves=tuple(waves))
 
-    def _group(self, name: str, story: Story, *topics: TopicPlan, **more: object) -> GroupPlan:
-        return GroupPlan(group_id=self._named(name), story=story, topics=topics, **more)  # type: ignore[arg-type]
+    def _group(self, name: str, script: GroupScript, *topics: TopicPlan, **more: object) -> GroupPlan:
+        return GroupPlan(group_id=self._named(name), script=script, topics=topics, **more)  # type: ignore[arg-type]
 
-    def _retries(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+    def _retries(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
         """A tenth of the records is accepted only at the second delivery, some at the third."""
         chance = self._random("retries")
         return {
-            (log, offset): Treatment(releases=chance.choice((1, 1, 1, 2)))
+            (log, offset): RecordPlan(releases=chance.choice((1, 1, 1, 2)))
             for log in topic.logs
             for offset in _some(chance, topic.end_offset(log.partition), share=0.1)
         }
 
-    def _poison(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+    def _poison(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
         """Some records are rejected at their first or second delivery, some never succeed."""
         chance = self._random("poison")
-        treatments: dict[tuple[Log, int], Treatment] = {}
+        record_plans: dict[tuple[PartitionLog, int], RecordPlan] = {}
         for log in topic.logs:
             chosen = _some(chance, topic.end_offset(log.partition), share=0.06)
             exhausted = set(chosen[: min(_MOST_EXHAUSTED, (len(chosen) + 1) // 2)])
             for offset in chosen:
-                treatments[log, offset] = (
-                    Treatment(verdict=Verdict.EXHAUST)
+                record_plans[log, offset] = (
+                    RecordPlan(final=FinalAck.EXHAUST)
                     if offset in exhausted
-                    else Treatment(releases=chance.choice((0, 0, 1)), verdict=Verdict.REJECT)
+                    else RecordPlan(releases=chance.choice((0, 0, 1)), final=FinalAck.REJECT)
                 )
-        return treatments
+        return record_plans
 
-    def _rejections(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+    def _rejections(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
         chance = self._random("rejections")
         return {
-            (log, offset): Treatment(verdict=Verdict.REJECT)
+            (log, offset): RecordPlan(final=FinalAck.REJECT)
             for log in topic.logs
             for offset in _some(chance, topic.end_offset(log.partition), share=0.03)
         }
 
-    def _left(self, topic: TopicPlan) -> dict[tuple[Log, int], Treatment]:
+    def _left(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
         """The first record of the second wave and some others are released as the consumer stops, some rejected."""
         first, *others = topic.waves[1]
         chosen = self._random("left").sample(others, 2 * _FEW)
-        verdicts = [Verdict.LEAVE] * (_FEW + 1) + [Verdict.REJECT] * _FEW
+        finals = [FinalAck.LEAVE] * (_FEW + 1) + [FinalAck.REJECT] * _FEW
         return {
-            (topic.logs[record.partition], record.offset): Treatment(verdict=verdict)
-            for record, verdict in zip([first, *chosen], verdicts, strict=True)
+            (topic.logs[record.partition], record.offset): RecordPlan(final=final)
+            for record, final in zip([first, *chosen], finals, strict=True)
         }
 
 
@@ -261,7 +281,7 @@ def _some(chance: random.Random, end_offset: int, *, share: float) -> Sequence[i
 def _records(
     topic: str, chance: random.Random, ends: list[int], count: int, *, partition: int | None
 ) -> Iterator[DemoRecord]:
-    """Records of customers, each to its key's partition unless told otherwise; moves `ends` on."""
+    """Records of customers, each to its key's partition, or to `partition`; advances `ends`."""
     for _ in range(count):
         number = sum(ends)
         key = f"customer-{chance.randrange(200):03d}".encode()

@@ -1,4 +1,4 @@
-"""One share consumer of the demo workload: it does what the plan says and enters what the broker confirmed."""
+"""One share consumer of the demo workload: it follows the plan and enters what the broker confirmed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, ShareConsumer
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.process.deadline import Deadline
 from acktrail.embedded.workload.demo_cluster import client_properties, to_acktrail_error
-from acktrail.embedded.workload.ledger import Entry, Ledger
-from acktrail.embedded.workload.scenario import Log, TopicPlan
+from acktrail.embedded.workload.ledger import ConfirmedAck, Ledger
+from acktrail.embedded.workload.scenario import PartitionLog, TopicPlan
+from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.embedded.workload.workload_report import Action
 from acktrail.errors import OutcomeUnknown
 
@@ -32,7 +32,9 @@ _TYPES: Final = {
 class ShareMember:
     """A member of the ledger's group, subscribed to `topics`. Only the thread that made it may use it."""
 
-    def __init__(self, config: KafkaConfig, ledger: Ledger, topics: Sequence[TopicPlan], deadline: Deadline) -> None:
+    def __init__(
+        self, config: KafkaConfig, ledger: Ledger, topics: Sequence[TopicPlan], deadline: WorkloadDeadline
+    ) -> None:
         self._ledger = ledger
         self._deadline = deadline
         self._logs = tuple(log for topic in topics for log in topic.logs)
@@ -48,7 +50,7 @@ class ShareMember:
     @classmethod
     @contextlib.contextmanager
     def joined(
-        cls, config: KafkaConfig, ledger: Ledger, topics: Sequence[TopicPlan], deadline: Deadline
+        cls, config: KafkaConfig, ledger: Ledger, topics: Sequence[TopicPlan], deadline: WorkloadDeadline
     ) -> Iterator[ShareMember]:
         """A member that leaves its group at the end."""
         member = cls(config, ledger, topics, deadline)
@@ -64,7 +66,7 @@ class ShareMember:
         self.consume_until(lambda: not self._outstanding())
 
     def consume_until(self, done: Callable[[], bool]) -> None:
-        """Take and settle records until `done` says so.
+        """Take and settle records until `done` holds.
 
         Raises:
             WorkloadUnfinished: when the deadline has passed.
@@ -87,14 +89,16 @@ class ShareMember:
             raise to_acktrail_error(KafkaException(error), operation="READ", kind="topic", name=message.topic() or "")
         return error is None
 
-    def _acknowledge(self, message: Any) -> Entry:
-        log = Log(topic=message.topic(), incarnation=self._incarnations[message.topic()], partition=message.partition())
+    def _acknowledge(self, message: Any) -> ConfirmedAck:
+        log = PartitionLog(
+            topic=message.topic(), incarnation=self._incarnations[message.topic()], partition=message.partition()
+        )
         entry = self._ledger.decide(log, message.offset(), message.delivery_count())
         self._consumer.acknowledge(message, _TYPES[entry.action])
         return entry
 
-    def _settle(self, entries: Sequence[Entry]) -> None:
-        """Send the acknowledgements and enter those that were taken; records of the others come again."""
+    def _settle(self, entries: Sequence[ConfirmedAck]) -> None:
+        """Send the acknowledgements and enter the accepted ones; records of the others are delivered again."""
         if not entries:
             return
         try:

@@ -9,23 +9,23 @@ from typing import Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.process.deadline import Deadline
 from acktrail.embedded.workload.demo_cluster import client_properties, to_acktrail_error
+from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.errors import InputError
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 from acktrail.wire.dialects.kafka_4_2 import decode
 
-__all__ = ["StateWatch"]
+__all__ = ["StateObserver"]
 
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1
 
 
-class StateWatch:
+class StateObserver:
     """Which share partitions have state, and which had it deleted, by the records written since this was made."""
 
-    def __init__(self, config: KafkaConfig, deadline: Deadline) -> None:
+    def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
         self._deadline = deadline
         self._lock = threading.Lock()
         self._present: set[SharePartition] = set()

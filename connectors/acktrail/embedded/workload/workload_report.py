@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
 
-from acktrail.errors import MalformedFile
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 __all__ = ["Action", "ActionRange", "Fate", "FateRange", "GroupRun", "SharePartitionRun", "TopicRun", "WorkloadReport"]
@@ -144,27 +141,6 @@ class WorkloadReport:
     groups: tuple[GroupRun, ...]
     share_partitions: tuple[SharePartitionRun, ...]
 
-    def of_group(self, group_id: str) -> tuple[SharePartitionRun, ...]:
-        """The share partitions of one group."""
-        return tuple(run for run in self.share_partitions if run.group_id == group_id)
-
-    def expectations(self) -> tuple[object, ...]:
-        """What two runs with one seed have in common: all but topic ids, cluster, prefix and time."""
-        cut = len(self.prefix)
-        return tuple(
-            (
-                p.group_id[cut:],
-                p.topic[cut:],
-                p.incarnation,
-                p.partition,
-                p.log_end_offset,
-                p.deleted,
-                p.actions,
-                p.fates,
-            )
-            for p in self.share_partitions
-        )
-
     def to_json(self) -> str:
         """The report as one JSON object; ranges are ``[first, last, action or fate, delivery count]``."""
         document = asdict(self)
@@ -174,60 +150,8 @@ class WorkloadReport:
             row["effective_start_offset"], row["lag"] = run.effective_start_offset, run.lag
         return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
-    @classmethod
-    def from_json(cls, text: str, *, file: str = "report") -> Self:
-        """The report that `to_json` wrote.
-
-        Raises:
-            MalformedFile: when it is something else.
-        """
-        try:
-            document = json.loads(text)
-            return cls(
-                **{
-                    **document,
-                    "topics": tuple(
-                        TopicRun(**{**t, "end_offsets": tuple(t["end_offsets"])}) for t in document["topics"]
-                    ),
-                    "groups": tuple(GroupRun(**g) for g in document["groups"]),
-                    "share_partitions": tuple(_share_partition(row) for row in document["share_partitions"]),
-                }
-            )
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise MalformedFile(f"not a workload report ({type(error).__name__})", file=file) from error
-
     def write(self, path: Path) -> None:
         """Write the JSON form to `path`, whole or not at all."""
         partial = path.with_name(f"{path.name}.partial")
         partial.write_text(self.to_json(), encoding="utf-8")
         partial.replace(path)
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """The report in a file. Raises MalformedFile."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise MalformedFile(f"cannot be read ({type(error).__name__})", file=str(path)) from error
-        return cls.from_json(text, file=str(path))
-
-
-def _share_partition(row: Mapping[str, Any]) -> SharePartitionRun:
-    derived = {"effective_start_offset", "lag"}
-    return SharePartitionRun(
-        **{
-            **{name: value for name, value in row.items() if name not in derived},
-            "actions": tuple(_actions(row["actions"])),
-            "fates": tuple(_fates(row["fates"])),
-        }
-    )
-
-
-def _actions(rows: Iterable[tuple[int, int, str, int]]) -> Iterable[ActionRange]:
-    for first, last, action, count in rows:
-        yield ActionRange(first_offset=first, last_offset=last, action=Action(action), delivery_count=count)
-
-
-def _fates(rows: Iterable[tuple[int, int, str, int]]) -> Iterable[FateRange]:
-    for first, last, fate, count in rows:
-        yield FateRange(first_offset=first, last_offset=last, fate=Fate(fate), delivery_count=count)

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.config import KafkaConfig, read_properties
-from acktrail.embedded.process.deadline import Deadline
-from acktrail.embedded.workload.demo_cluster import Cluster
-from acktrail.embedded.workload.group_scripts import Stage, deleted_topics, tell, to_settle
+from acktrail.embedded.workload.demo_cluster import DemoCluster
+from acktrail.embedded.workload.group_scripts import WorkloadContext, count_to_settle, deleted_topics, run_script
 from acktrail.embedded.workload.ledger import Ledger, action_ranges, fate_ranges
-from acktrail.embedded.workload.producer import Production
-from acktrail.embedded.workload.scenario import Scenario, Story, plan_scenario
-from acktrail.embedded.workload.state_observer import StateWatch
+from acktrail.embedded.workload.producer import DemoProducer
+from acktrail.embedded.workload.scenario import GroupScript, Scenario, plan_scenario
+from acktrail.embedded.workload.state_observer import StateObserver
+from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.embedded.workload.workload_report import GroupRun, SharePartitionRun, TopicRun, WorkloadReport
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.progress import StepLines
@@ -34,7 +34,7 @@ __all__ = ["DEFAULT_SEED", "Progress", "run_workload"]
 DEFAULT_SEED: Final = 932
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is going on, the steps done and all steps; on the caller's thread."""
+"""Called with the present activity, the steps done and all steps; on the caller's thread."""
 
 _SHOW_EVERY_S: Final = 0.1
 _ANSWER_MS: Final = 10_000
@@ -65,22 +65,24 @@ def run_workload(
     """
     begun = time.monotonic()
     scenario = plan_scenario(seed=seed, scale=scale, prefix=prefix)
-    deadline = Deadline(deadline_s)
+    deadline = WorkloadDeadline(deadline_s)
     config = KafkaConfig(
         bootstrap_servers=bootstrap_servers, properties=dict(properties or {}), request_timeout_ms=_ANSWER_MS
     )
     steps = _Steps(scenario, progress)
     steps.show("connecting")
-    cluster = Cluster(config, deadline)
-    with contextlib.closing(StateWatch(config, deadline)) as watch:
-        stage = _set_up(scenario, cluster, watch, deadline)
+    cluster = DemoCluster(config, deadline)
+    with contextlib.closing(StateObserver(config, deadline)) as observer:
+        context = _set_up(scenario, cluster, observer, deadline)
         ledgers = [Ledger(plan, limit=cluster.configure_group(plan.group_id, plan.configs)) for plan in scenario.groups]
-        steps.follow(stage.production, ledgers)
-        _side_by_side([partial(_write_first_waves, scenario, stage)], deadline, partial(steps.show, "producing"))
-        _side_by_side([partial(tell, stage, led) for led in ledgers], deadline, partial(steps.show, "consuming"))
-    cluster.wait_until_empty([plan.group_id for plan in scenario.groups if plan.story is not Story.DELETE_GROUP])
+        steps.follow(context.producer, ledgers)
+        _side_by_side([partial(_write_first_waves, scenario, context)], deadline, partial(steps.show, "producing"))
+        _side_by_side(
+            [partial(run_script, context, led) for led in ledgers], deadline, partial(steps.show, "consuming")
+        )
+    cluster.wait_until_empty([plan.group_id for plan in scenario.groups if plan.script is not GroupScript.DELETE_GROUP])
     steps.show("done")
-    return _report(scenario, stage, ledgers, elapsed_s=time.monotonic() - begun)
+    return _report(scenario, context, ledgers, elapsed_s=time.monotonic() - begun)
 
 
 class _Steps:
@@ -89,19 +91,21 @@ class _Steps:
     def __init__(self, scenario: Scenario, progress: Progress) -> None:
         self._progress = progress
         self._all = sum(len(wave) for topic in scenario.topics for wave in topic.waves)
-        self._all += sum(to_settle(plan) for plan in scenario.groups)
-        self._production: Production | None = None
+        self._all += sum(count_to_settle(plan) for plan in scenario.groups)
+        self._producer: DemoProducer | None = None
         self._ledgers: Sequence[Ledger] = ()
 
-    def follow(self, production: Production, ledgers: Sequence[Ledger]) -> None:
-        self._production, self._ledgers = production, ledgers
+    def follow(self, producer: DemoProducer, ledgers: Sequence[Ledger]) -> None:
+        self._producer, self._ledgers = producer, ledgers
 
     def show(self, doing: str) -> None:
-        written = self._production.written if self._production else 0
+        written = self._producer.written if self._producer else 0
         self._progress(doing, written + sum(ledger.settled for ledger in self._ledgers), self._all)
 
 
-def _set_up(scenario: Scenario, cluster: Cluster, watch: StateWatch, deadline: Deadline) -> Stage:
+def _set_up(
+    scenario: Scenario, cluster: DemoCluster, observer: StateObserver, deadline: WorkloadDeadline
+) -> WorkloadContext:
     """Create every topic's first incarnation."""
     first = {topic.name: topic.partitions for topic in scenario.topics if topic.incarnation == 1}
     there = sorted(cluster.topic_names() & first.keys())
@@ -109,25 +113,25 @@ def _set_up(scenario: Scenario, cluster: Cluster, watch: StateWatch, deadline: D
         raise ConfigurationError(
             f"topic {there[0]!r} is there already", hint="start a new broker, or give the names another prefix"
         )
-    return Stage(
+    return WorkloadContext(
         cluster=cluster,
-        production=Production(cluster.config, deadline),
-        watch=watch,
+        producer=DemoProducer(cluster.config, deadline),
+        observer=observer,
         deadline=deadline,
         topic_ids={(name, 1): topic_id for name, topic_id in cluster.create_topics(first).items()},
     )
 
 
-def _write_first_waves(scenario: Scenario, stage: Stage) -> None:
+def _write_first_waves(scenario: Scenario, context: WorkloadContext) -> None:
     """All that is there before the first consumer comes."""
     for topic in scenario.topics:
         if topic.incarnation == 1 and topic.waves:
-            stage.production.write(topic.name, topic.waves[0])
+            context.producer.write(topic.name, topic.waves[0])
 
 
-def _side_by_side(jobs: Sequence[Callable[[], None]], deadline: Deadline, show: Callable[[], None]) -> None:
+def _side_by_side(jobs: Sequence[Callable[[], None]], deadline: WorkloadDeadline, show: Callable[[], None]) -> None:
     """Do all jobs at once and call `show` meanwhile. The first failure stops the others and is raised."""
-    with ThreadPoolExecutor(len(jobs), thread_name_prefix="story") as pool:
+    with ThreadPoolExecutor(len(jobs), thread_name_prefix="group") as pool:
         pending = {pool.submit(job) for job in jobs}
         try:
             while pending:
@@ -140,19 +144,21 @@ def _side_by_side(jobs: Sequence[Callable[[], None]], deadline: Deadline, show: 
             raise
 
 
-def _report(scenario: Scenario, stage: Stage, ledgers: Sequence[Ledger], *, elapsed_s: float) -> WorkloadReport:
+def _report(
+    scenario: Scenario, context: WorkloadContext, ledgers: Sequence[Ledger], *, elapsed_s: float
+) -> WorkloadReport:
     gone = {(topic.name, topic.incarnation) for plan in scenario.groups for topic in deleted_topics(plan)}
     return WorkloadReport(
         seed=scenario.seed,
         scale=scenario.scale,
         prefix=scenario.prefix,
-        cluster_id=stage.cluster.cluster_id,
+        cluster_id=context.cluster.cluster_id,
         elapsed_s=round(elapsed_s, 3),
         topics=tuple(
             TopicRun(
                 name=topic.name,
                 incarnation=topic.incarnation,
-                topic_id=stage.topic_ids[topic.name, topic.incarnation],
+                topic_id=context.topic_ids[topic.name, topic.incarnation],
                 end_offsets=tuple(topic.end_offset(partition) for partition in range(topic.partitions)),
                 deleted=(topic.name, topic.incarnation) in gone,
             )
@@ -161,27 +167,27 @@ def _report(scenario: Scenario, stage: Stage, ledgers: Sequence[Ledger], *, elap
         groups=tuple(
             GroupRun(
                 group_id=ledger.plan.group_id,
-                story=ledger.plan.story,
+                story=ledger.plan.script,
                 delivery_count_limit=ledger.limit,
-                deleted=ledger.plan.story is Story.DELETE_GROUP,
+                deleted=ledger.plan.script is GroupScript.DELETE_GROUP,
             )
             for ledger in ledgers
         ),
-        share_partitions=tuple(run for ledger in ledgers for run in _share_partitions(stage, ledger)),
+        share_partitions=tuple(run for ledger in ledgers for run in _share_partitions(context, ledger)),
     )
 
 
-def _share_partitions(stage: Stage, ledger: Ledger) -> Iterator[SharePartitionRun]:
+def _share_partitions(context: WorkloadContext, ledger: Ledger) -> Iterator[SharePartitionRun]:
     plan = ledger.plan
     for topic in plan.topics:
-        deleted = plan.story is Story.DELETE_GROUP or topic in deleted_topics(plan)
+        deleted = plan.script is GroupScript.DELETE_GROUP or topic in deleted_topics(plan)
         for log in topic.logs:
             entries, end_offset = ledger.of(log), topic.end_offset(log.partition)
             yield SharePartitionRun(
                 group_id=plan.group_id,
                 topic=topic.name,
                 incarnation=topic.incarnation,
-                topic_id=stage.topic_ids[topic.name, topic.incarnation],
+                topic_id=context.topic_ids[topic.name, topic.incarnation],
                 partition=log.partition,
                 log_end_offset=end_offset,
                 deleted=deleted,
@@ -217,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _summary() -> str:
-    return "Let nine share groups work on a broker and write down exactly what they did."
+    return "Let nine share groups work on a broker and record exactly what they did."
 
 
 def _run_with_progress(options: argparse.Namespace) -> WorkloadReport:

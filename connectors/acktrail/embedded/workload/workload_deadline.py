@@ -1,4 +1,4 @@
-"""A deadline that several threads share, and that any of them can pull forward."""
+"""A deadline that several threads share, and that any of them can bring forward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from acktrail.errors import RetryableError
 
-__all__ = ["Deadline", "WorkloadUnfinished"]
+__all__ = ["WorkloadDeadline", "WorkloadUnfinished"]
 
 _PAUSE_S: Final = 0.05
 
@@ -26,7 +26,7 @@ class WorkloadUnfinished(RetryableError):
         self.waiting_for = waiting_for
 
 
-class Deadline:
+class WorkloadDeadline:
     """`seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
@@ -44,14 +44,14 @@ class Deadline:
         self._stopped.set()
 
     def check(self, waiting_for: str) -> None:
-        """Go on. Raises WorkloadUnfinished when time is up or another thread gave up."""
+        """Do nothing in time. Raises WorkloadUnfinished when time is up or another thread gave up."""
         if self._stopped.is_set():
             raise WorkloadUnfinished("it was stopped", waiting_for=waiting_for)
         if time.monotonic() > self._end:
             raise WorkloadUnfinished(f"its {self.seconds:g} s are over", waiting_for=waiting_for)
 
     def wait_until(self, condition: Callable[[], bool], waiting_for: str) -> None:
-        """Ask until the answer is yes. Raises WorkloadUnfinished."""
+        """Wait until `condition` holds. Raises WorkloadUnfinished."""
         while not condition():
             self.check(waiting_for)
             self._stopped.wait(_PAUSE_S)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import InputError, MalformedFile, UnknownName
-from acktrail.offline.read.log_order import in_log_order
+from acktrail.offline.read.copied_files import in_log_order
 from acktrail.offline.read.record_dump import dump_line, read_dump
 from acktrail.wire.raw_record import RawRecord
 

@@ -13,35 +13,37 @@ if TYPE_CHECKING:
     from acktrail.offline.read.read_report import ReadReport, SegmentDamage
     from acktrail.wire.dialects.released import Dialect
 
-__all__ = ["DialectName", "Files", "StatePartition", "chosen_dialect", "say_damage", "say_left_out"]
+__all__ = ["DialectName", "Files", "StatePartition", "chosen_dialect", "report_damage", "report_left_out"]
 
 Files = Annotated[
     list[Path],
     typer.Argument(
         help="Record dumps (.jsonl), tables of records (.parquet, .arrow, .feather) or Kafka's log segments (.log), "
-        "each also with .gz or .zst behind."
+        "each also with .gz or .zst appended."
     ),
 ]
 DialectName = Annotated[
     str,
     typer.Option(
         "--dialect",
-        help="Byte form of the records: 4.0, 4.1, 4.2 (also 4.3, 4.4), or the drafts i, ii, iii, iv, iv-json. "
-        "auto: the shipped one that a sample of each file agrees on.",
+        help="Byte layout of the records: 4.0, 4.1, 4.2 (also 4.3, 4.4), or the drafts i, ii, iii, iv, iv-json. "
+        "auto: the released one that a sample of each file agrees on.",
     ),
 ]
 StatePartition = Annotated[
     int | None,
     typer.Option(
-        "--state-partition", min=0, max=2**31 - 1, help="Of log segments whose folder is not called TOPIC-PARTITION."
+        "--state-partition",
+        min=0,
+        max=2**31 - 1,
+        help="State partition of log segments whose folder has no TOPIC-PARTITION name.",
     ),
 ]
 
 
 def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect[Any]:
-    """The dialect called `name`, or the one that the files agree on; `reading` is set for what carries its records."""
-    from acktrail.offline.read.choose_dialect import choose_dialect
-    from acktrail.offline.read.copied_files import sample_of
+    """The dialect called `name`, or the one that the files agree on; sets `reading` to read its kind of records."""
+    from acktrail.offline.read.copied_files import choose_dialect, sample_of
     from acktrail.wire.dialects.released import RecordLocation
 
     dialect = choose_dialect(name, lambda: sample_of(files, reading))
@@ -49,8 +51,8 @@ def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect
     return dialect
 
 
-def say_damage(damage: SegmentDamage) -> None:
-    """One line on stderr."""
+def report_damage(damage: SegmentDamage) -> None:
+    """Report a damaged piece of a segment in one line on stderr."""
     known = damage.first_offset is not None
     offsets = f"offsets {damage.first_offset} to {damage.last_offset}" if known else "offsets not known"
     typer.echo(
@@ -60,8 +62,8 @@ def say_damage(damage: SegmentDamage) -> None:
     )
 
 
-def say_left_out(reading: ReadReport) -> None:
-    """What no consumer gets, and what nobody named, on stderr."""
+def report_left_out(reading: ReadReport) -> None:
+    """Report skipped records (control, aborted) and segments without a state partition, on stderr."""
     if reading.control_records or reading.aborted_records:
         typer.echo(
             f"{reading.control_records:,} control records and {reading.aborted_records:,} records of aborted "

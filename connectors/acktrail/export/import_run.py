@@ -113,8 +113,7 @@ class _Import:
         return self._summary(surveys, topic_id, dialect)
 
     def _dialect(self) -> Dialect[Any]:
-        from acktrail.offline.read.choose_dialect import choose_dialect
-        from acktrail.offline.read.copied_files import sample_of
+        from acktrail.offline.read.copied_files import choose_dialect, sample_of
 
         dialect = choose_dialect(self._plan.dialect, lambda: sample_of(self._plan.files, self._reading))
         if not dialect.shipped:
@@ -141,7 +140,7 @@ class _Import:
         from acktrail.offline.import_source import Destination
         from acktrail.wire.dialects.released import KAFKA_4_2
 
-        partitions = {partition for found in surveys for partition in found.extents}
+        partitions = {partition for found in surveys for partition in found.offset_ranges}
         tasks = {p: state_task_id(self._plan.cluster_id, topic_id, p) for p in partitions}
         for partition, task in tasks.items():
             if sink.stored_log(task, partition).offset_shift:

@@ -1,1 +1,1 @@
-"""Edge to files: records of the state topic that somebody copied out of a cluster."""
+"""Records of the state topic in files: copied segments, dumps and tables."""

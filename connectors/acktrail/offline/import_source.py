@@ -20,11 +20,11 @@ _ROWS_AT_ONCE: Final = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where records go: a cluster's tables, of one incarnation of its state topic (None: nobody knows which).
+    """Where records go: a cluster's tables, of one incarnation of its state topic (None: not known).
 
-    `decode` turns ``RAW_RECORDS`` into ``DECODED_RECORDS``. `stored` gives offset, key and value of what the tables
-    have of a state partition from one offset to another, both inclusive. `reached` are the positions that the tables
-    had before the import; records that begin beyond them are refused unless `allow_gaps`.
+    `decode` turns ``RAW_RECORDS`` into ``DECODED_RECORDS``. `stored` returns offset, key and value of the
+    stored records of a state partition from one offset to another, both inclusive. `reached` are the positions of the
+    tables before the import; records that begin after them are refused unless `allow_gaps`.
     """
 
     cluster_id: str
@@ -59,7 +59,7 @@ class FileSource:
 
     @property
     def known(self) -> int:
-        """How many of the records the tables had already, with the same bytes."""
+        """How many of the records were in the tables already, with the same bytes."""
         return sum(task.known for task in self._tasks)
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class FileSource:
 class FileTask:
     """The records of one state partition, in the order of their offsets. See `connect.contract.SourceTask`.
 
-    Where offsets are missing between two records, a batch without rows says so: nobody will bring them.
+    A batch without rows reports a gap: offsets that are in no file.
     """
 
     def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination, partition: int) -> None:
@@ -86,7 +86,7 @@ class FileTask:
         return state_task_id(self._destination.cluster_id, self._destination.topic_id, self._partition)
 
     def start(self, position: int | None) -> None:
-        """Begin at `position`; None: at the first record. What lies before must be in the tables already.
+        """Begin at `position`; None: at the first record. Records before it must be in the tables already.
 
         Raises:
             ForeignCluster: the tables have another record at an address.
@@ -100,11 +100,11 @@ class FileTask:
             self._check_known(self._records.slice(0, self.known))
         new = self._records.slice(self.known)
         if new.num_rows and position is not None:
-            self._check_hole(position, int(offsets[self.known]))
+            self._check_gap(position, int(offsets[self.known]))
         self._pieces = self._batches(new, position)
 
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # the contract's: files do not wait
-        """The next records, or the hole before them."""
+    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # part of the contract: files do not wait
+        """The next records, or the gap before them."""
         batch = next(self._pieces, None)
         self._is_finished = batch is None
         return batch
@@ -117,7 +117,7 @@ class FileTask:
         """Nothing is open."""
 
     def _check_known(self, records: pa.Table) -> None:
-        """Every one of `records` is in the tables with the same bytes."""
+        """Check that each of `records` is in the tables with the same bytes."""
         for start in range(0, records.num_rows, _ROWS_AT_ONCE):
             piece = records.slice(start, _ROWS_AT_ONCE)
             offsets = piece["offset"]
@@ -129,7 +129,7 @@ class FileTask:
                 if by_offset[offset] != pair:
                     raise self._foreign(offset)
 
-    def _check_hole(self, position: int, first: int) -> None:
+    def _check_gap(self, position: int, first: int) -> None:
         is_first = self._destination.reached.get(self._partition) == position
         if first > position and is_first and not self._destination.allow_gaps:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Copied records as tables in the order of their log: what an import needs."""
+"""Copied records as Arrow tables in the order of their log, for an import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from acktrail.errors import InputError
 from acktrail.offline.read.column_files import COLUMN_SUFFIXES, read_column_batches
-from acktrail.offline.read.copied_files import read_file
+from acktrail.offline.read.copied_files import conflicting_records, read_file
 from acktrail.offline.read.open_file import bare_suffix
 from acktrail.offline.read.read_report import ReadReport
 
@@ -27,40 +27,38 @@ _ROWS_AT_ONCE: Final = 8_192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSummary:
-    """What a first reading of a file found: the number of records, and the lowest and highest offset of each state
-    partition in it.
-    """
+    """The number of records in a file, and the lowest and highest offset of each state partition in it."""
 
     file: Path
     records: int
-    extents: dict[int, tuple[int, int]]
+    offset_ranges: dict[int, tuple[int, int]]
 
 
 def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
-    """Read `file` through once; a batch of rows in memory.
+    """Read `file` once, with one batch of rows in memory.
 
     Raises:
         InputError: as ``read_file``; and a record without an address.
     """
-    records, extents = 0, dict[int, tuple[int, int]]()
+    records, offset_ranges = 0, dict[int, tuple[int, int]]()
     for batch in raw_batches(file, reading):
         records += batch.num_rows
-        for partition, lowest, highest in _extents(batch):
+        for partition, lowest, highest in _offset_ranges(batch):
             if partition < 0 or lowest < 0:
                 raise InputError(f"{file}: records without state partition or offset", hint="give --state-partition")
-            before = extents.get(partition, (lowest, highest))
-            extents[partition] = (min(lowest, before[0]), max(highest, before[1]))
-    return FileSummary(file=file, records=records, extents=extents)
+            before = offset_ranges.get(partition, (lowest, highest))
+            offset_ranges[partition] = (min(lowest, before[0]), max(highest, before[1]))
+    return FileSummary(file=file, records=records, offset_ranges=offset_ranges)
 
 
 def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
-    """The files in an order in which every state partition's offsets ascend from file to file, each a group of its own;
-    all in one group where there is no such order.
+    """The files in an order in which every state partition's offsets ascend from file to file, one file a group; all
+    files in one group where there is no such order.
     """
-    ordered = sorted(surveys, key=lambda found: sorted((low, part) for part, (low, _) in found.extents.items()))
+    ordered = sorted(surveys, key=lambda found: sorted((low, part) for part, (low, _) in found.offset_ranges.items()))
     reached: dict[int, int] = {}
     for found in ordered:
-        for partition, (lowest, highest) in found.extents.items():
+        for partition, (lowest, highest) in found.offset_ranges.items():
             if lowest < reached.get(partition, 0):
                 return [list(ordered)]
             reached[partition] = max(highest, reached.get(partition, 0))
@@ -110,7 +108,7 @@ def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(arrays, schema=RAW_RECORDS)
 
 
-def _extents(batch: pa.RecordBatch) -> Iterable[tuple[int, int, int]]:
+def _offset_ranges(batch: pa.RecordBatch) -> Iterable[tuple[int, int, int]]:
     import pyarrow as pa
 
     table = pa.Table.from_batches([batch]).select(["partition", "offset"])
@@ -120,7 +118,7 @@ def _extents(batch: pa.RecordBatch) -> Iterable[tuple[int, int, int]]:
 
 
 def _distinct(table: pa.Table) -> pa.Table:
-    """`table`, which is in order, without rows that say again what the row before says."""
+    """`table`, which is in order, without rows that repeat the row before."""
     import numpy as np
     import pyarrow as pa
 
@@ -133,11 +131,7 @@ def _distinct(table: pa.Table) -> pa.Table:
         content.take(pa.array(again - 1)).to_pylist(), content.take(pa.array(again)).to_pylist(), strict=True
     ):
         if one != other:
-            raise InputError(
-                f"two different records at state partition {one['partition']}, offset {one['offset']}",
-                hint="the files come from different clusters or from different incarnations of the state topic",
-                data={"state_partition": one["partition"], "offset": one["offset"]},
-            )
+            raise conflicting_records(one["partition"], one["offset"])
     kept = np.ones(table.num_rows, np.bool_)
     kept[again] = False
     return table.filter(pa.array(kept))

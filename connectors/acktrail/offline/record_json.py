@@ -1,4 +1,4 @@
-"""How records and states look as JSON: the stable contract of ``acktrail decode`` and ``acktrail replay``.
+"""Records and states as JSON: the stable output of ``acktrail decode`` and ``acktrail replay``.
 
 In these forms -1 is Kafka's own number for "not known" where Kafka has one (epochs, start offset); the delivery
 complete count is null instead.
@@ -21,7 +21,7 @@ from acktrail.wire.raw_record import AddressedRecord
 __all__ = ["SKIPPED_BY_RULES", "damage_json", "finding_json", "record_json", "state_json"]
 
 SKIPPED_BY_RULES: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
-"""Rules whose breach keeps a record out of the state, by policy ``strict`` or by the one law of a draft."""
+"""Rules whose breach keeps a record out of the state, by policy ``strict`` or by the rules of a draft."""
 
 
 def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
@@ -40,7 +40,7 @@ def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
 
 
 def damage_json(damage: SegmentDamage) -> dict[str, object]:
-    """A piece of a log segment whose records are not known; `offset` and `last_offset` null where it does not say."""
+    """A damaged piece of a log segment; `offset` and `last_offset` are null where its header cannot be read."""
     return {
         "state_partition": damage.state_partition,
         "offset": damage.first_offset,
@@ -68,7 +68,7 @@ def state_json(state: SharePartitionState) -> dict[str, object]:
 
 
 def finding_json(finding: Violation) -> dict[str, object]:
-    """One rule that one record broke. `changes_state`: for that the record counts by policy ``broker`` alone."""
+    """One rule that one record broke. `changes_state`: only policy ``broker`` applies the record."""
     subject = finding.subject
     of_group: dict[str, object] = {"group": subject, "topic_id": None, "partition": finding.partition}
     return {

@@ -1,4 +1,4 @@
-"""Copied records of any dialect to the states that its own law gives, as JSON forms."""
+"""Replay of copied records of any dialect by its own rules, with the states as JSON."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _Result = tuple[Iterable[_Form], Sequence[Violation]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectReplay:
-    """One JSON form a share partition, ordered by its key, and what was found on the way in log order.
+    """One JSON object a share partition, ordered by its key, and the violations in log order.
 
-    `differences` are the findings about records that the law in force passed over; a broker would have applied them.
+    `differences` are the violations by skipped records, which a broker would have applied.
     """
 
     states: tuple[_Form, ...]
@@ -44,12 +44,12 @@ def replay_records(
 ) -> DialectReplay:
     """The states after `records` of `dialect`, which come in log order within a partition.
 
-    The shipped dialects and generation iv obey `policy`; generations i to iii have one law, that of their document.
-    `audited` False: by policy ``broker``, shipped records are not looked at for findings, which saves memory.
+    The shipped dialects and generation iv follow `policy`; generations i to iii follow their document.
+    `audited` False: by policy ``broker``, shipped records are not checked for violations, which saves memory.
     """
-    law = _DRAFT_LAWS.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
-    states, findings = law(records, policy)
-    lenient = policy is Policy.BROKER and dialect.name not in _ONE_LAW
+    rules = _DRAFT_RULES.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
+    states, findings = rules(records, policy)
+    lenient = policy is Policy.BROKER and dialect.name not in _WITHOUT_POLICY
     differences = () if lenient else tuple(found for found in findings if found.rule in SKIPPED_BY_RULES)
     return DialectReplay(states=_ordered(states), findings=tuple(findings), differences=differences)
 
@@ -81,7 +81,7 @@ def _checkpoints(records: _Records, _policy: Policy) -> _Result:
 
 
 def _is_dense(records: Iterable[RecordAt[Any]]) -> bool:
-    """No offset is missing from 0 on: no cleaner was there."""
+    """Whether no offset is missing from 0 on: the log was never cleaned."""
     expected: dict[int, int] = {}
     for placed in records:
         if placed.offset != expected.get(placed.partition, 0):
@@ -128,8 +128,8 @@ def _in_log_order(findings: list[Violation]) -> tuple[Violation, ...]:
     return tuple(sorted(findings, key=lambda found: (found.partition, found.offset)))
 
 
-_ONE_LAW: Final = frozenset({"i", "ii", "iii"})
+_WITHOUT_POLICY: Final = frozenset({"i", "ii", "iii"})
 
-_DRAFT_LAWS: Final[Mapping[str, Callable[[_Records, Policy], _Result]]] = MappingProxyType(
+_DRAFT_RULES: Final[Mapping[str, Callable[[_Records, Policy], _Result]]] = MappingProxyType(
     {"i": _scanned, "ii": _chained, "iii": _checkpoints, "iv": _draft, "iv-json": _draft}
 )

@@ -1,4 +1,4 @@
-"""Replay of files that are in the order of their log, all share partitions at once, in bounded memory."""
+"""Replay of files in the order of their log: all share partitions at once, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["SortedReplay", "has_numpy", "replay_sorted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedReplay:
-    """One JSON form (``state_json``) a share partition, ordered by its key; records applied, and not readable."""
+    """One JSON object (``state_json``) a share partition, ordered by its key; numbers of readable and other records."""
 
     states: tuple[dict[str, object], ...]
     readable: int
@@ -28,15 +28,15 @@ class SortedReplay:
 
 
 def has_numpy() -> bool:
-    """Whether what a sweep needs is installed."""
+    """Whether numpy and pyarrow are installed."""
     return find_spec("pyarrow") is not None and find_spec("numpy") is not None
 
 
 def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | None:
-    """What ``replay`` gives after the records of `files`, in the layout of Kafka 4.1 and later.
+    """The states after the records of `files`, in the layout of Kafka 4.1 and later; equal to ``model.replay``.
 
-    None when that is for the plain fold to say: the records of a state partition do not ascend from file to file, an
-    address is there twice, or a share partition is in two state partitions. Raises as ``read_file``.
+    None where this needs ``model.replay``: the records of a state partition do not ascend from file to file, an address
+    comes twice, or a share partition is in two state partitions. Raises as ``read_file``.
     """
     import pyarrow as pa
 
@@ -44,16 +44,16 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | 
     from acktrail.columnar.replaying.raw_log import RawLogReplay
     from acktrail.columnar.replaying.state_columns import states_of
 
-    sweep, order = RawLogReplay(), _Order()
+    replay, order = RawLogReplay(), _Order()
     readable = records = 0
     for file in files:
         for batch in raw_batches(file, reading):
-            if not order.goes_on(batch):
+            if not order.continues(batch):
                 return None
             records += batch.num_rows
             readable += count_readable(pa.Table.from_batches([batch]))
-            sweep.add(batch)
-    swept = sweep.finish()
+            replay.add(batch)
+    swept = replay.finish()
     states = {state.key: state for state in states_of(swept)}
     if len(states) != swept.num_rows:
         return None
@@ -62,12 +62,12 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | 
 
 
 class _Order:
-    """How far each state partition has come."""
+    """The highest offset so far of each state partition."""
 
     def __init__(self) -> None:
         self._reached: dict[int, int] = {}
 
-    def goes_on(self, batch: pa.RecordBatch) -> bool:
+    def continues(self, batch: pa.RecordBatch) -> bool:
         """Whether every offset of `batch` lies above those before it in its state partition."""
         import numpy as np
 

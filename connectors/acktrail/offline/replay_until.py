@@ -1,7 +1,7 @@
-"""A moment in a copied log, and the records up to it.
+"""A point in a copied log, and the records up to it.
 
-A moment is an offset of each state partition, or a time. A time cuts every state partition before its first record
-with a later timestamp, as Kafka's own lookup of an offset by time does: the records before that are what the log held.
+A point is an offset of each state partition, or a time. A time cuts every state partition before its first record with
+a later timestamp, as Kafka's lookup of an offset by time does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtOffsets:
-    """The last offset of each state partition, inclusive; of others nothing belongs to the moment."""
+    """The last offset of each state partition, inclusive; no record of others is included."""
 
     offsets: Mapping[int, int]
 
@@ -53,8 +53,8 @@ LogPoint = AtOffset | AtOffsets | AtTime
 
 @dataclass(slots=True, kw_only=True)
 class LogCut:
-    """What a moment took of the records, filled in while they pass: the last offset of each state partition, and how
-    many came after the moment (`later`) or lie in state partitions that it does not name (`unnamed`).
+    """What a point includes, filled in while records are read: the last offset of each state partition, and the numbers
+    of records after the point (`later`) and in state partitions that it does not name (`unnamed`).
     """
 
     last_offsets: dict[int, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class LogCut:
 
 
 def parse_log_point(text: str) -> LogPoint:
-    """The moment that `text` says.
+    """The point in `text`.
 
     ``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is epoch
     ms; everything else must be an RFC 3339 time with its offset from UTC. Fractions below a ms are cut off.
@@ -80,20 +80,20 @@ def parse_log_point(text: str) -> LogPoint:
     return AtTime(timestamp_ms=instant_ms("--at", text, kind="moment", hint=_HINT))
 
 
-def up_to(records: Iterable[RawRecord], moment: LogPoint, cut: LogCut) -> Iterator[RawRecord]:
-    """Those of `records` (in log order per state partition) that belong to `moment`; `cut` is told.
+def up_to(records: Iterable[RawRecord], point: LogPoint, cut: LogCut) -> Iterator[RawRecord]:
+    """Those of `records` (in log order per state partition) up to `point`; fills in `cut`.
 
     Raises:
-        InputError: the moment does not fit the records: one offset for several state partitions, a state partition
+        InputError: the point does not fit the records: one offset for several state partitions, a state partition
             that has no record, or a time for records without timestamp.
     """
-    match moment:
+    match point:
         case AtOffset():
-            yield from _single(records, moment.offset, cut)
+            yield from _single(records, point.offset, cut)
         case AtOffsets():
-            yield from _by_offsets(records, moment.offsets, cut)
+            yield from _by_offsets(records, point.offsets, cut)
         case AtTime():
-            yield from _by_time(records, moment.timestamp_ms, cut)
+            yield from _by_time(records, point.timestamp_ms, cut)
 
 
 def _single(records: Iterable[RawRecord], last: int, cut: LogCut) -> Iterator[RawRecord]:
@@ -102,7 +102,7 @@ def _single(records: Iterable[RawRecord], last: int, cut: LogCut) -> Iterator[Ra
         partition = record.state_partition if partition is None else partition
         if record.state_partition != partition:
             raise InputError(
-                f"one offset cannot say a moment of state partitions {partition} and {record.state_partition}",
+                f"one offset is not enough for state partitions {partition} and {record.state_partition}",
                 hint=f"give --at {partition}:{last},{record.state_partition}:OFFSET",
             )
         if _take(record, cut, included=record.offset <= last):
@@ -130,7 +130,7 @@ def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: LogCut) -> Itera
         if record.timestamp_ms < 0:
             raise InputError(
                 f"state partition {record.state_partition}, offset {record.offset} has no timestamp: "
-                "nobody can say what the log held at a time",
+                "the state at a time is not known",
                 hint="give --at PARTITION:OFFSET,...",
             )
         if record.timestamp_ms > latest_ms:

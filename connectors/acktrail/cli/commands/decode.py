@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, say_left_out
+from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, report_left_out
 from acktrail.cli.progress import record_counter
 from acktrail.cli.text.json_lines import json_line
 
@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class Topic(StrEnum):
-    """Which of Kafka's topics the records are of."""
+    """The topic of Kafka that the records come from."""
 
     STATE = "state"
     CONSUMER_OFFSETS = "consumer-offsets"
@@ -35,7 +35,7 @@ def decode(
     topic: Annotated[
         Topic,
         typer.Option(
-            help="state: __share_group_state. consumer-offsets: what __consumer_offsets says of share groups (members, "
+            help="state: __share_group_state. consumer-offsets: the share-group records of __consumer_offsets (members, "
             "epochs, assignments, initialized share partitions); its other records are left out and counted."
         ),
     ] = Topic.STATE,
@@ -44,8 +44,8 @@ def decode(
     """Decode records of __share_group_state, one JSON object a record.
 
     A record that cannot be read is printed too, with decode_status and decode_error instead of its content; so is each
-    damaged piece of a log segment, with its byte position. How many were read, decoded and kept undecoded is said on
-    stderr.
+    damaged piece of a log segment, with its byte position. The numbers of records read, decoded and kept undecoded are
+    on stderr.
 
     Example: acktrail decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
@@ -71,7 +71,7 @@ def decode(
             typer.echo(json_line(form(addressed)))
     if others:
         typer.echo(f"{others:,} records of offsets and other groups left out", err=True)
-    say_left_out(reading)
+    report_left_out(reading)
 
 
 _Read = Callable[["RawRecord"], "AddressedRecord[Any] | None"]
@@ -89,7 +89,7 @@ def _records(dialect: str, files: Files, reading: ReadReport) -> tuple[_Read, _F
 def _group_records(dialect: str) -> tuple[_Read, _Form]:
     from acktrail.errors import InputError
     from acktrail.offline.group_record_json import group_record_json
-    from acktrail.offline.read.choose_dialect import AUTO
+    from acktrail.offline.read.copied_files import AUTO
     from acktrail.wire.group_record import decode as decoder
     from acktrail.wire.group_record import is_about_others
     from acktrail.wire.raw_record import decode_with

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.file_options import DialectName, Files, StatePartition, say_damage, say_left_out
+from acktrail.cli.file_options import DialectName, Files, StatePartition, report_damage, report_left_out
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
 
@@ -33,21 +33,21 @@ def import_command(
         str | None,
         typer.Option(
             "--topic-id",
-            help="Id of the state topic, where no partition.metadata beside a segment says it. Needed for tables that "
+            help="Id of the state topic, where no partition.metadata beside a segment has it. Needed for tables that "
             "an export wrote.",
         ),
     ] = None,
     allow_gaps: Annotated[
         bool,
-        typer.Option("--allow-gaps", help="Record as lost what lies between the tables' end and the first record."),
+        typer.Option("--allow-gaps", help="Record as lost the offsets between the tables' end and the first record."),
     ] = False,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Import copied records of __share_group_state into the tables, exactly once.
 
-    Tables grow in the order of the log, as with an export: what they have already is compared and passed over, so a
-    file may be imported again. Every commit names the files, their SHA-256 and the dialect in export_ranges.
+    Tables grow in the order of the log, as with an export: records that they have already are compared and skipped, so
+    a file may be imported again. Every commit names the files, their SHA-256 and the dialect in export_ranges.
 
     Example: acktrail import __share_group_state-*/*.log --tables /data/forensics --cluster 4L6g3nShT-eMCtK--X86sw
     """
@@ -57,7 +57,7 @@ def import_command(
     from acktrail.times import new_run_id
 
     forgo_pandas()
-    reading = ReadReport(state_partition=state_partition, on_damage=say_damage)
+    reading = ReadReport(state_partition=state_partition, on_damage=report_damage)
     plan = ImportPlan(
         files=tuple(files),
         cluster_id=cluster,
@@ -67,7 +67,7 @@ def import_command(
         allow_gaps=allow_gaps,
     )
     summary = import_files(plan, TablesConfig.from_environment(tables, tables_options), reading)
-    say_left_out(reading)
+    report_left_out(reading)
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, say_damage, say_left_out
+from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, report_damage, report_left_out
 from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.cli.text.json_lines import json_line
 from acktrail.model.strict.violations import Policy
@@ -30,7 +30,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _PARTITIONS_SHOWN: Final = 20
 _LARGE_BYTES: Final = 1 << 20
-"""From here on a sweep, which takes longer to begin, is quicker than the plain fold."""
+"""From this size on the columnar replay, which takes longer to start, is faster."""
 
 
 @app.command()
@@ -40,17 +40,17 @@ def replay(
     policy: Annotated[
         Policy,
         typer.Option(
-            help="broker: exactly what a running broker's replay gives. strict: what the founding documents say; an "
-            "update counts only on the snapshot whose epoch it names, and each difference is a finding."
+            help="broker: the state that a running broker has. strict: the rules of the founding documents; an update "
+            "counts only on the snapshot whose epoch it names, and each difference is a finding."
         ),
     ] = Policy.BROKER,
     at: Annotated[
         str | None,
         typer.Option(
             "--at",
-            help="The state as of then, that moment included: PARTITION:OFFSET,... by state partition (others are left "
-            "out), one OFFSET where there is one state partition, a time with time zone (2026-08-01T12:00:00Z), or "
-            "epoch ms (a lone number from 100,000,000,000 on).",
+            help="Replay up to and including this point: PARTITION:OFFSET,... by state partition (others left out), "
+            "one OFFSET where there is one state partition, a time with time zone (2026-08-01T12:00:00Z), or epoch ms "
+            "(a single number from 100,000,000,000 on).",
         ),
     ] = None,
     findings: Annotated[
@@ -60,9 +60,9 @@ def replay(
 ) -> None:
     """Replay records of __share_group_state, one JSON object a share partition.
 
-    Records are applied in the order of their offsets within a state partition, whatever the order in the files; one
-    that is there twice is applied once. Records that cannot be read are passed over and counted on stderr, where each
-    damaged piece of a log segment is a line.
+    Records are applied in the order of their offsets within a state partition, in any order of the files; one that
+    comes twice is applied once. Records that cannot be read are skipped and counted on stderr, where each damaged piece
+    of a log segment is a line.
     state_epoch is -1 where only updates were seen; start_offset is -1 where the share partition is not initialized.
 
     Example: acktrail replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
@@ -70,41 +70,43 @@ def replay(
     from acktrail.offline.read.read_report import ReadReport
     from acktrail.offline.replay_until import LogCut, parse_log_point
 
-    moment, cut = None if at is None else parse_log_point(at), LogCut()
+    point, cut = None if at is None else parse_log_point(at), LogCut()
     reading = ReadReport(state_partition=state_partition)
-    is_plain = policy is Policy.BROKER and moment is None and findings is None
-    is_sorted_replay = is_plain and _pays_to_sweep(files)
+    is_plain = policy is Policy.BROKER and point is None and findings is None
+    is_sorted_replay = is_plain and _pays_off(files)
     with record_counter("replayed") as count:
         chosen = chosen_dialect(dialect, files, reading)
-        swept = _swept(files, chosen, reading, count) if is_sorted_replay else None
-        replayed = swept or _folded(
-            files, chosen, reading, count, policy=policy, moment=moment, cut=cut, audited=findings is not None
+        result = _replay_sorted(files, chosen, reading, count) if is_sorted_replay else None
+        replayed = result or _replay_in_order(
+            files, chosen, reading, count, policy=policy, point=point, cut=cut, audited=findings is not None
         )
-    say_left_out(reading)
-    if moment is not None:
+    report_left_out(reading)
+    if point is not None:
         typer.echo(_included(cut), err=True)
     _report(replayed, findings)
     for state in replayed.states:
         typer.echo(json_line(state))
 
 
-def _pays_to_sweep(files: list[Path]) -> bool:
-    """Whether the files are large enough, and what a sweep needs is installed: then it is made ready."""
+def _pays_off(files: list[Path]) -> bool:
+    """Whether the files are large enough and numpy is installed: then Arrow is prepared."""
     from acktrail.cli.arrow_without_pandas import forgo_pandas
     from acktrail.offline.replay_sorted import has_numpy
 
     try:
         size = sum(file.stat().st_size for file in files)
     except OSError:
-        return False  # whoever opens the file says it better
+        return False  # opening the file gives the better message
     if size < _LARGE_BYTES or not has_numpy():
         return False
     forgo_pandas()
     return True
 
 
-def _swept(files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter) -> DialectReplay | None:
-    """All share partitions at once, where the files are in the order of their log; None where they are not."""
+def _replay_sorted(
+    files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter
+) -> DialectReplay | None:
+    """The columnar replay, where the files are in the order of their log; None where they are not."""
     from acktrail.offline.replay_dialects import DialectReplay
     from acktrail.offline.replay_sorted import replay_sorted
     from acktrail.wire.dialects.released import KAFKA_4_2
@@ -113,47 +115,46 @@ def _swept(files: list[Path], dialect: Dialect[Any], reading: ReadReport, count:
         return None
     damages: list[SegmentDamage] = []
     own = replace(reading, on_damage=damages.append, nameless=[])
-    swept = replay_sorted(files, own)
-    if swept is None:
+    result = replay_sorted(files, own)
+    if result is None:
         return None
-    reading.take(own)
+    reading.add(own)
     for damage in damages:
         count(readable=False)
-        say_damage(damage)
-    count(readable=True, records=swept.readable)
-    count(readable=False, records=swept.unreadable)
-    return DialectReplay(states=swept.states, findings=(), differences=())
+        report_damage(damage)
+    count(readable=True, records=result.readable)
+    count(readable=False, records=result.unreadable)
+    return DialectReplay(states=result.states, findings=(), differences=())
 
 
-def _folded(
+def _replay_in_order(
     files: list[Path],
     dialect: Dialect[Any],
     reading: ReadReport,
     count: RecordCounter,
     *,
     policy: Policy,
-    moment: LogPoint | None,
+    point: LogPoint | None,
     cut: LogCut,
     audited: bool,
 ) -> DialectReplay:
-    """Record by record, in the order of the log, whatever the order in the files."""
-    from acktrail.offline.read.copied_files import read_files
-    from acktrail.offline.read.log_order import in_log_order
+    """Record by record, sorted into the order of the log."""
+    from acktrail.offline.read.copied_files import in_log_order, read_files
     from acktrail.offline.replay_dialects import replay_records
 
     def note_damage(damage: SegmentDamage) -> None:
         count(readable=False)
-        say_damage(damage)
+        report_damage(damage)
 
     reading.on_damage = note_damage
-    records = _belonging(in_log_order(read_files(files, reading)), moment, cut)
+    records = _up_to(in_log_order(read_files(files, reading)), point, cut)
     return replay_records(dialect, _decoded(dialect, records, count), policy, audited=audited)
 
 
-def _belonging(records: Iterable[RawRecord], moment: LogPoint | None, cut: LogCut) -> Iterable[RawRecord]:
+def _up_to(records: Iterable[RawRecord], point: LogPoint | None, cut: LogCut) -> Iterable[RawRecord]:
     from acktrail.offline.replay_until import up_to
 
-    return records if moment is None else up_to(records, moment, cut)
+    return records if point is None else up_to(records, point, cut)
 
 
 def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: RecordCounter) -> Iterator[RecordAt[Any]]:
@@ -168,7 +169,7 @@ def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: RecordC
 
 
 def _included(cut: LogCut) -> str:
-    """What belongs to the moment, in one line."""
+    """The records up to the point, in one line."""
     shown = [f"{partition}:{offset}" for partition, offset in sorted(cut.last_offsets.items())]
     more = f" and {len(shown) - _PARTITIONS_SHOWN} more" if len(shown) > _PARTITIONS_SHOWN else ""
     up_to = f"included up to and with {', '.join(shown[:_PARTITIONS_SHOWN])}{more}" if shown else "no record included"

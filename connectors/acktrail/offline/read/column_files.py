@@ -20,18 +20,19 @@ COLUMN_SUFFIXES: Final = (".parquet", ".arrow", ".feather")
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value")
 _ROWS_AT_ONCE: Final = 1 << 17
 _VALUES_AT_ONCE: Final = 8_192
-"""Rows that are Python values at one time."""
+"""Rows converted to Python values together."""
 
 _ARROW_FILE: Final = b"ARROW1"
 _HINT: Final = "the columns are partition, offset, timestamp (integers, ms), key and value (binary)"
 
 
 def read_columns(file: Path) -> Iterator[RawRecord]:
-    """Every record of a Parquet or Arrow file, in its order; other columns are passed over.
+    """Every record of a Parquet or Arrow file, in its order; other columns are ignored.
 
     Raises:
         UnknownName: the file does not exist.
-        MalformedFile: it is no such file or damaged, a column is missing or of another type, or a row has no address.
+        MalformedFile: it is another kind of file or damaged, a column is missing or of another type, or a row has no
+            address.
     """
     for batch in read_column_batches(file):
         for start in range(0, batch.num_rows, _VALUES_AT_ONCE):
@@ -64,7 +65,7 @@ def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
                 yield _conforming(batch, str(file), number)
         except AcktrailError:
             raise
-        except Exception as error:  # Arrow's readers raise whatever a damaged file makes them meet
+        except Exception as error:  # Arrow's readers raise errors of any type for a damaged file
             message = f"no {bare_suffix(file)[1:]} file, or damaged: {_reason(error)}"
             raise MalformedFile(message, file=str(file)) from error
 

@@ -1,7 +1,7 @@
 """A log segment (``.log``) as a broker keeps it on disk: the records that a consumer would get, and what is damaged.
 
-Control records and the records of aborted transactions are left out, as for a consumer that reads what is committed.
-Where the end of a transaction is not in the file nobody can say whether it was committed: its records are not given.
+Control records and the records of aborted transactions are left out, as for a consumer with ``read_committed``. Records
+of a transaction whose end is not in the file are left out too: whether it was committed is not known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["SEGMENT_SUFFIX", "UNNAMED_PARTITION", "read_segment", "state_partiti
 SEGMENT_SUFFIX: Final = ".log"
 
 UNNAMED_PARTITION: Final = -1
-"""Stands for a state partition that nobody named."""
+"""Stands for a state partition that is not known."""
 
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
 _INTERNAL_TOPICS: Final = (STATE_TOPIC, "__consumer_offsets")
@@ -36,11 +36,11 @@ _Markers = dict[int, list[tuple[int, int]]]
 
 
 def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
-    """The records of one segment, in the order of the log; `reading` is told what is not among them.
+    """The records of one segment, in the order of the log; the others are added to `reading`.
 
     Raises:
         UnknownName: the file does not exist.
-        MalformedFile: it cannot be read, or nothing in it is a record batch of version 2.
+        MalformedFile: it cannot be read, or has no record batch of version 2.
         InputError: the folder names another state partition than `reading`.
         MissingDependency: pyarrow is needed for its compression.
     """
@@ -70,17 +70,13 @@ class _Segment:
     def records(self) -> Iterator[RawRecord]:
         if not is_log(self._raw) and not self._has_a_batch():
             raise MalformedFile("no log segment: nothing in it is a record batch of version 2", file=self._file)
-        for found in self._batches():
+        for found in read_batches(self._raw):
             if isinstance(found, Fragment):
-                self._tell(found)
+                self._report_fragment(found)
             elif found.header.is_control and not self._reading.control:
                 self._reading.control_records += max(0, found.header.record_count)
             elif found.header.is_control == self._reading.control and self._is_committed(found):
                 yield from self._records_of(found)
-
-    def _batches(self) -> Iterator[IntactBatch | Fragment]:
-        """The batches, whoever else reads the file in between."""
-        return read_batches(self._raw)
 
     def _has_a_batch(self) -> bool:
         return any(isinstance(found, IntactBatch) for found in read_batches(self._raw))
@@ -92,7 +88,7 @@ class _Segment:
                 yield self._raw_record(record)
                 offset = record.offset + 1
         except MalformedRecord as error:
-            self._damaged(batch, SegmentDamageStatus.CORRUPT_BATCH, error.message, offset)
+            self._report_batch(batch, SegmentDamageStatus.CORRUPT_BATCH, error.message, offset)
 
     def _raw_record(self, record: LogRecord) -> RawRecord:
         return RawRecord(
@@ -112,7 +108,7 @@ class _Segment:
         following = bisect_right(ends, (batch.header.last_offset, 1 << 16))
         if following == len(ends):
             reason = f"the end of the transaction of producer {batch.header.producer_id} is not in this file"
-            self._damaged(batch, SegmentDamageStatus.UNDECIDED_TRANSACTION, reason, batch.header.base_offset)
+            self._report_batch(batch, SegmentDamageStatus.UNDECIDED_TRANSACTION, reason, batch.header.base_offset)
             return False
         if ends[following][1] == ControlType.COMMIT:
             return True
@@ -127,7 +123,7 @@ class _Segment:
                 found.setdefault(batch.header.producer_id, []).extend(_ends(batch))
         return found
 
-    def _tell(self, found: Fragment) -> None:
+    def _report_fragment(self, found: Fragment) -> None:
         status = SegmentDamageStatus.TORN_TAIL if found.is_torn else SegmentDamageStatus.CORRUPT_BATCH
         header = found.header
         self._reading.on_damage(
@@ -143,7 +139,7 @@ class _Segment:
             )
         )
 
-    def _damaged(self, batch: IntactBatch, status: SegmentDamageStatus, reason: str, offset: int) -> None:
+    def _report_batch(self, batch: IntactBatch, status: SegmentDamageStatus, reason: str, offset: int) -> None:
         self._reading.on_damage(
             SegmentDamage(
                 state_partition=self._partition,
@@ -165,7 +161,7 @@ def _ends(batch: IntactBatch) -> Iterator[tuple[int, int]]:
             if kind in (ControlType.ABORT, ControlType.COMMIT):
                 yield record.offset, kind
     except MalformedRecord:
-        return  # told where the batch itself comes up; transactions that it would have ended stay undecided
+        return  # reported with the batch itself; transactions that it would have ended stay undecided
 
 
 def _partition(file: Path, reading: ReadReport) -> int:

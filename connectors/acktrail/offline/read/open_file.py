@@ -1,4 +1,4 @@
-"""Binary files to seek in, compressed ones unpacked into a temporary file first."""
+"""Seekable binary files; compressed ones are unpacked into a temporary file first."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from acktrail.errors import MalformedFile, MissingDependency, UnknownName
 
-__all__ = ["COMPRESSED_SUFFIXES", "bare_suffix", "open_file", "reason_of"]
+__all__ = ["COMPRESSED_SUFFIXES", "bare_suffix", "open_file", "reason_of", "zstandard_stream"]
 
 COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 
 
 def bare_suffix(file: Path) -> str:
-    """The extension that says the format: that of ``state.log.gz`` is ``.log``."""
+    """The extension of the format: ``.log`` for ``state.log.gz``."""
     return (file.with_suffix("") if file.suffix in COMPRESSED_SUFFIXES else file).suffix
 
 
@@ -46,7 +46,7 @@ def open_file(file: Path) -> Iterator[BinaryIO]:
 
 
 def reason_of(error: OSError) -> str:
-    """What the system says of `error`, for a person."""
+    """The system's message of `error`, in lower case."""
     return (error.strerror or "cannot be read").lower()
 
 
@@ -56,17 +56,17 @@ def _unpack(file: Path, raw: BinaryIO, unpacked: BinaryIO) -> None:
             with gzip.open(raw) as plain:
                 shutil.copyfileobj(plain, unpacked)
         else:
-            _unpack_zstandard(raw, unpacked)
+            with zstandard_stream(raw) as plain:
+                shutil.copyfileobj(plain, unpacked)
     except (gzip.BadGzipFile, zlib.error, EOFError, OSError) as error:
         raise MalformedFile("the compressed data is damaged or cut off", file=str(file)) from error
     unpacked.seek(0)
 
 
-def _unpack_zstandard(raw: BinaryIO, unpacked: BinaryIO) -> None:
+def zstandard_stream(raw: BinaryIO) -> Any:
+    """The decompressed bytes of a Zstandard file, as a readable file."""
     try:
         import pyarrow as pa
     except ImportError as error:
         raise MissingDependency("reading .zst needs pyarrow", hint="install acktrail[tables]") from error
-    with pa.CompressedInputStream(pa.PythonFile(raw), "zstd") as plain:
-        while chunk := plain.read(1 << 20):
-            unpacked.write(chunk)
+    return pa.CompressedInputStream(pa.PythonFile(raw), "zstd")

@@ -1,4 +1,4 @@
-"""What the files beside a log segment say of where it comes from.
+"""Where a log segment comes from, by the files beside it.
 
 A broker keeps the topic's id in ``partition.metadata`` in the segment's folder, and the cluster's id in
 ``meta.properties`` in the folder above. Both are there when a whole log directory was copied.
@@ -20,7 +20,7 @@ _LARGEST: Final = 64 * 1024
 
 
 def topic_id_beside(file: Path) -> str | None:
-    """The id of the topic that a segment is of; None: its folder does not say."""
+    """The id of the topic that a segment is of; None: not in its folder."""
     if bare_suffix(file) != SEGMENT_SUFFIX:
         return None
     found = _value(file.absolute().parent / "partition.metadata", "topic_id", ":")
@@ -31,7 +31,7 @@ def topic_id_beside(file: Path) -> str | None:
 
 
 def cluster_id_beside(file: Path) -> str | None:
-    """The id of the cluster whose broker wrote a segment; None: the folder above does not say."""
+    """The id of the cluster whose broker wrote a segment; None: not in the folder above."""
     if bare_suffix(file) != SEGMENT_SUFFIX:
         return None
     return _value(file.absolute().parent.parent / "meta.properties", "cluster.id", "=")
@@ -43,13 +43,13 @@ def shown_name(file: Path) -> str:
 
 
 def sha256_of(file: Path) -> str:
-    """SHA-256 of the file as it lies there, in hex."""
+    """SHA-256 of the file's bytes, in hex."""
     with file.open("rb") as raw:
         return hashlib.file_digest(raw, "sha256").hexdigest()
 
 
 def _value(file: Path, name: str, separator: str) -> str | None:
-    """What a small file of ``name<separator>value`` lines says of `name`."""
+    """The value of `name` in a small file of ``name<separator>value`` lines."""
     try:
         with file.open(encoding="utf-8", errors="replace") as text:
             lines = text.read(_LARGEST).splitlines()

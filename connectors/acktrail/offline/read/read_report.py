@@ -1,4 +1,4 @@
-"""What could not be read of a log segment, and what was left out of it on purpose."""
+"""What could not be read of a log segment, and which records were left out on purpose."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class SegmentDamageStatus(StrEnum):
     """Why the records of a piece of a log are not known."""
 
     CORRUPT_BATCH = "corrupt_batch"
-    """Its checksum is wrong, or what it holds is no records."""
+    """Its checksum is wrong, or its content is not records."""
     TORN_TAIL = "torn_tail"
     """The file ends inside it: a crash, or a copy of a log that is being written."""
     UNDECIDED_TRANSACTION = "undecided_transaction"
-    """Records of a transaction whose end is not in the file: nobody can say whether it was committed."""
+    """Records of a transaction whose end is not in the file: whether it was committed is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,28 +38,29 @@ class SegmentDamage:
     reason: str
 
 
-def _nobody(_damage: SegmentDamage) -> None:
-    """Nobody wants to know."""
+def _ignore(_damage: SegmentDamage) -> None:
+    """Report nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReadReport:
     """How segments are read, and what was left out on the way.
 
-    `state_partition` is for segments whose folder does not name it. `control` asks for the control records (drafts
-    i and ii) instead of the others. `on_damage` is told of each damage when it is met. Counted: control records
-    (`control_records`), those of aborted transactions (`aborted_records`), segments whose state partition nobody named.
+    `state_partition` is for segments whose folder does not name it. `control` selects the control records (drafts
+    i and ii) instead of the others. `on_damage` is called for each damage. Collected: the numbers of control records
+    (`control_records`) and of records of aborted transactions (`aborted_records`), and the segments without a state
+    partition (`nameless`).
     """
 
     state_partition: int | None = None
     control: bool = False
-    on_damage: Callable[[SegmentDamage], None] = _nobody
+    on_damage: Callable[[SegmentDamage], None] = _ignore
     control_records: int = 0
     aborted_records: int = 0
     nameless: list[str] = field(default_factory=list)
 
-    def take(self, other: ReadReport) -> None:
-        """Count what `other` counted as well."""
+    def add(self, other: ReadReport) -> None:
+        """Add the counts and names of `other`."""
         self.control_records += other.control_records
         self.aborted_records += other.aborted_records
         self.nameless += other.nameless

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from acktrail.errors import MalformedFile, MissingDependency, UnknownName
+from acktrail.errors import MalformedFile, UnknownName
+from acktrail.offline.read.open_file import reason_of, zstandard_stream
 from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["DUMP_SUFFIX", "dump_line", "read_dump"]
@@ -32,7 +33,7 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
 
     Raises:
         UnknownName: the file does not exist.
-        MalformedFile: the file is no dump, is cut off, or a line is no record; it names file and line.
+        MalformedFile: the file is not a dump, is cut off, or a line is not a record; it names file and line.
     """
     number = 0
     try:
@@ -45,12 +46,11 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
     except UnicodeDecodeError as error:
         raise MalformedFile("not UTF-8 text", file=str(file), line=number + 1) from error
     except OSError as error:
-        reason = error.strerror or "cannot be read"
-        raise MalformedFile(reason.lower(), file=str(file), line=number + 1) from error
+        raise MalformedFile(reason_of(error), file=str(file), line=number + 1) from error
 
 
 def dump_line(record: RawRecord) -> str:
-    """The line that spells `record`, without a newline."""
+    """The line of `record`, without a newline."""
     return json.dumps(
         {
             "partition": record.state_partition,
@@ -71,19 +71,11 @@ def _opened(file: Path) -> Iterator[io.TextIOBase]:
         with gzip.open(file, "rt", encoding="utf-8") as text:
             yield text
     elif file.suffix == ".zst":
-        with file.open("rb") as raw, _zstandard(raw) as text:
+        with file.open("rb") as raw, io.TextIOWrapper(zstandard_stream(raw), encoding="utf-8") as text:
             yield text
     else:
         with file.open(encoding="utf-8") as text:
             yield text
-
-
-def _zstandard(raw: io.BufferedReader) -> io.TextIOWrapper:
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise MissingDependency("reading .zst needs pyarrow", hint="install acktrail[tables]") from error
-    return io.TextIOWrapper(pa.CompressedInputStream(pa.PythonFile(raw), "zstd"), encoding="utf-8")
 
 
 def _record(line: str, file: str, number: int) -> RawRecord:

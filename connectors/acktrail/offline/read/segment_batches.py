@@ -1,8 +1,8 @@
 """The record batches of a log segment, one after the other, damage and all.
 
 A batch counts when its CRC-32C is right. The checksum does not cover the offset: of two neighbours whose offsets
-collide one is wrong, and where nothing says which, neither counts. After a damaged batch reading goes on where its
-length says, if a batch begins there, else at the next place where an intact one does.
+collide one is wrong, and where nothing says which, neither counts. After a damaged batch reading continues after
+its length if a batch begins there, else at the next intact batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acktrail.wire.record_batch import HEADER_BYTES, BatchHeader, is_intact, rea
 __all__ = ["LARGEST_BATCH", "Fragment", "IntactBatch", "is_log", "read_batches"]
 
 LARGEST_BATCH: Final = 64 * 1024 * 1024
-"""Bytes of one batch. A broker's own bound is 1 MB unless it was raised; a length beyond this is not believed."""
+"""Bytes of one batch. A broker's own bound is 1 MB unless it was raised; a greater length is treated as damage."""
 
 _WINDOW: Final = 1 << 20
 _HEADER_LIKE: Final = re.compile(rb"(?=[\x00-\x7f].{7}[\x00-\x04].{7}\x02.{4}\x00[\x00-\x7f])", re.DOTALL)
@@ -43,8 +43,8 @@ class IntactBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """Bytes from `position` to `end` (exclusive) that are no intact batch. `header` is what they seem to say of
-    themselves, None where that is no header; `is_torn`: the file ends in the middle of it.
+    """Bytes from `position` to `end` (exclusive) that are not an intact batch. `header` is what their first bytes
+    decode to, None where they are not a header; `is_torn`: the file ends inside it.
     """
 
     position: int

@@ -11,7 +11,7 @@ from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
-from acktrail_simulation.leader.acquisition import FetchTerms
+from acktrail_simulation.leader.acquisition import FetchLimits
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.leader.partition_log import PartitionLog
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
@@ -47,11 +47,11 @@ class Desk:
         assert self.leader.load() is ErrorCode.NONE
         return self.leader
 
-    def fetch(self, member: str = "m", most: int = 500, **terms: Any) -> list[tuple[int, int, int]]:
+    def fetch(self, member: str = "m", most: int = 500, **limits: Any) -> list[tuple[int, int, int]]:
         """First and last offset and delivery count of what a member gets."""
         found = self.leader.fetch(
-            FetchTerms(
-                member_id=member, most_records=most, **{"batch_size": 500, "now_ms": self.clock.now_ms, **terms}
+            FetchLimits(
+                member_id=member, most_records=most, **{"batch_size": 500, "now_ms": self.clock.now_ms, **limits}
             ),
             max_bytes=10_000,
         )

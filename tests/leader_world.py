@@ -17,12 +17,17 @@ from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
-from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode, FetchTerms
+from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode, FetchLimits
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.leader.partition_log import PartitionLog
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
 from acktrail_simulation.messages.persister_json import request_fields
-from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest, StateInitialize, batched
+from acktrail_simulation.messages.persister_messages import (
+    PersisterRequest,
+    PersisterResponse,
+    StateInitialize,
+    batched,
+)
 
 __all__ = ["KEY", "World", "settings_of"]
 
@@ -150,7 +155,7 @@ class World:
         if not leader.can_acquire:
             return
         offset = leader.cache.next_fetch_offset()
-        terms = FetchTerms(
+        limits = FetchLimits(
             member_id=source.choice(MEMBERS),
             most_records=source.choice((1, 2, 5, 10, 500)),
             batch_size=source.choice((3, 10, 500)),
@@ -159,20 +164,20 @@ class World:
         )
         fetched = self.log.read(offset, max_bytes=source.choice((100, 200, 300, 1_000)))
         if fetched is None:
-            self._follow_log_start(terms)
+            self._follow_log_start(limits)
             return
         if not fetched:
             return
-        found = leader.acquire(terms, offset, fetched)
-        self.held += [(terms.member_id, acquired) for acquired in found]
+        found = leader.acquire(limits, offset, fetched)
+        self.held += [(limits.member_id, acquired) for acquired in found]
         self.delivered += found
         self._note(
             {
                 "op": "acquire",
-                "member": terms.member_id,
-                "mode": int(terms.mode),
-                "batch_size": terms.batch_size,
-                "most": terms.most_records,
+                "member": limits.member_id,
+                "mode": int(limits.mode),
+                "batch_size": limits.batch_size,
+                "most": limits.most_records,
                 "fetch_offset": offset,
                 "batches": [[batch.base_offset, batch.last_offset] for batch in fetched],
             },
@@ -250,13 +255,13 @@ class World:
         types = tuple(source.choice(_TYPES) for _ in range(first, last + 1))
         return AcknowledgementBatch(first_offset=first, last_offset=last, types=types)
 
-    def _follow_log_start(self, terms: FetchTerms) -> None:
+    def _follow_log_start(self, limits: FetchLimits) -> None:
         """A fetch found that the log begins later. Where Kafka 4.4 goes wrong then, a new leader takes over at once:
         the log start has passed a loaded gap, or a batch that is still held.
         """
         cache = self.leader.cache
         gap_start = cache.active_gap_start
-        assert self.leader.fetch(terms, max_bytes=1) == ()
+        assert self.leader.fetch(limits, max_bytes=1) == ()
         passed_gap = gap_start is not None and gap_start < cache.start_offset
         at = cache.floor(cache.start_offset)
         if passed_gap or (at is not None and at.last_offset < cache.start_offset):
@@ -270,9 +275,9 @@ class World:
         straddles = said.first_offset < cache.start_offset <= said.last_offset
         return straddles and cache.floor(cache.start_offset) is None
 
-    def _persist(self, request: PersisterRequest) -> PersisterAnswer:
+    def _persist(self, request: PersisterRequest) -> PersisterResponse:
         if self.failing is not ErrorCode.NONE and isinstance(request, StateWrite):
-            return PersisterAnswer(key=request.key, error=self.failing)
+            return PersisterResponse(key=request.key, error=self.failing)
         return self.coordinator.answer(request)
 
     def _note(self, line: dict[str, Any], *, with_leader: bool = True, **told: Any) -> None:

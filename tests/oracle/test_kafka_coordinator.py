@@ -20,8 +20,8 @@ from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.messages.persister_json import answer_fields, request_fields
 from acktrail_simulation.messages.persister_messages import (
-    PersisterAnswer,
     PersisterRequest,
+    PersisterResponse,
     StateDelete,
     StateInitialize,
     StateRead,
@@ -104,7 +104,7 @@ def line(step: Step, now: int) -> dict[str, Any]:
     return {"now": now, "op": NAMES[type(step)], "request": camel(request_fields(call))}
 
 
-def told(answer: PersisterAnswer | None) -> Any:
+def told(answer: PersisterResponse | None) -> Any:
     if answer is None:
         return None
     (call,) = batched((answer,))

@@ -22,13 +22,13 @@ from acktrail_simulation.leader.share_leaders import in_turn
 from acktrail_simulation.leader.share_sessions import SessionKey, ShareSessions
 from acktrail_simulation.messages.share_json import answer_fields, request_fields
 from acktrail_simulation.messages.share_messages import (
-    AcknowledgeAnswer,
     AcknowledgedPartition,
     AcknowledgePartition,
+    AcknowledgeResponse,
     CurrentLeader,
-    FetchAnswer,
     FetchedPartition,
     FetchPartition,
+    FetchResponse,
     NodeEndpoint,
     ShareAcknowledge,
     ShareFetch,
@@ -186,7 +186,7 @@ class Life:
             "lock_timeout_ms": source.randrange(9),
             "endpoints": (NodeEndpoint(node_id=7, host="h", port=1, rack=source.choice((None, "r"))),),
         }
-        fetched = FetchAnswer(
+        fetched = FetchResponse(
             partitions=tuple(
                 FetchedPartition(
                     at=at,
@@ -201,7 +201,7 @@ class Life:
         )
         fields = camel(answer_fields(fetched))
         self._note({"op": "fetch_answer", "answer": fields}, {"answer": fields})
-        acknowledged = AcknowledgeAnswer(
+        acknowledged = AcknowledgeResponse(
             partitions=tuple(AcknowledgedPartition(at=at, current_leader=leader) for at in places), **general
         )
         fields = camel(answer_fields(acknowledged))

@@ -20,12 +20,12 @@ from acktrail_simulation.leader.cluster_view import ClusterView, PartitionLeader
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.leader.share_broker import ShareBroker
 from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
-from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest, StateInitialize
+from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse, StateInitialize
 from acktrail_simulation.messages.share_messages import (
-    AcknowledgeAnswer,
     AcknowledgePartition,
-    FetchAnswer,
+    AcknowledgeResponse,
     FetchPartition,
+    FetchResponse,
     NodeEndpoint,
     ShareAcknowledge,
     ShareFetch,
@@ -97,9 +97,9 @@ class Cluster:
         """One batch more."""
         self.view.places[place].log.append(records, size_bytes=size_bytes)
 
-    def _persist(self, request: PersisterRequest) -> PersisterAnswer:
+    def _persist(self, request: PersisterRequest) -> PersisterResponse:
         if self.failing is not ErrorCode.NONE:
-            return PersisterAnswer(key=request.key, error=self.failing)
+            return PersisterResponse(key=request.key, error=self.failing)
         return self.coordinator.answer(request)
 
 
@@ -119,7 +119,7 @@ class Member:
         said: dict[TopicIdPartition, tuple[AcknowledgementBatch, ...]] | None = None,
         epoch: int | None = None,
         **fields: Any,
-    ) -> FetchAnswer:
+    ) -> FetchResponse:
         """Ask for records of `places`, which join the session; `said` rides along."""
         self.said = said = said or {}
         request = ShareFetch(
@@ -145,7 +145,7 @@ class Member:
         *,
         epoch: int | None = None,
         **fields: Any,
-    ) -> AcknowledgeAnswer:
+    ) -> AcknowledgeResponse:
         """Say what came of records, without asking for more."""
         self.said = said
         request = ShareAcknowledge(
@@ -168,7 +168,7 @@ def acknowledged(first: int, last: int, *types: int) -> AcknowledgementBatch:
     return AcknowledgementBatch(first_offset=first, last_offset=last, types=types or (AcknowledgeType.ACCEPT,))
 
 
-def live(cluster: Cluster, source: random.Random, members: list[Member]) -> FetchAnswer | AcknowledgeAnswer | None:
+def live(cluster: Cluster, source: random.Random, members: list[Member]) -> FetchResponse | AcknowledgeResponse | None:
     """One random step of one member, with what it was answered; or time, new records, a lost connection."""
     member = source.choice(members)
     kind = source.choice(("fetch",) * 5 + ("acknowledge",) * 3 + ("ride", "ride", "close", "lost", "time", "produce"))
@@ -186,7 +186,7 @@ def live(cluster: Cluster, source: random.Random, members: list[Member]) -> Fetc
     return _asked(source, member, kind)
 
 
-def _asked(source: random.Random, member: Member, kind: str) -> FetchAnswer | AcknowledgeAnswer:
+def _asked(source: random.Random, member: Member, kind: str) -> FetchResponse | AcknowledgeResponse:
     places = tuple(source.sample((FIRST, SECOND, THIRD), source.randrange(1, 4)))
     if kind == "fetch" or (kind == "ride" and member.epoch == 0):
         forgotten = tuple(place for place in places[1:] if member.epoch and source.random() < 0.2)

@@ -16,12 +16,12 @@ from acktrail.model.strict.offset_window import ORDER_RULES, batch_violations, e
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
-from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchTerms
+from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchLimits
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.leader.in_flight import TRANSITIONS, InFlight, acquired, archived, settled
+from acktrail_simulation.leader.in_flight import TRANSITIONS, InFlightState, acquired, after_settling, archived
 from acktrail_simulation.leader.persisted_batches import durable_batches
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus
-from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest
+from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse
 
 seeds = st.integers(0, 2**32)
 lengths = st.integers(1, 120)
@@ -69,8 +69,8 @@ def drained(world: World) -> list[AcquiredRecords]:
     """What one member gets until there is nothing more, accepting all."""
     found: list[AcquiredRecords] = []
     for _ in range(200):
-        terms = FetchTerms(member_id="last", most_records=500, batch_size=500, now_ms=world.clock.now_ms)
-        got = world.leader.fetch(terms, max_bytes=1_000)
+        limits = FetchLimits(member_id="last", most_records=500, batch_size=500, now_ms=world.clock.now_ms)
+        got = world.leader.fetch(limits, max_bytes=1_000)
         for part in got:
             said = AcknowledgementBatch(
                 first_offset=part.first_offset, last_offset=part.last_offset, types=(AcknowledgeType.ACCEPT,)
@@ -131,7 +131,7 @@ def test_what_is_written_is_in_order(seed: int, steps: int) -> None:
     writes: list[StateWrite] = []
     persist = world.leader.persister
 
-    def noting(request: PersisterRequest) -> PersisterAnswer:
+    def noting(request: PersisterRequest) -> PersisterResponse:
         if isinstance(request, StateWrite):
             writes.append(request)
         return persist(request)
@@ -174,7 +174,7 @@ def test_transitions(before: DeliveryState, after: DeliveryState, count: int) ->
     """Only the transitions of the table are made; terminal states are never left; an acquisition counts, a
     release at the limit archives."""
     settings = ShareGroupSettings(delivery_count_limit=5)
-    one = InFlight(state=before, delivery_count=count)
+    one = InFlightState(state=before, delivery_count=count)
     allowed = after in TRANSITIONS[before]
     if after is DeliveryState.ACQUIRED:
         if allowed:
@@ -184,9 +184,9 @@ def test_transitions(before: DeliveryState, after: DeliveryState, count: int) ->
             with pytest.raises(ValueError, match="do not become"):
                 acquired(one, "m", lock_expires_ms=9)
     elif before is DeliveryState.ACQUIRED:
-        found = settled(one, after, settings)
+        found = after_settling(one, after, settings)
         worn = after is DeliveryState.AVAILABLE and count >= 5
-        assert found == InFlight(state=DeliveryState.ARCHIVED if worn else after, delivery_count=count)
+        assert found == InFlightState(state=DeliveryState.ARCHIVED if worn else after, delivery_count=count)
     elif after is DeliveryState.ARCHIVED and allowed:
         assert archived(one).is_terminal
     assert not TRANSITIONS[DeliveryState.ACKNOWLEDGED] | TRANSITIONS[DeliveryState.ARCHIVED]

@@ -8,7 +8,7 @@ from leader_world import KEY
 
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgeType
-from acktrail_simulation.leader.acquisition import FetchTerms
+from acktrail_simulation.leader.acquisition import FetchLimits
 from acktrail_simulation.leader.group_settings import OffsetReset
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
@@ -138,6 +138,6 @@ def test_a_leader_that_cannot_load_fails() -> None:
     )
     assert old.load() is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert old.status is LeaderStatus.FAILED
-    terms = FetchTerms(member_id="m", most_records=5, batch_size=5, now_ms=0)
-    assert old.fetch(terms, max_bytes=100) == ()
-    assert old.acquire(terms, 0, desk.log.batches) == ()
+    limits = FetchLimits(member_id="m", most_records=5, batch_size=5, now_ms=0)
+    assert old.fetch(limits, max_bytes=100) == ()
+    assert old.acquire(limits, 0, desk.log.batches) == ()

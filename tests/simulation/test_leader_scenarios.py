@@ -17,7 +17,7 @@ from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
 from acktrail_simulation.leader.acquisition import AcquireMode
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.messages.persister_messages import PersisterAnswer
+from acktrail_simulation.messages.persister_messages import PersisterResponse
 
 
 def test_the_twelve_rows() -> None:
@@ -211,7 +211,7 @@ def test_a_failed_write_is_taken_back() -> None:
     desk = Desk(5)
     desk.fetch()
     working = desk.leader.persister
-    desk.leader.persister = lambda request: PersisterAnswer(key=KEY, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    desk.leader.persister = lambda request: PersisterResponse(key=KEY, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert desk.say(0, 2, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert desk.leader.cache.delivery_complete_count == 0
     desk.leader.persister = working
@@ -240,7 +240,7 @@ def test_the_dead_letter_queue() -> None:
     left.fetch()
     write = left.leader.persister
     left.leader.persister = lambda request: (
-        PersisterAnswer(key=KEY, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        PersisterResponse(key=KEY, error=ErrorCode.UNKNOWN_SERVER_ERROR)
         if isinstance(request, StateWrite) and request.batches[0].delivery_state == DeliveryState.ARCHIVED
         else write(request)
     )

@@ -29,8 +29,8 @@ from acktrail_simulation.leader.cluster_view import PartitionLeadership
 from acktrail_simulation.messages.share_json import answer_fields, request_fields
 from acktrail_simulation.messages.share_messages import (
     CurrentLeader,
-    FetchAnswer,
     FetchPartition,
+    FetchResponse,
     NodeEndpoint,
     ShareAcknowledge,
     ShareFetch,
@@ -89,7 +89,7 @@ def test_a_wrong_broker_names_the_leader() -> None:
     cluster, member = opened(FIRST, SECOND, THIRD)
     for place, leader in ((FIRST, 2), (SECOND, 2), (THIRD, 9)):
         cluster.view.places[place] = PartitionLeadership(leader_id=leader, leader_epoch=5)
-        cluster.broker.leaders.let_go(at=place)
+        cluster.broker.leaders.drop(at=place)
     answer = member.fetch()
     assert {p.at: (p.error.name, p.current_leader) for p in answer.partitions} == {
         FIRST: ("NOT_LEADER_OR_FOLLOWER", CurrentLeader(leader_id=2, leader_epoch=5)),
@@ -107,53 +107,53 @@ def test_a_wrong_broker_names_the_leader() -> None:
     assert member.fetch().endpoints == told.endpoints
 
 
-def _no_right_to_group() -> FetchAnswer:
+def _no_right_to_group() -> FetchResponse:
     cluster, member = opened(FIRST)
     cluster.view.closed_groups = frozenset({GROUP})
     return member.fetch()
 
 
-def _no_right_to_topic() -> FetchAnswer:
+def _no_right_to_topic() -> FetchResponse:
     cluster, member = opened(FIRST)
     cluster.view.closed_topics = frozenset({"first"})
     return member.fetch(said={FIRST: (acknowledged(0, 0),)})
 
 
-def _no_such_partition() -> FetchAnswer:
+def _no_such_partition() -> FetchResponse:
     return opened(FIRST)[1].fetch(said={at(0, 7): (acknowledged(0, 0),)})
 
 
-def _no_such_topic() -> FetchAnswer:
+def _no_such_topic() -> FetchResponse:
     nowhere = replace(FIRST, topic_id="IDEiMyRFJmcoiSqrLM0u7w")
     return opened(FIRST)[1].fetch(said={nowhere: (acknowledged(0, 0),)})
 
 
-def _elsewhere() -> FetchAnswer:
+def _elsewhere() -> FetchResponse:
     cluster, member = opened(FIRST)
     cluster.initialize(FIRST, state_epoch=2)
     cluster.view.places[FIRST].leader_id = 2
     return member.fetch(said={FIRST: (acknowledged(0, 0),)})
 
 
-def _bad_disk(fault: ErrorCode) -> FetchAnswer:
+def _bad_disk(fault: ErrorCode) -> FetchResponse:
     cluster, member = opened(FIRST)
     cluster.view.places[FIRST].log.fault = fault
     return member.fetch()
 
 
-def _of_another() -> FetchAnswer:
+def _of_another() -> FetchResponse:
     other = Member(cluster=opened(FIRST)[0], name="other")
     other.fetch(FIRST)
     return other.fetch(said={FIRST: (acknowledged(0, 9),)})
 
 
-def _unwritten() -> FetchAnswer:
+def _unwritten() -> FetchResponse:
     cluster, member = opened(FIRST)
     cluster.failing = ErrorCode.UNKNOWN_SERVER_ERROR
     return member.fetch(SECOND, said={FIRST: (acknowledged(0, 0),)})
 
 
-CAUSES: dict[str, Callable[[], FetchAnswer]] = {
+CAUSES: dict[str, Callable[[], FetchResponse]] = {
     "GROUP_AUTHORIZATION_FAILED": _no_right_to_group,
     "TOPIC_AUTHORIZATION_FAILED": _no_right_to_topic,
     "SHARE_SESSION_NOT_FOUND": lambda: Member(cluster=Cluster()).fetch(epoch=1),
@@ -205,7 +205,7 @@ def test_no_other_error(seed: int, steps: int) -> None:
         assert answer.error.name in {"NONE", *TWELVE}
         for partition in answer.partitions:
             assert partition.error.name in {"NONE", *TWELVE}
-            if isinstance(answer, FetchAnswer):
+            if isinstance(answer, FetchResponse):
                 assert partition.error is not ErrorCode.INVALID_RECORD_STATE
 
 

@@ -28,10 +28,10 @@ from acktrail_simulation.leader.share_partition_leader import SharePartitionLead
 from acktrail_simulation.messages.persister_messages import StateInitialize
 from acktrail_simulation.messages.share_json import answer_fields, request_fields
 from acktrail_simulation.messages.share_messages import (
-    AcknowledgeAnswer,
     AcknowledgePartition,
-    FetchAnswer,
+    AcknowledgeResponse,
     FetchPartition,
+    FetchResponse,
     ShareAcknowledge,
     ShareFetch,
     TopicIdPartition,
@@ -126,7 +126,7 @@ class Twins:
         member: str,
         request: ShareFetch | ShareAcknowledge,
         theirs: dict[str, Any],
-        answer: FetchAnswer | AcknowledgeAnswer,
+        answer: FetchResponse | AcknowledgeResponse,
     ) -> set[str]:
         ours = answer_fields(answer)
         assert ours["ErrorCode"] == theirs["ErrorCode"], request

@@ -21,7 +21,7 @@ from simulation.share_members import (
     offsets,
 )
 
-from acktrail_simulation.messages.share_messages import FetchAnswer
+from acktrail_simulation.messages.share_messages import FetchResponse
 
 seeds = st.integers(0, 2**32)
 
@@ -39,7 +39,7 @@ def test_what_is_accepted_is_never_delivered_again(seed: int, steps: int) -> Non
         for member in members:
             member.said = {}
         answer = live(cluster, source, members)
-        for partition in answer.partitions if isinstance(answer, FetchAnswer) else ():
+        for partition in answer.partitions if isinstance(answer, FetchResponse) else ():
             got = offsets(list(partition.acquired))
             held, over = before.get((partition.at.topic_id, partition.at.partition), (set(), set()))
             said = {

@@ -13,14 +13,14 @@ from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, 
 from acktrail_simulation.coordinator.share_coordinator import Availability
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import (
-    PersisterAnswer,
     PersisterRequest,
-    ReadAnswer,
+    PersisterResponse,
+    ReadResponse,
     StateDelete,
     StateInitialize,
     StateRead,
     StateSummary,
-    SummaryAnswer,
+    SummaryResponse,
 )
 
 
@@ -91,7 +91,7 @@ def test_a_read_raises_the_leader_epoch_once() -> None:
     answer = found.answer(StateRead(key=KEY, leader_epoch=5))
     update = records(found)[-1]
 
-    assert answer == ReadAnswer(key=KEY, state_epoch=0, start_offset=0, batches=(batch(3, 4),))
+    assert answer == ReadResponse(key=KEY, state_epoch=0, start_offset=0, batches=(batch(3, 4),))
     assert isinstance(update, ShareUpdate)
     assert (update.leader_epoch, update.start_offset, update.delivery_complete_count) == (5, 0, 2)
     assert update.batches == ()
@@ -182,10 +182,10 @@ def test_the_summary() -> None:
     found = started()
     found.answer(write(4, batch(6, 7), done=2))
 
-    assert found.answer(StateSummary(key=KEY)) == SummaryAnswer(
+    assert found.answer(StateSummary(key=KEY)) == SummaryResponse(
         key=KEY, state_epoch=0, leader_epoch=0, start_offset=4, delivery_complete_count=2
     )
-    assert found.answer(StateSummary(key=KEYS[1])) == SummaryAnswer(
+    assert found.answer(StateSummary(key=KEYS[1])) == SummaryResponse(
         key=KEYS[1], state_epoch=0, leader_epoch=0, start_offset=None, delivery_complete_count=None
     )
 
@@ -219,7 +219,7 @@ def test_who_is_not_ready_answers_so(availability: Availability, error: ErrorCod
 
     assert found.answer(StateSummary(key=KEY)).error is error
     if error is not ErrorCode.NONE:
-        assert found.answer(write(0, key=replace(KEY, partition=-1))) == PersisterAnswer(
+        assert found.answer(write(0, key=replace(KEY, partition=-1))) == PersisterResponse(
             key=replace(KEY, partition=-1), error=error
         )
 

@@ -21,7 +21,7 @@ from acktrail_simulation.messages.persister_json import answer_fields, read_requ
 from acktrail_simulation.messages.persister_messages import (
     Batched,
     PersisterRequest,
-    ReadAnswer,
+    ReadResponse,
     StateDelete,
     StateInitialize,
     StateRead,
@@ -146,7 +146,7 @@ def test_answers_are_spelt() -> None:
     found = topic()
     found.answer(StateInitialize(key=KEYS[0], state_epoch=3, start_offset=None))
     read = found.answer(StateRead(key=KEYS[0], leader_epoch=0))
-    assert isinstance(read, ReadAnswer)
+    assert isinstance(read, ReadResponse)
     deleted = found.answer(StateDelete(key=KEYS[1]))
 
     assert single_fields(read) == {"ErrorCode": 0, "StartOffset": -1, "StateBatches": []}

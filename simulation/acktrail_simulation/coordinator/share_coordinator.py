@@ -29,14 +29,14 @@ from acktrail_simulation.coordinator.state_log import StateLog
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import (
-    PersisterAnswer,
     PersisterRequest,
-    ReadAnswer,
+    PersisterResponse,
+    ReadResponse,
     StateDelete,
     StateInitialize,
     StateRead,
     StateSummary,
-    SummaryAnswer,
+    SummaryResponse,
 )
 
 __all__ = ["COLD_AFTER_MS", "UPDATES_PER_SNAPSHOT", "Availability", "ShareCoordinator"]
@@ -91,13 +91,13 @@ class ShareCoordinator:
         self.availability = Availability.ACTIVE
         self.memory = ShareCoordinatorState.loaded(self.log.placed(), updates_per_snapshot=updates_per_snapshot)
 
-    def answer(self, request: PersisterRequest) -> PersisterAnswer:
+    def answer(self, request: PersisterRequest) -> PersisterResponse:
         """Serve one share partition of a call. A request that is refused writes nothing."""
         error = _UNAVAILABLE.get(self.availability, ErrorCode.NONE)
         if error is ErrorCode.NONE:
             error = validation_error(self.memory, request, self.rules, self.partition_counts)
         if error is not ErrorCode.NONE:
-            return PersisterAnswer(key=request.key, error=error)
+            return PersisterResponse(key=request.key, error=error)
         answer = self._answer(request)
         self._write(self._record(request))
         return answer
@@ -151,10 +151,10 @@ class ShareCoordinator:
             case _:
                 assert_never(request)
 
-    def _answer(self, request: PersisterRequest) -> PersisterAnswer:
+    def _answer(self, request: PersisterRequest) -> PersisterResponse:
         if isinstance(request, StateRead):
             state = self.memory.states[request.key]
-            return ReadAnswer(
+            return ReadResponse(
                 key=request.key,
                 state_epoch=state.state_epoch or 0,
                 start_offset=state.start_offset,
@@ -162,15 +162,15 @@ class ShareCoordinator:
             )
         if isinstance(request, StateSummary):
             return self._summary(request.key)
-        return PersisterAnswer(key=request.key)
+        return PersisterResponse(key=request.key)
 
-    def _summary(self, key: SharePartition) -> SummaryAnswer:
+    def _summary(self, key: SharePartition) -> SummaryResponse:
         state = self.memory.states.get(key)
         if state is None:
-            return SummaryAnswer(
+            return SummaryResponse(
                 key=key, state_epoch=0, leader_epoch=0, start_offset=None, delivery_complete_count=None
             )
-        return SummaryAnswer(
+        return SummaryResponse(
             key=key,
             state_epoch=state.state_epoch or 0,
             leader_epoch=absent_if_none(state.leader_epoch),

@@ -12,7 +12,7 @@ from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
 from acktrail_simulation.coordinator.share_coordinator import COLD_AFTER_MS, UPDATES_PER_SNAPSHOT, ShareCoordinator
 from acktrail_simulation.coordinator.state_log import StateLog
-from acktrail_simulation.messages.persister_messages import Batched, PersisterAnswer, PersisterRequest
+from acktrail_simulation.messages.persister_messages import Batched, PersisterRequest, PersisterResponse
 
 __all__ = ["StateTopic", "coordinator_key"]
 
@@ -57,15 +57,15 @@ class StateTopic:
         """Who keeps `key`'s state (FindCoordinator with key type 2)."""
         return self.coordinators[state_partition_of(key, len(self.coordinators))]
 
-    def answer(self, request: PersisterRequest) -> PersisterAnswer:
+    def answer(self, request: PersisterRequest) -> PersisterResponse:
         """Send `request` to its coordinator."""
         return self.coordinator_of(request.key).answer(request)
 
-    def answer_call(self, call: Batched[PersisterRequest]) -> Batched[PersisterAnswer]:
+    def answer_call(self, call: Batched[PersisterRequest]) -> Batched[PersisterResponse]:
         """Serve a call entry by entry. A share partition that is named twice is served twice and answered once, by what
         became of its last entry; without a group id nothing is done.
         """
-        answers: dict[SharePartition, PersisterAnswer] = {}
+        answers: dict[SharePartition, PersisterResponse] = {}
         for request in call.entries if call.group_id else ():
             answers[request.key] = self.answer(request)
         return Batched(group_id=call.group_id, entries=tuple(answers.values()))

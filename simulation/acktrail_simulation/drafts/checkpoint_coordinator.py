@@ -25,7 +25,7 @@ class CheckpointCoordinator:
     """One state partition. It starts by reading the log and by finishing removals that were interrupted.
 
     `highest_delta_index`: where the index rolls over; it may be raised at any time, to 255 at most.
-    `deltas_per_checkpoint`: after so many deltas a checkpoint is written instead of the next; 0: always. One is also
+    `deltas_per_checkpoint`: the number of deltas after which a checkpoint is written; 0: always. One is also
     written where nothing is left in flight, and must be where an index would be used twice in one epoch.
     """
 

@@ -2,7 +2,7 @@
 
 A change is a SHARE_DELTA, now and then a SHARE_CHECKPOINT; a delta's BackOffset names the group's record before it
 (generation ii; generation i dropped it). A record is written first and then taken into memory by loading it, as a new
-leader does. What follows checkpoint epoch 65,535 nobody specified.
+leader does. What follows checkpoint epoch 65,535 is not specified.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIRST_EPOCH: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSnapshotFile:
-    """Generation ii: where each group's newest control record lies, of those below `end_offset`.
+    """Generation ii: the offset of each group's newest control record below `end_offset`.
 
     The file is written after the log, now and then: a crash leaves an older one. What came since is found by reading
     the log from `end_offset` on.
@@ -50,7 +50,7 @@ class ShareSnapshotFile:
 class ControlLeader:
     """One topic partition with the groups that are subscribed to it, by what their records say.
 
-    `deltas_per_checkpoint`: after so many deltas a checkpoint is written instead of the next; 0: always. One is also
+    `deltas_per_checkpoint`: the number of deltas after which a checkpoint is written; 0: always. One is also
     written where nothing is left in flight, for then it is no larger than a delta.
     """
 
@@ -74,8 +74,8 @@ class ControlLeader:
                 self._load(placed)
 
     def subscribe(self, group_id: GroupId, start_offset: int) -> int:
-        """A group begins at `start_offset` with a checkpoint; the record's offset. One that was there before goes on
-        from the epochs that the log still has of it.
+        """A group begins at `start_offset` with a checkpoint; the record's offset. One that was subscribed before
+        continues from its epochs in the log.
 
         Raises:
             InputError: it is subscribed already.
@@ -94,7 +94,7 @@ class ControlLeader:
         )
 
     def unsubscribe(self, group_id: GroupId) -> None:
-        """A group leaves. No record says so: its own are no longer needed."""
+        """A group leaves. No record is written: its records are no longer needed."""
         for known in (self.states, self.heads, self._deltas):
             known.pop(group_id, None)
 

@@ -15,7 +15,7 @@ RecordT = TypeVar("RecordT")
 
 @dataclass(slots=True, kw_only=True)
 class RecordLog(Generic[RecordT]):
-    """Records by ascending offset; what lies between them was cleaned, or is records of users that nobody looks at."""
+    """Records by ascending offset; the offsets between them were cleaned, or belong to user records."""
 
     partition: int = 0
     records: tuple[RecordAt[RecordT], ...] = ()
@@ -29,7 +29,7 @@ class RecordLog(Generic[RecordT]):
         return placed.offset
 
     def append_others(self, count: int) -> None:
-        """So many records of users."""
+        """Append `count` user records."""
         self.end_offset += count
 
     def keep(self, records: Iterable[RecordAt[RecordT]]) -> int:

@@ -1,7 +1,7 @@
-"""How acquired records are settled: acknowledged, given back, timed out (``SharePartition``).
+"""Acquired records acknowledged, released or timed out (Kafka: ``SharePartition``).
 
-Each function changes the cache at once and returns the changes, so that the leader can write them and, where that
-fails, take them back.
+Each function changes the cache and returns the changes, so that the leader can write them, or roll them back where
+writing fails.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.leader.in_flight import InFlight, InFlightBatch, settled
+from acktrail_simulation.leader.in_flight import InFlightBatch, InFlightState, after_settling
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 
-__all__ = ["InvalidRecordState", "RecordLock", "StateChange", "acknowledge", "locks_ended", "release", "time_out"]
+__all__ = ["InvalidRecordState", "RecordLock", "StateChange", "acknowledge", "expired_locks", "release", "time_out"]
 
 _STATES: Final = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
@@ -28,7 +28,7 @@ _STATES: Final = {
 
 
 class InvalidRecordState(Exception):
-    """An acknowledgement that the state of the records does not allow. `error` is what the member is told."""
+    """An acknowledgement that the state of the records does not allow. `error` is the response to the member."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -37,17 +37,17 @@ class InvalidRecordState(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """A part of a batch in its new state, and what it was before."""
+    """A part of a batch in its new state, and its state before."""
 
     batch: InFlightBatch
     first_offset: int
     last_offset: int
-    before: InFlight
-    after: InFlight
+    before: InFlightState
+    after: InFlightState
 
     @property
     def state_batch(self) -> StateBatch:
-        """As it is written."""
+        """The batch to write."""
         return StateBatch(
             first_offset=self.first_offset,
             last_offset=self.last_offset,
@@ -55,8 +55,8 @@ class StateChange:
             delivery_count=self.after.delivery_count,
         )
 
-    def take_back(self) -> None:
-        """The part as it was, lock included."""
+    def roll_back(self) -> None:
+        """Restore the part as it was, lock included."""
         self.batch.put(self.first_offset, self.before)
 
 
@@ -70,8 +70,8 @@ class RecordLock:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Acknowledging:
-    """One member's acknowledgements under way; `changes` so far."""
+class _Acknowledgement:
+    """One member's acknowledgements in progress; `changes` so far."""
 
     cache: SharePartitionCache
     settings: ShareGroupSettings
@@ -79,28 +79,28 @@ class _Acknowledging:
     now_ms: int
     changes: list[StateChange]
 
-    def take(self, said: AcknowledgementBatch) -> None:
-        for batch in _batches_for(self.cache, said):
+    def take(self, acknowledged: AcknowledgementBatch) -> None:
+        for batch in _batches_for(self.cache, acknowledged):
             if batch.last_offset < self.cache.start_offset:
                 continue
             if batch.by_offset is None:
-                self._check_whole(batch, said)
-            first = max(said.first_offset, self.cache.start_offset)
-            for begin, end, held in tuple(batch.parts(first, said.last_offset)):
+                self._check_whole(batch, acknowledged)
+            first = max(acknowledged.first_offset, self.cache.start_offset)
+            for begin, end, held in tuple(batch.parts(first, acknowledged.last_offset)):
                 if held.state is not DeliveryState.ACQUIRED or held.member_id != self.member_id:
                     raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
-                self._settle(batch, begin, end, held, said.type_at(begin))
+                self._settle(batch, begin, end, held, acknowledged.type_at(begin))
 
-    def _check_whole(self, batch: InFlightBatch, said: AcknowledgementBatch) -> None:
+    def _check_whole(self, batch: InFlightBatch, acknowledged: AcknowledgementBatch) -> None:
         """A batch that is alike so far: the member's, and split where it will differ from now on."""
         held = batch.held_at(batch.first_offset)
         if held.member_id != self.member_id or held.state is not DeliveryState.ACQUIRED:
             raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
-        covered = batch.lies_within(said.first_offset, said.last_offset)
-        if not covered or len(said.types) > 1 or batch.is_cut_by(self.cache.start_offset):
+        covered = batch.lies_within(acknowledged.first_offset, acknowledged.last_offset)
+        if not covered or len(acknowledged.types) > 1 or batch.is_cut_by(self.cache.start_offset):
             batch.split()
 
-    def _settle(self, batch: InFlightBatch, first: int, last: int, held: InFlight, kind: AcknowledgeType) -> None:
+    def _settle(self, batch: InFlightBatch, first: int, last: int, held: InFlightState, kind: AcknowledgeType) -> None:
         if kind is AcknowledgeType.RENEW:
             if not self.settings.renew_enabled:
                 raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
@@ -108,14 +108,14 @@ class _Acknowledging:
             return
         rejected = kind is AcknowledgeType.REJECT and self.settings.dead_letter_queue
         to = DeliveryState.ARCHIVING if rejected else _STATES[kind]
-        self.changes.append(_changed(batch, first, last, held, settled(held, to, self.settings)))
+        self.changes.append(_changed(batch, first, last, held, after_settling(held, to, self.settings)))
 
 
 def acknowledge(
     cache: SharePartitionCache,
     settings: ShareGroupSettings,
     member_id: str,
-    said: tuple[AcknowledgementBatch, ...],
+    acknowledged: tuple[AcknowledgementBatch, ...],
     now_ms: int,
 ) -> tuple[StateChange, ...]:
     """Settle what a member acknowledges; below the start offset nothing happens and nothing is wrong.
@@ -124,31 +124,31 @@ def acknowledge(
         Refused: when one offset cannot be acknowledged so: none then is, but locks renewed before it stay renewed.
             INVALID_RECORD_STATE: not acquired, or by another member; INVALID_REQUEST: never acquired, an unknown type.
     """
-    under_way = _Acknowledging(cache=cache, settings=settings, member_id=member_id, now_ms=now_ms, changes=[])
+    in_progress = _Acknowledgement(cache=cache, settings=settings, member_id=member_id, now_ms=now_ms, changes=[])
     try:
-        for batch in said:
+        for batch in acknowledged:
             if any(kind not in set(AcknowledgeType) for kind in batch.types):
                 raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
             if batch.last_offset >= cache.start_offset:
-                under_way.take(batch)
+                in_progress.take(batch)
     except InvalidRecordState:
-        for change in reversed(under_way.changes):
-            change.take_back()
+        for change in reversed(in_progress.changes):
+            change.roll_back()
         raise
-    return tuple(under_way.changes)
+    return tuple(in_progress.changes)
 
 
 def release(cache: SharePartitionCache, settings: ShareGroupSettings, member_id: str) -> tuple[StateChange, ...]:
-    """Give back all that a member holds: its session is over. What the log start has passed is archived."""
+    """Release all records that a member holds: its session has ended. Those below the start offset are archived."""
     changes: list[StateChange] = []
     for batch in cache.batches:
         if batch.by_offset is None and batch.is_cut_by(cache.start_offset) and _is_held_by(batch, member_id):
             batch.split()
-        changes += _given_back(cache, settings, batch, member_id=member_id)
+        changes += _released(cache, settings, batch, member_id=member_id)
     return tuple(changes)
 
 
-def locks_ended(cache: SharePartitionCache, now_ms: int) -> tuple[RecordLock, ...]:
+def expired_locks(cache: SharePartitionCache, now_ms: int) -> tuple[RecordLock, ...]:
     """The locks that ran out by `now_ms`, oldest first; of equally old ones the lowest offset first (Kafka's timer
     promises no order).
     """
@@ -163,16 +163,16 @@ def locks_ended(cache: SharePartitionCache, now_ms: int) -> tuple[RecordLock, ..
 
 
 def time_out(cache: SharePartitionCache, settings: ShareGroupSettings, lock: RecordLock) -> tuple[StateChange, ...]:
-    """Give back what `lock` held, whoever held it."""
+    """Release the records of `lock`, held by any member."""
     floor = cache.floor(lock.first_offset)
     if floor is None:
         return ()
     if floor.by_offset is None and floor.is_cut_by(cache.start_offset):
         floor.split()
-    return tuple(_given_back(cache, settings, floor, first=lock.first_offset, last=lock.last_offset))
+    return tuple(_released(cache, settings, floor, first=lock.first_offset, last=lock.last_offset))
 
 
-def _given_back(
+def _released(
     cache: SharePartitionCache,
     settings: ShareGroupSettings,
     batch: InFlightBatch,
@@ -186,10 +186,10 @@ def _given_back(
             continue
         passed = end < cache.start_offset
         to = DeliveryState.ARCHIVED if passed else DeliveryState.AVAILABLE
-        yield _changed(batch, begin, end, held, settled(held, to, settings))
+        yield _changed(batch, begin, end, held, after_settling(held, to, settings))
 
 
-def _changed(batch: InFlightBatch, first: int, last: int, before: InFlight, after: InFlight) -> StateChange:
+def _changed(batch: InFlightBatch, first: int, last: int, before: InFlightState, after: InFlightState) -> StateChange:
     batch.put(first, after)
     return StateChange(batch=batch, first_offset=first, last_offset=last, before=before, after=after)
 
@@ -199,19 +199,19 @@ def _is_held_by(batch: InFlightBatch, member_id: str) -> bool:
     return held.state is DeliveryState.ACQUIRED and held.member_id == member_id
 
 
-def _batches_for(cache: SharePartitionCache, said: AcknowledgementBatch) -> list[InFlightBatch]:
-    """The cached batches that `said` speaks of.
+def _batches_for(cache: SharePartitionCache, acknowledged: AcknowledgementBatch) -> list[InFlightBatch]:
+    """The cached batches that `acknowledged` speaks of.
 
     Raises:
         Refused: when they do not cover its ends.
     """
-    floor = cache.floor(said.first_offset)
-    if floor is None and said.first_offset < cache.start_offset:
+    floor = cache.floor(acknowledged.first_offset)
+    if floor is None and acknowledged.first_offset < cache.start_offset:
         floor = cache.floor(cache.start_offset)
     if floor is None:
         raise InvalidRecordState(ErrorCode.INVALID_RECORD_STATE)
-    found = cache.beginning_within(floor.first_offset, said.last_offset)
+    found = cache.beginning_within(floor.first_offset, acknowledged.last_offset)
     end = found[-1].last_offset
-    if end < said.last_offset:
+    if end < acknowledged.last_offset:
         raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
     return found

@@ -1,4 +1,4 @@
-"""What a member says of records it acquired, and whether that is said rightly."""
+"""Acknowledgements of acquired records, and whether a request with them is valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AcknowledgeType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """The lock begins anew, nothing else changes (KIP-1222, Kafka 4.2)."""
+    """The lock starts again, nothing else changes (KIP-1222, Kafka 4.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +30,19 @@ class AcknowledgementBatch:
     types: tuple[int, ...]
 
     def type_at(self, offset: int) -> AcknowledgeType:
-        """What is said of an offset."""
+        """The type for an offset."""
         return AcknowledgeType(self.types[0 if len(self.types) == 1 else offset - self.first_offset])
 
 
 def are_well_formed(
     batches: Iterable[AcknowledgementBatch], *, renewing: bool = False, highest_type: int = AcknowledgeType.RENEW
 ) -> bool:
-    """Whether a broker takes them, or refuses them all (INVALID_REQUEST; ``KafkaApis.validateAcknowledgementBatches``).
+    """Whether a broker accepts them, or refuses them all (INVALID_REQUEST;
+    ``KafkaApis.validateAcknowledgementBatches``).
 
-    Batches ascend; one type or one an offset; types there are. KIP-932 forbids batches to overlap; a broker lets one
-    shared offset pass, and so does this. `renewing`: the request says that it renews, without which RENEW is refused.
+    Batches ascend, with one type or one for each offset, and known types. KIP-932 forbids batches to overlap; a broker
+    accepts one shared offset, and so does this. `renewing`: the request is marked as renewing, without which RENEW is
+    refused.
     """
     before = -1
     for batch in batches:

@@ -1,4 +1,4 @@
-"""How a share-partition leader hands out fetched records (``SharePartition.acquire``).
+"""How a share-partition leader acquires fetched records for a member (Kafka: ``SharePartition.acquire``).
 
 Whole record batches are acquired, up to the limits as far as batches allow: a limit is met in the middle of a batch
 only in mode ``record_limit``, for what was handed out before, and inside gaps that a leader loaded. What was read from
@@ -13,11 +13,11 @@ from enum import IntEnum
 
 from acktrail.model.delivery import DeliveryState
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.leader.in_flight import InFlight, InFlightBatch, acquired
+from acktrail_simulation.leader.in_flight import InFlightBatch, InFlightState, acquired
 from acktrail_simulation.leader.partition_log import RecordBatch
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 
-__all__ = ["AcquireMode", "AcquiredRecords", "FetchTerms", "acquire"]
+__all__ = ["AcquireMode", "AcquiredRecords", "FetchLimits", "acquire"]
 
 
 class AcquireMode(IntEnum):
@@ -29,7 +29,7 @@ class AcquireMode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquiredRecords:
-    """What a member got: offsets, both inclusive, and which attempt this is."""
+    """Records acquired for a member: offsets, both inclusive, and the number of the attempt."""
 
     first_offset: int
     last_offset: int
@@ -41,9 +41,9 @@ class AcquiredRecords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchTerms:
+class FetchLimits:
     """Who fetches and how much. `most_records` may be exceeded to end with a batch; `batch_size` is the size from which
-    what is newly acquired is told as several batches.
+    newly acquired records are returned as several batches.
     """
 
     member_id: str
@@ -56,14 +56,14 @@ class FetchTerms:
 def acquire(
     cache: SharePartitionCache,
     settings: ShareGroupSettings,
-    terms: FetchTerms,
+    limits: FetchLimits,
     fetch_offset: int,
     fetched: Sequence[RecordBatch],
 ) -> tuple[AcquiredRecords, ...]:
     """Acquire what is available of `fetched`, which was read at `fetch_offset`; ascending, disjoint."""
-    if not fetched or terms.most_records <= 0 or fetched[-1].last_offset < cache.start_offset:
+    if not fetched or limits.most_records <= 0 or fetched[-1].last_offset < cache.start_offset:
         return ()
-    last, most = _limits(cache, settings, terms, fetch_offset, fetched[-1].last_offset)
+    last, most = _limits(cache, settings, limits, fetch_offset, fetched[-1].last_offset)
     if most <= 0:
         return ()
     first = fetched[0].base_offset
@@ -73,7 +73,7 @@ def acquire(
         # A full leader, and what was due again is compacted away: Kafka 4.4 fails such a fetch (inconsistent range).
         return ()
     overlapping = cache.beginning_within(min(first, base), last)
-    taking = _Taking(cache=cache, settings=settings, terms=terms, fetched=fetched, last=last, most=most)
+    taking = _Acquisition(cache=cache, settings=settings, limits=limits, fetched=fetched, last=last, most=most)
     if overlapping:
         taking.take_again(base, overlapping)
     else:
@@ -82,12 +82,12 @@ def acquire(
 
 
 def _limits(
-    cache: SharePartitionCache, settings: ShareGroupSettings, terms: FetchTerms, fetch_offset: int, last: int
+    cache: SharePartitionCache, settings: ShareGroupSettings, limits: FetchLimits, fetch_offset: int, last: int
 ) -> tuple[int, int]:
     """The last offset to acquire and the most records. A leader that is full still hands out below its end offset."""
-    most = min(terms.most_records, settings.max_record_locks - cache.in_flight_records)
+    most = min(limits.most_records, settings.max_record_locks - cache.in_flight_records)
     if most <= 0 and fetch_offset <= cache.end_offset:
-        return min(last, cache.end_offset), min(terms.most_records, cache.end_offset - fetch_offset + 1)
+        return min(last, cache.end_offset), min(limits.most_records, cache.end_offset - fetch_offset + 1)
     return last, most
 
 
@@ -113,12 +113,12 @@ def _aligned(cache: SharePartitionCache, base: int) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Taking:
-    """One acquisition under way: at most `most` records, none above `last`."""
+class _Acquisition:
+    """One acquisition in progress: at most `most` records, none above `last`."""
 
     cache: SharePartitionCache
     settings: ShareGroupSettings
-    terms: FetchTerms
+    limits: FetchLimits
     fetched: Sequence[RecordBatch]
     last: int
     most: int
@@ -130,7 +130,7 @@ class _Taking:
 
     @property
     def is_record_limited(self) -> bool:
-        return self.terms.mode is AcquireMode.RECORD_LIMIT
+        return self.limits.mode is AcquireMode.RECORD_LIMIT
 
     @property
     def first_fetched(self) -> int:
@@ -162,43 +162,43 @@ class _Taking:
             end = _end_of_batch_with(self.fetched, first + most - 1)
             if cache.active_gap_start is not None:
                 end = min(end, last)
-        told = self._add(first, end, most)
+        last_acquired = self._add(first, end, most)
         if cache.batches[0].first_offset == first:
             cache.start_offset = first
         cache.end_offset = max(cache.end_offset, end)
-        cache.gap_moved((told if self.is_record_limited else end) + 1)
+        cache.gap_moved((last_acquired if self.is_record_limited else end) + 1)
 
     def _add(self, first: int, end: int, most: int) -> int:
-        """Put `first` to `end` into the cache and tell them, split by batch size; the last offset that is told."""
+        """Put `first` to `end` into the cache and the result, split by batch size; returns the last acquired offset."""
         if self.is_record_limited:
-            told = min(end, first + most - 1)
+            last_acquired = min(end, first + most - 1)
             batch = self._acquire_new(first, end)
-            if told < end:
-                self._give_back(batch, told)
-            self._tell(first, told, 1)
-            return told
-        for begin, stop in _in_batches_of(self.terms.batch_size, self.fetched, first, end):
+            if last_acquired < end:
+                self._give_back(batch, last_acquired)
+            self._add_result(first, last_acquired, 1)
+            return last_acquired
+        for begin, stop in _in_batches_of(self.limits.batch_size, self.fetched, first, end):
             self._acquire_new(begin, stop)
-            self._tell(begin, stop, 1)
+            self._add_result(begin, stop, 1)
         return end
 
     def _acquire_new(self, first: int, last: int) -> InFlightBatch:
-        fresh = self._acquired(InFlight(state=DeliveryState.AVAILABLE, delivery_count=0))
+        fresh = self._acquired(InFlightState(state=DeliveryState.AVAILABLE, delivery_count=0))
         batch = InFlightBatch(first_offset=first, last_offset=last, whole=fresh)
         self.cache.put(batch)
         return batch
 
-    def _give_back(self, batch: InFlightBatch, told: int) -> None:
-        """Above the limit the batch's offsets stay available."""
+    def _give_back(self, batch: InFlightBatch, last_acquired: int) -> None:
+        """Keep the batch's offsets above the limit available."""
         for offset in batch.split():
-            if offset > told:
-                batch.put(offset, InFlight(state=DeliveryState.AVAILABLE, delivery_count=0))
+            if offset > last_acquired:
+                batch.put(offset, InFlightState(state=DeliveryState.AVAILABLE, delivery_count=0))
         self.cache.looks_for_available = True
 
     def _take_batch(self, batch: InFlightBatch) -> bool:
-        """Take what is available of a cached batch; whether to go on with the next one.
+        """Take the available records of a cached batch; returns whether to continue with the next one.
 
-        Records that were handed out often come alone: not together with what was taken before, nothing after them.
+        Records with many attempts come alone: not together with those taken before, and nothing after them.
         """
         throttled = self._is_throttled(batch)
         before = len(self.result)
@@ -215,7 +215,7 @@ class _Taking:
         else:
             held = self._acquired(batch.held_at(batch.first_offset))
             batch.put(batch.first_offset, held)
-            self._tell(batch.first_offset, batch.last_offset, held.delivery_count)
+            self._add_result(batch.first_offset, batch.last_offset, held.delivery_count)
         if throttled and len(self.result) > before:
             self.most = 0
             return False
@@ -228,8 +228,8 @@ class _Taking:
         )
 
     def _take_offsets(self, batch: InFlightBatch) -> None:
-        """Available offsets one by one, told as ranges with equal count. Among those handed out often, fewer at a time
-        with every attempt; a record in its last attempt is alone.
+        """Available offsets one by one, returned as ranges with equal count. Records with many attempts come in smaller
+        numbers with every attempt; a record in its last attempt comes alone.
         """
         counts: dict[int, int] = {}
         limited = self.left if self.is_record_limited else None
@@ -248,24 +248,24 @@ class _Taking:
             counts[offset] = now_held.delivery_count
             if len(counts) in (limited, throttled) or now_held.delivery_count == last_attempt:
                 break
-        self._tell_runs(counts)
+        self._add_ranges(counts)
 
-    def _tell_runs(self, counts: dict[int, int]) -> None:
+    def _add_ranges(self, counts: dict[int, int]) -> None:
         first = before = None
         for offset, count in counts.items():
             if first is None or before is None or offset != before + 1 or count != counts[before]:
                 if first is not None and before is not None:
-                    self._tell(first, before, counts[before])
+                    self._add_result(first, before, counts[before])
                 first = offset
             before = offset
         if first is not None and before is not None:
-            self._tell(first, before, counts[before])
+            self._add_result(first, before, counts[before])
 
-    def _acquired(self, held: InFlight) -> InFlight:
-        expires_ms = self.terms.now_ms + self.settings.record_lock_duration_ms
-        return acquired(held, self.terms.member_id, lock_expires_ms=expires_ms)
+    def _acquired(self, held: InFlightState) -> InFlightState:
+        expires_ms = self.limits.now_ms + self.settings.record_lock_duration_ms
+        return acquired(held, self.limits.member_id, lock_expires_ms=expires_ms)
 
-    def _tell(self, first: int, last: int, delivery_count: int) -> None:
+    def _add_result(self, first: int, last: int, delivery_count: int) -> None:
         self.result.append(AcquiredRecords(first_offset=first, last_offset=last, delivery_count=delivery_count))
 
 

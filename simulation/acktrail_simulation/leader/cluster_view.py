@@ -1,4 +1,4 @@
-"""What a broker knows of its cluster when a member asks: topics, leaders, listeners, and who may read what."""
+"""A broker's view of its cluster: topics, leaders, listeners, and rights to read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ClusterView", "PartitionLeadership"]
 
 @dataclass(slots=True, kw_only=True)
 class PartitionLeadership:
-    """One topic partition: its log, and who leads it since which epoch. `leader_id` None: nobody does."""
+    """One topic partition: its log, and who leads it since which epoch. `leader_id` None: no leader."""
 
     leader_id: int | None
     leader_epoch: int
@@ -23,8 +23,8 @@ class PartitionLeadership:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterView:
-    """`names`: a topic that is not there has none. `closed_groups` and `closed_topics`: those that the members have no
-    right to read, topics by name.
+    """`names`: without topics that do not exist. `closed_groups` and `closed_topics`: those that the members may not
+    read, topics by name.
     """
 
     names: dict[TopicId, str]

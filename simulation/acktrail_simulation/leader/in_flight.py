@@ -1,4 +1,4 @@
-"""Records in a share-partition leader's memory: what state they are in, who holds them, until when.
+"""Records in a share-partition leader's memory: their state, the member that holds them, and until when.
 
 The transitions are a table (``RecordState.validateTransition``). A record whose release finds its delivery count at
 the limit is archived instead: the only transition that ends elsewhere than asked.
@@ -14,7 +14,7 @@ from typing import Final
 from acktrail.model.delivery import TERMINAL_STATES, DeliveryState
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 
-__all__ = ["TRANSITIONS", "InFlight", "InFlightBatch", "acquired", "archived", "settled"]
+__all__ = ["TRANSITIONS", "InFlightBatch", "InFlightState", "acquired", "after_settling", "archived"]
 
 TRANSITIONS: Final[Mapping[DeliveryState, frozenset[DeliveryState]]] = MappingProxyType(
     {
@@ -36,7 +36,7 @@ TRANSITIONS: Final[Mapping[DeliveryState, frozenset[DeliveryState]]] = MappingPr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class InFlightState:
     """One record, or a batch of records that are alike. `member_id` and `lock_expires_ms` while acquired only."""
 
     state: DeliveryState
@@ -49,10 +49,10 @@ class InFlight:
         return self.state in TERMINAL_STATES
 
 
-def acquired(held: InFlight, member_id: str, *, lock_expires_ms: int) -> InFlight:
+def acquired(held: InFlightState, member_id: str, *, lock_expires_ms: int) -> InFlightState:
     """An available record handed to a member: one attempt more."""
     _check(held.state, DeliveryState.ACQUIRED)
-    return InFlight(
+    return InFlightState(
         state=DeliveryState.ACQUIRED,
         delivery_count=held.delivery_count + 1,
         member_id=member_id,
@@ -60,15 +60,15 @@ def acquired(held: InFlight, member_id: str, *, lock_expires_ms: int) -> InFligh
     )
 
 
-def settled(held: InFlight, to: DeliveryState, settings: ShareGroupSettings) -> InFlight:
-    """An acquired record given back, acknowledged or archived; nobody holds it any more."""
+def after_settling(held: InFlightState, to: DeliveryState, settings: ShareGroupSettings) -> InFlightState:
+    """An acquired record released, acknowledged or archived: no member holds it any more."""
     if to is DeliveryState.AVAILABLE and held.delivery_count >= settings.delivery_count_limit:
         to = DeliveryState.ARCHIVING if settings.dead_letter_queue else DeliveryState.ARCHIVED
     _check(held.state, to)
-    return InFlight(state=to, delivery_count=held.delivery_count)
+    return InFlightState(state=to, delivery_count=held.delivery_count)
 
 
-def archived(held: InFlight) -> InFlight:
+def archived(held: InFlightState) -> InFlightState:
     """A record that is gone, or that the dead letter queue has; its count stays."""
     _check(held.state, DeliveryState.ARCHIVED)
     return replace(held, state=DeliveryState.ARCHIVED, member_id=None, lock_expires_ms=None)
@@ -81,21 +81,21 @@ def _check(before: DeliveryState, after: DeliveryState) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class InFlightBatch:
-    """Offsets that were acquired, or loaded, together: alike (`whole`) until some fare differently (`by_offset`).
+    """Offsets that were acquired, or loaded, together: alike (`whole`) until some get another state (`by_offset`).
 
     Once split a batch stays split. (Kafka: ``InFlightBatch``.)
     """
 
     first_offset: int
     last_offset: int
-    whole: InFlight | None
-    by_offset: dict[int, InFlight] | None = None
+    whole: InFlightState | None
+    by_offset: dict[int, InFlightState] | None = None
 
     @property
     def size(self) -> int:
         return self.last_offset - self.first_offset + 1
 
-    def split(self) -> dict[int, InFlight]:
+    def split(self) -> dict[int, InFlightState]:
         """Keep a state for every offset from now on."""
         if self.by_offset is None:
             assert self.whole is not None
@@ -111,7 +111,7 @@ class InFlightBatch:
         """Whether `offset` lies inside, above its first."""
         return self.first_offset < offset <= self.last_offset
 
-    def parts(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlight]]:
+    def parts(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlightState]]:
         """First offset, last offset and state of each part, ascending: the batch, or its offsets one by one; only what
         lies between `first` and `last` of a split batch.
         """
@@ -123,14 +123,14 @@ class InFlightBatch:
             if (first is None or offset >= first) and (last is None or offset <= last):
                 yield offset, offset, held
 
-    def held_at(self, offset: int) -> InFlight:
+    def held_at(self, offset: int) -> InFlightState:
         """The state at an offset of the batch."""
         if self.by_offset is not None:
             return self.by_offset[offset]
         assert self.whole is not None
         return self.whole
 
-    def put(self, first: int, held: InFlight) -> None:
+    def put(self, first: int, held: InFlightState) -> None:
         """Set the state of the part that begins at `first`."""
         if self.by_offset is None:
             self.whole = held

@@ -34,7 +34,7 @@ class PartitionLog:
     fault: ErrorCode = ErrorCode.NONE
 
     def append(self, records: int, *, timestamp_ms: int = 0, size_bytes: int = 100) -> RecordBatch:
-        """One batch of so many records at the end."""
+        """Append one batch of `records` records."""
         batch = RecordBatch(
             base_offset=self.end_offset,
             last_offset=self.end_offset + records - 1,
@@ -51,14 +51,14 @@ class PartitionLog:
         self.batches = [batch for batch in self.batches if batch.last_offset >= self.start_offset]
 
     def compact(self, offsets: Iterable[int]) -> None:
-        """The cleaner takes out records; a batch of which nothing is left disappears."""
+        """The cleaner removes records; a batch without records disappears."""
         gone = frozenset(offsets)
         left = [_without(batch, gone) for batch in self.batches]
         self.batches = [b for b in left if len(b.removed) < b.last_offset - b.base_offset + 1]
 
     def read(self, offset: int, *, max_bytes: int) -> tuple[RecordBatch, ...] | None:
-        """Batches from the one that holds `offset`, or the next, as many as fit into `max_bytes` but one at least.
-        None: `offset` is out of range.
+        """Batches from the one with `offset`, or the next one, up to `max_bytes` but at least one. None: `offset` is
+        out of range.
         """
         if not self.start_offset <= offset <= self.end_offset:
             return None

@@ -21,16 +21,16 @@ from acktrail_simulation.leader.cluster_view import ClusterView
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.leader.share_leaders import ShareLeaders
 from acktrail_simulation.leader.share_sessions import SessionKey, ShareSession, ShareSessions
-from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest
+from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse
 from acktrail_simulation.messages.share_messages import (
     FINAL_EPOCH,
-    AcknowledgeAnswer,
     AcknowledgedPartition,
     AcknowledgePartition,
+    AcknowledgeResponse,
     CurrentLeader,
-    FetchAnswer,
     FetchedPartition,
     FetchPartition,
+    FetchResponse,
     NodeEndpoint,
     ShareAcknowledge,
     ShareFetch,
@@ -41,7 +41,7 @@ __all__ = ["ShareBroker"]
 
 _LONGEST_MEMBER_ID: Final = 36
 _ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors with which a member is told the leader."""
+"""Errors that come with the current leader in the response."""
 
 
 class ShareBroker:
@@ -52,7 +52,7 @@ class ShareBroker:
         cluster: ClusterView,
         *,
         node_id: int,
-        persister: Callable[[PersisterRequest], PersisterAnswer],
+        persister: Callable[[PersisterRequest], PersisterResponse],
         clock: SimulatedClock,
         settings: ShareGroupSettings | None = None,
         most_sessions: int = 2_000,
@@ -62,7 +62,7 @@ class ShareBroker:
         self.sessions = ShareSessions(cluster.name_of, most_sessions=most_sessions)
         self.leaders = ShareLeaders(cluster, node_id=node_id, persister=persister, clock=clock, settings=self.settings)
 
-    def fetch(self, request: ShareFetch, connection_id: str = "") -> FetchAnswer:
+    def fetch(self, request: ShareFetch, connection_id: str = "") -> FetchResponse:
         """Settle what rides along, then fetch, then close the session where that is asked for.
 
         A request that renews locks fetches nothing. One that is refused as a whole has an error and changes nothing.
@@ -72,37 +72,38 @@ class ShareBroker:
             _check_amounts(request)
             session = self.sessions.for_fetch(key, request, connection_id)
         except InvalidRecordState as refused:
-            return FetchAnswer(error=refused.error)
+            return FetchResponse(error=refused.error)
         settled = self._settle(key, request) if request.has_acknowledgements else {}
         fetched = () if session is None or _renews(request) else self._fetch(key.group_id, request, session)
         partitions = _combined(tuple(map(self._with_leader, fetched)), settled)
         self._close_if_last(key, request)
-        return FetchAnswer(
+        return FetchResponse(
             lock_timeout_ms=self.settings.record_lock_duration_ms,
             partitions=partitions,
             endpoints=self._endpoints(partition.current_leader for partition in partitions),
         )
 
-    def acknowledge(self, request: ShareAcknowledge) -> AcknowledgeAnswer:
+    def acknowledge(self, request: ShareAcknowledge) -> AcknowledgeResponse:
         """Settle what a member says, then close its session where that is asked for."""
         try:
             key = self._member(request)
             self.sessions.for_acknowledge(key, request.session_epoch)
         except InvalidRecordState as refused:
-            return AcknowledgeAnswer(error=refused.error)
+            return AcknowledgeResponse(error=refused.error)
         partitions = tuple(
             AcknowledgedPartition(at=at, error=error, current_leader=self._leader_if(error, at))
             for at, error in self._settle(key, request).items()
         )
         self._close_if_last(key, request)
-        return AcknowledgeAnswer(
+        return AcknowledgeResponse(
             lock_timeout_ms=self.settings.record_lock_duration_ms,
             partitions=partitions,
             endpoints=self._endpoints(partition.current_leader for partition in partitions),
         )
 
     def disconnected(self, connection_id: str) -> None:
-        """A connection is lost: what its member holds is released, and a group without members is let go."""
+        """A connection is lost: what its member holds is released, and the leaders of a group without members are
+        dropped."""
         lost = self.sessions.disconnected(connection_id)
         if lost is None:
             return
@@ -110,7 +111,7 @@ class ShareBroker:
         if is_open:
             self._close(key)
         if not self.sessions.has_members(key.group_id):
-            self.leaders.let_go(group_id=key.group_id)
+            self.leaders.drop(group_id=key.group_id)
 
     def _member(self, request: ShareFetch | ShareAcknowledge) -> SessionKey:
         group_id, member_id = request.group_id, request.member_id

@@ -1,4 +1,4 @@
-"""The share-partition leaders of one broker: made when first fetched from, let go when they are fenced.
+"""The share-partition leaders of one broker: created at the first fetch, dropped when they are fenced.
 
 (Kafka: ``SharePartitionManager``, ``SharePartitionCache``, ``DelayedShareFetch``, ``ShareFetchUtils``.)
 """
@@ -12,11 +12,11 @@ from acktrail.model.share_partition import GroupId, SharePartition
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
-from acktrail_simulation.leader.acquisition import FetchTerms
+from acktrail_simulation.leader.acquisition import FetchLimits
 from acktrail_simulation.leader.cluster_view import ClusterView
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
-from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest
+from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse
 from acktrail_simulation.messages.share_messages import FetchedPartition, ShareFetch, TopicIdPartition
 
 __all__ = ["ShareLeaders", "in_turn"]
@@ -46,7 +46,7 @@ class ShareLeaders:
         cluster: ClusterView,
         *,
         node_id: int,
-        persister: Callable[[PersisterRequest], PersisterAnswer],
+        persister: Callable[[PersisterRequest], PersisterResponse],
         clock: SimulatedClock,
         settings: ShareGroupSettings,
     ) -> None:
@@ -67,9 +67,8 @@ class ShareLeaders:
     ) -> tuple[FetchedPartition, ...]:
         """Read and acquire what there is now; nothing is waited for. `wanted`: how many bytes of each, None: any.
 
-        The epoch of the session says with which topic partition to begin, so that each has its turn. A full leader is
-        passed over and not mentioned. The bytes asked for are shared out evenly; the first batch that is read may be
-        larger than that.
+        The session epoch decides which topic partition is first, so that each has its turn. A full leader is skipped
+        and is not in the response. The requested bytes are divided evenly; the first batch may be larger than its part.
         """
         if not wanted or request.max_records == 0 or request.max_bytes == 0:
             return ()
@@ -92,7 +91,7 @@ class ShareLeaders:
         bytes_left, records_left = request.max_bytes, request.max_records
         share = request.max_bytes // max(1, len(ready))
         for at, leader in ready.items():
-            terms = FetchTerms(
+            limits = FetchLimits(
                 member_id=request.member_id,
                 most_records=records_left,
                 batch_size=request.batch_size,
@@ -100,26 +99,26 @@ class ShareLeaders:
                 mode=request.mode,
             )
             most_bytes = min(share, bytes_left, share if wanted[at] is None else wanted[at] or 0)
-            found, size = _read(at, leader, terms, most_bytes, is_first=bytes_left == request.max_bytes)
+            found, size = _read(at, leader, limits, most_bytes, is_first=bytes_left == request.max_bytes)
             bytes_left = max(0, bytes_left - size)
             records_left -= sum(acquired.count for acquired in found.acquired)
             yield found
 
     def acknowledge(
-        self, group_id: GroupId, member_id: str, at: TopicIdPartition, said: Iterable[AcknowledgementBatch]
+        self, group_id: GroupId, member_id: str, at: TopicIdPartition, acknowledged: Iterable[AcknowledgementBatch]
     ) -> ErrorCode:
-        """Settle what a member says. Where there is no leader, nobody on this broker holds anything."""
-        return self._asked(group_id, at, lambda leader: leader.acknowledge(member_id, said))
+        """Apply a member's acknowledgements. Without a leader, no member holds records on this broker."""
+        return self._asked(group_id, at, lambda leader: leader.acknowledge(member_id, acknowledged))
 
     def release(self, group_id: GroupId, member_id: str, at: TopicIdPartition) -> ErrorCode:
-        """Take back what a member holds."""
+        """Release all records that a member holds."""
         return self._asked(group_id, at, lambda leader: leader.release(member_id))
 
     def end_locks(self) -> int:
-        """Take back what was held too long; how many locks ended."""
+        """Release records whose locks have expired; returns how many."""
         return sum(leader.end_locks() for leader in tuple(self.leaders.values()))
 
-    def let_go(self, *, group_id: GroupId | None = None, at: TopicIdPartition | None = None) -> None:
+    def drop(self, *, group_id: GroupId | None = None, at: TopicIdPartition | None = None) -> None:
         """Forget the leaders of a group that has no members, or of a topic partition that is led elsewhere or gone."""
         for key in tuple(self.leaders):
             if group_id in (None, key.group_id) and (at is None or (at.topic_id, at.partition) == _place(key)):
@@ -161,7 +160,7 @@ class ShareLeaders:
 
 
 def _read(
-    at: TopicIdPartition, leader: SharePartitionLeader, terms: FetchTerms, most_bytes: int, *, is_first: bool
+    at: TopicIdPartition, leader: SharePartitionLeader, limits: FetchLimits, most_bytes: int, *, is_first: bool
 ) -> tuple[FetchedPartition, int]:
     """What one leader hands out, and how many bytes were read for it.
 
@@ -176,7 +175,7 @@ def _read(
         return FetchedPartition(at=at), 0
     if read and not is_first and read[0].size_bytes > most_bytes:
         read = ()
-    acquired = leader.acquire(terms, offset, read)
+    acquired = leader.acquire(limits, offset, read)
     size = sum(batch.size_bytes for batch in read)
     if not acquired:
         return FetchedPartition(at=at), size

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail_simulation.leader.in_flight import InFlight, InFlightBatch, archived
+from acktrail_simulation.leader.in_flight import InFlightBatch, InFlightState, archived
 
 __all__ = ["GapWindow", "SharePartitionCache"]
 
@@ -52,7 +52,7 @@ class SharePartitionCache:
             if gap_start is None and batch.first_offset > position:
                 gap_start = position
             position = batch.last_offset + 1
-            held = InFlight(state=DeliveryState(batch.delivery_state), delivery_count=batch.delivery_count)
+            held = InFlightState(state=DeliveryState(batch.delivery_state), delivery_count=batch.delivery_count)
             cache.put(InFlightBatch(first_offset=batch.first_offset, last_offset=batch.last_offset, whole=held))
         if cache.batches:
             cache.looks_for_available = True
@@ -69,7 +69,7 @@ class SharePartitionCache:
 
     @property
     def in_flight_records(self) -> int:
-        """Offsets between start and end, whatever their state."""
+        """Offsets between start and end, in any state."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
 
     @property
@@ -141,7 +141,7 @@ class SharePartitionCache:
         """The user's log now begins at `offset`: available records and loaded gaps below are gone, acquired records
         stay until their lock ends. Nothing is written.
 
-        Kafka 4.4's leader forgets the gaps: it goes on reading below the log start and delivers nothing more.
+        Kafka 4.4's leader forgets the gaps: it keeps reading below the log start and delivers nothing more.
         """
         if offset <= self.start_offset:
             return
@@ -156,7 +156,8 @@ class SharePartitionCache:
         self.end_offset = max(self.end_offset, offset)
 
     def advance(self) -> bool:
-        """Move the start over leading terminal records and let go of whole batches below it; whether it may have moved.
+        """Move the start over leading terminal records and drop whole batches below it; returns whether it may have
+        moved.
 
         An acquired or available record, one to be fetched again, or the end of what is held stops it. It never goes
         back; Kafka 4.4's does, or fails to move, where the log start passed a batch that is still held.

@@ -19,17 +19,17 @@ from acktrail_simulation.leader.acknowledge import (
     InvalidRecordState,
     StateChange,
     acknowledge,
-    locks_ended,
+    expired_locks,
     release,
     time_out,
 )
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
-from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchTerms, acquire
+from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchLimits, acquire
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.leader.in_flight import archived
 from acktrail_simulation.leader.partition_log import PartitionLog, RecordBatch
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
-from acktrail_simulation.messages.persister_messages import PersisterAnswer, PersisterRequest, ReadAnswer, StateRead
+from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse, ReadResponse, StateRead
 
 __all__ = ["LeaderStatus", "SharePartitionLeader"]
 
@@ -64,7 +64,7 @@ class SharePartitionLeader:
         *,
         leader_epoch: int,
         log: PartitionLog,
-        persister: Callable[[PersisterRequest], PersisterAnswer],
+        persister: Callable[[PersisterRequest], PersisterResponse],
         clock: SimulatedClock,
         settings: ShareGroupSettings | None = None,
     ) -> None:
@@ -80,14 +80,15 @@ class SharePartitionLeader:
         self.dead_letters: list[StateBatch] = []
 
     def load(self) -> ErrorCode:
-        """Read the state and begin; NONE when the leader is active. It goes on with what an earlier one left archiving.
+        """Read the state and begin; NONE when the leader is active. Completes records that an earlier leader left
+        archiving.
 
         A start offset that was never written is the group's offset reset; it is not written now either.
         """
         answer = self.persister(StateRead(key=self.key, leader_epoch=self.leader_epoch))
-        if not isinstance(answer, ReadAnswer):
+        if not isinstance(answer, ReadResponse):
             self.status = LeaderStatus.FAILED
-            return _told(answer.error)
+            return _error_for_member(answer.error)
         self.state_epoch = answer.state_epoch
         start = self._first_start() if answer.start_offset is None else answer.start_offset
         try:
@@ -106,7 +107,7 @@ class SharePartitionLeader:
             return True
         return self.cache.in_flight_records < self.settings.max_record_locks
 
-    def fetch(self, terms: FetchTerms, *, max_bytes: int) -> tuple[AcquiredRecords, ...]:
+    def fetch(self, limits: FetchLimits, *, max_bytes: int) -> tuple[AcquiredRecords, ...]:
         """Read the log where it is due and acquire what is there. Nothing is written.
 
         Where the log begins later than the read, the start offset follows it and the member asks again.
@@ -118,20 +119,20 @@ class SharePartitionLeader:
         if fetched is None:
             self.cache.log_start_moved(self.log.start_offset)
             return ()
-        return self.acquire(terms, offset, fetched)
+        return self.acquire(limits, offset, fetched)
 
     def acquire(
-        self, terms: FetchTerms, fetch_offset: int, fetched: Sequence[RecordBatch]
+        self, limits: FetchLimits, fetch_offset: int, fetched: Sequence[RecordBatch]
     ) -> tuple[AcquiredRecords, ...]:
         """Hand out what is available of `fetched`."""
         if self.status is not LeaderStatus.ACTIVE:
             return ()
-        return acquire(self.cache, self.settings, terms, fetch_offset, fetched)
+        return acquire(self.cache, self.settings, limits, fetch_offset, fetched)
 
-    def acknowledge(self, member_id: str, said: Iterable[AcknowledgementBatch]) -> ErrorCode:
+    def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgementBatch]) -> ErrorCode:
         """Settle what a member acknowledges, all of it or nothing, and write it."""
         try:
-            changes = acknowledge(self.cache, self.settings, member_id, tuple(said), self.clock.now_ms)
+            changes = acknowledge(self.cache, self.settings, member_id, tuple(acknowledged), self.clock.now_ms)
         except InvalidRecordState as refused:
             return refused.error
         return self._commit(changes)
@@ -144,7 +145,7 @@ class SharePartitionLeader:
         """Take back what was held too long, one write a lock; how many locks ended. A write that fails changes nothing
         about that: the record is available, and the coordinator learns of it later or never.
         """
-        ended = locks_ended(self.cache, self.clock.now_ms)
+        ended = expired_locks(self.cache, self.clock.now_ms)
         for lock in ended:
             changes = time_out(self.cache, self.settings, lock)
             if not changes:
@@ -162,7 +163,7 @@ class SharePartitionLeader:
         error = self._write(change.state_batch for change in changes)
         if error is not ErrorCode.NONE:
             for change in reversed(changes):
-                change.take_back()
+                change.roll_back()
             return error
         self._note_available(changes)
         self.cache.advance()
@@ -170,7 +171,8 @@ class SharePartitionLeader:
         return ErrorCode.NONE
 
     def _bury(self, changes: Iterable[StateChange]) -> None:
-        """Phase two of the dead letter queue: what is archiving goes there and is archived, whatever the write says."""
+        """Phase two of the dead letter queue: archiving records are sent to it and archived, also when the write
+        fails."""
         for change in changes:
             if change.after.state is not DeliveryState.ARCHIVING:
                 continue
@@ -213,7 +215,7 @@ class SharePartitionLeader:
         )
         if answer.error in _FENCED | _PASSED_ON:
             self.status = LeaderStatus.FENCED
-        return _told(answer.error)
+        return _error_for_member(answer.error)
 
     def _first_start(self) -> int:
         match self.settings.offset_reset:
@@ -225,8 +227,8 @@ class SharePartitionLeader:
                 return self.log.end_offset
 
 
-def _told(error: ErrorCode) -> ErrorCode:
-    """What a member is told of the coordinator's error (``SharePartition.fetchPersisterError``)."""
+def _error_for_member(error: ErrorCode) -> ErrorCode:
+    """The error for the member after an error of the coordinator (``SharePartition.fetchPersisterError``)."""
     if error in _FENCED:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if error in _COORDINATOR_AWAY:

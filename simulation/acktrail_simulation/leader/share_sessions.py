@@ -35,7 +35,7 @@ class SessionKey:
 @dataclass(slots=True, kw_only=True)
 class SessionPartition:
     """One topic partition of a session. `topic`: its name when it was added; None: it had none, and never gets one.
-    `must_answer`: the next answer mentions it, whatever there is to say. `max_bytes`: of version 0.
+    `must_answer`: it is in the next response in any case. `max_bytes`: of version 0.
     """
 
     topic: str | None

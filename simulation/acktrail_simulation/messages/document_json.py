@@ -1,4 +1,4 @@
-"""Records and write requests spelt as JSON objects with the field names of the founding documents.
+"""Records and write requests as JSON objects with the field names of the founding documents.
 
 The documents renamed fields on the way; both names are read (``BaseOffset`` and ``FirstOffset``, ``State`` and
 ``DeliveryState``, ``States`` and ``StateBatches``), the later one is written. A batch may also be a list of its four

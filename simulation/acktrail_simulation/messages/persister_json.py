@@ -1,4 +1,4 @@
-"""The persister calls spelt as JSON objects with Kafka's field names, batched as released and single as first drafted.
+"""The persister calls as JSON objects with Kafka's field names, batched as released and single as first drafted.
 
 Batched: ``GroupId``, ``Topics`` (``TopicId``, ``Partitions``); an answer has ``Results`` in place of ``Topics``. The
 first drafts had ``GroupId``, ``TopicId`` and ``Partition`` side by side and no epochs. None is -1 here, as on the wire.
@@ -19,14 +19,14 @@ from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.messages.document_json import batch_fields, read_batches
 from acktrail_simulation.messages.persister_messages import (
     Batched,
-    PersisterAnswer,
     PersisterRequest,
-    ReadAnswer,
+    PersisterResponse,
+    ReadResponse,
     StateDelete,
     StateInitialize,
     StateRead,
     StateSummary,
-    SummaryAnswer,
+    SummaryResponse,
 )
 
 __all__ = ["answer_fields", "read_request", "request_fields", "single_fields"]
@@ -44,9 +44,9 @@ _FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = MappingProxyType(
         StateWrite: (_STATE_EPOCH, _LEADER_EPOCH, _START_OFFSET, _COMPLETE_COUNT, _BATCHES),
         StateDelete: (),
         StateSummary: (_LEADER_EPOCH,),
-        PersisterAnswer: (),
-        ReadAnswer: (_STATE_EPOCH, _START_OFFSET, _BATCHES),
-        SummaryAnswer: (_STATE_EPOCH, _LEADER_EPOCH, _START_OFFSET, _COMPLETE_COUNT),
+        PersisterResponse: (),
+        ReadResponse: (_STATE_EPOCH, _START_OFFSET, _BATCHES),
+        SummaryResponse: (_STATE_EPOCH, _LEADER_EPOCH, _START_OFFSET, _COMPLETE_COUNT),
     }
 )
 """What each says about a partition beside its number: Kafka's name, ours."""
@@ -57,16 +57,16 @@ def request_fields(call: Batched[PersisterRequest]) -> dict[str, Any]:
     return {"GroupId": call.group_id, "Topics": _topics(call.entries)}
 
 
-def answer_fields(answer: Batched[PersisterAnswer]) -> dict[str, Any]:
+def answer_fields(answer: Batched[PersisterResponse]) -> dict[str, Any]:
     """An answer as Kafka nests it."""
     return {"Results": _topics(answer.entries)}
 
 
-def single_fields(item: PersisterRequest | PersisterAnswer) -> dict[str, Any]:
+def single_fields(item: PersisterRequest | PersisterResponse) -> dict[str, Any]:
     """The first drafts' form: a request for one share partition, or its answer. It has no epochs, an answer no key."""
     later = {name for name, _ in (_STATE_EPOCH, _LEADER_EPOCH, _COMPLETE_COUNT)} | {"Partition"}
     said = {name: value for name, value in _partition(item).items() if name not in later}
-    if isinstance(item, PersisterAnswer):
+    if isinstance(item, PersisterResponse):
         return said
     key = item.key
     return {"GroupId": key.group_id, "TopicId": key.topic_id, "Partition": key.partition, **said}
@@ -90,14 +90,14 @@ def read_request(kind: type[PersisterRequest], fields: Mapping[str, Any]) -> tup
     )
 
 
-def _topics(entries: Iterable[PersisterRequest | PersisterAnswer]) -> list[dict[str, Any]]:
+def _topics(entries: Iterable[PersisterRequest | PersisterResponse]) -> list[dict[str, Any]]:
     by_topic = groupby(entries, key=lambda entry: entry.key.topic_id)
     return [{"TopicId": topic_id, "Partitions": [_partition(e) for e in found]} for topic_id, found in by_topic]
 
 
-def _partition(item: PersisterRequest | PersisterAnswer) -> dict[str, Any]:
+def _partition(item: PersisterRequest | PersisterResponse) -> dict[str, Any]:
     said: dict[str, Any] = {"Partition": item.key.partition}
-    if isinstance(item, PersisterAnswer):
+    if isinstance(item, PersisterResponse):
         said["ErrorCode"] = int(item.error)
     for name, attribute in _FIELDS[type(item)]:
         said[name] = _spelt(getattr(item, attribute))

@@ -19,18 +19,18 @@ from acktrail_simulation.error_codes import ErrorCode
 
 __all__ = [
     "Batched",
-    "PersisterAnswer",
     "PersisterRequest",
-    "ReadAnswer",
+    "PersisterResponse",
+    "ReadResponse",
     "StateDelete",
     "StateInitialize",
     "StateRead",
     "StateSummary",
-    "SummaryAnswer",
+    "SummaryResponse",
     "batched",
 ]
 
-ItemT_co = TypeVar("ItemT_co", bound="PersisterRequest | PersisterAnswer", covariant=True)
+ItemT_co = TypeVar("ItemT_co", bound="PersisterRequest | PersisterResponse", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ PersisterRequest = StateInitialize | StateRead | StateWrite | StateDelete | Stat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersisterAnswer:
+class PersisterResponse:
     """What became of one share partition of a call."""
 
     key: SharePartition
@@ -77,7 +77,7 @@ class PersisterAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAnswer(PersisterAnswer):
+class ReadResponse(PersisterResponse):
     """What a leader loads. `start_offset` None: not initialized; the group's reset strategy decides."""
 
     state_epoch: int
@@ -86,7 +86,7 @@ class ReadAnswer(PersisterAnswer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryAnswer(PersisterAnswer):
+class SummaryResponse(PersisterResponse):
     """An unknown share partition is no error: epochs 0, nothing known."""
 
     state_epoch: int

@@ -1,7 +1,7 @@
-"""ShareFetch and ShareAcknowledge spelt as JSON objects with Kafka's field names, by version.
+"""ShareFetch and ShareAcknowledge as JSON objects with Kafka's field names, by version.
 
 Requests and answers name a topic once, its partitions below it. What is not known is -1 here, as on the wire; records
-are not spelt. (Kafka: ``ShareFetchRequest.json``, ``ShareAcknowledgeRequest.json`` and their responses.)
+are left out. (Kafka: ``ShareFetchRequest.json``, ``ShareAcknowledgeRequest.json`` and their responses.)
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from acktrail.model.share_partition import TopicId
 from acktrail.wire.dialects.batch_arrays import absent_if_none
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
 from acktrail_simulation.messages.share_messages import (
-    AcknowledgeAnswer,
     AcknowledgedPartition,
     AcknowledgePartition,
+    AcknowledgeResponse,
     CurrentLeader,
-    FetchAnswer,
     FetchedPartition,
     FetchPartition,
+    FetchResponse,
     NodeEndpoint,
     ShareAcknowledge,
     ShareFetch,
@@ -51,11 +51,11 @@ def request_fields(request: ShareFetch | ShareAcknowledge) -> dict[str, Any]:
     }
 
 
-def answer_fields(answer: FetchAnswer | AcknowledgeAnswer) -> dict[str, Any]:
+def answer_fields(answer: FetchResponse | AcknowledgeResponse) -> dict[str, Any]:
     """An answer as Kafka nests it in its newest version; nothing is throttled."""
     responses = (
         _topics(answer.partitions, _fetched)
-        if isinstance(answer, FetchAnswer)
+        if isinstance(answer, FetchResponse)
         else _topics(answer.partitions, _acknowledged)
     )
     return {
@@ -126,7 +126,7 @@ def _acknowledged(partition: AcknowledgedPartition) -> dict[str, Any]:
 
 
 def _leader(leader: CurrentLeader | None) -> dict[str, int]:
-    """Kafka's default, where no leader is told, is 0 and 0."""
+    """Kafka's default without a leader is 0 and 0."""
     if leader is None:
         return {"LeaderId": 0, "LeaderEpoch": 0}
     return {"LeaderId": absent_if_none(leader.leader_id), "LeaderEpoch": leader.leader_epoch}

@@ -19,12 +19,12 @@ from acktrail_simulation.leader.partition_log import RecordBatch
 __all__ = [
     "FINAL_EPOCH",
     "INITIAL_EPOCH",
-    "AcknowledgeAnswer",
     "AcknowledgePartition",
+    "AcknowledgeResponse",
     "AcknowledgedPartition",
     "CurrentLeader",
-    "FetchAnswer",
     "FetchPartition",
+    "FetchResponse",
     "FetchedPartition",
     "NodeEndpoint",
     "ShareAcknowledge",
@@ -105,7 +105,7 @@ class ShareFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAcknowledge:
-    """What a member says of records that it holds."""
+    """A member's acknowledgements of records that it holds."""
 
     group_id: GroupId | None
     member_id: str
@@ -117,7 +117,7 @@ class ShareAcknowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentLeader:
-    """Who leads a topic partition, for a member that asked the wrong broker; None: nobody does."""
+    """The leader of a topic partition, for a member that asked another broker; None: there is no leader."""
 
     leader_id: int | None
     leader_epoch: int
@@ -155,7 +155,7 @@ class AcknowledgedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswer:
+class FetchResponse:
     """`lock_timeout_ms`: how long what was acquired is locked. `endpoints`: of the leaders that partitions name."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -164,12 +164,12 @@ class FetchAnswer:
     endpoints: tuple[NodeEndpoint, ...] = ()
 
     def of(self, at: TopicIdPartition) -> FetchedPartition | None:
-        """What is said of one topic partition; None: nothing."""
+        """The response for one topic partition; None: there is none."""
         return _of(at, self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgeAnswer:
+class AcknowledgeResponse:
     """As of a ShareFetch, without records."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -178,7 +178,7 @@ class AcknowledgeAnswer:
     endpoints: tuple[NodeEndpoint, ...] = ()
 
     def of(self, at: TopicIdPartition) -> AcknowledgedPartition | None:
-        """What is said of one topic partition; None: nothing."""
+        """The response for one topic partition; None: there is none."""
         return _of(at, self.partitions)
 
 

@@ -35,8 +35,8 @@ def decode(
     topic: Annotated[
         Topic,
         typer.Option(
-            help="state: __share_group_state. consumer-offsets: the share-group records of __consumer_offsets (members, "
-            "epochs, assignments, initialized share partitions); its other records are left out and counted."
+            help="state: __share_group_state. consumer-offsets: the share-group records of __consumer_offsets (members,"
+            " epochs, assignments, initialized share partitions); its other records are left out and counted."
         ),
     ] = Topic.STATE,
     state_partition: StatePartition = None,

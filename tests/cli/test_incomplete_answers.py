@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_lives import lives
 from drivers.command_line import Done, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+from samples.coordinator_random_logs import coordinator_logs
 from samples.history_tables import build
 
 from acktrail.model.records import StateRecord
@@ -105,13 +105,16 @@ def test_a_record_beside_a_gap_with_nothing_behind_it(tmp_path: Path, capsys: py
 
 
 @settings(max_examples=12)
-@given(lives(), st.integers(1, 12), st.integers(1, 4))
+@given(coordinator_logs(), st.integers(1, 12), st.integers(1, 4))
 def test_what_is_not_marked_is_true(
     tmp_path_factory: pytest.TempPathFactory, log: list[StateRecord], first: int, length: int
 ) -> None:
     """Whatever is lost: intervals that are not marked count what a whole export counts."""
     folder = tmp_path_factory.mktemp("lives")
-    whole, torn = World(folder / "whole", state_partitions=1), World(folder / "torn", state_partitions=1)
+    whole, torn = (
+        World(folder / "whole", state_partitions=1),
+        World(folder / "torn", state_partitions=1),
+    )
     for world in (whole, torn):
         for number, record in enumerate(log):
             if number == first:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pyarrow as pa
-from coordinator_lives import lives
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.coordinator_random_logs import coordinator_logs
 
 from acktrail.columnar.change_rows import change_table
 from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, partial_rates, sum_rates
@@ -66,7 +66,7 @@ def counted(pieces: Iterable[pa.Table]) -> Counter[tuple[object, ...]]:
     )
 
 
-@given(lives(), st.integers(0, 6), st.integers(1, 5))
+@given(coordinator_logs(), st.integers(0, 6), st.integers(1, 5))
 def test_counts_are_those_of_each_offset(log: list[StateRecord], first: int, pieces: int) -> None:
     """However the rows are cut into pieces; also where the beginning of a log is not known, and before 1970."""
     changes = changes_of(log, first)

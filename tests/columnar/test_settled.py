@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator_lives import KEYS, lives
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.coordinator_random_logs import KEYS, coordinator_logs
 
 from acktrail.columnar.change_rows import change_table
 from acktrail.columnar.settled_offsets import SettledCounts, by_share_partition, settled_counts, settled_filter
@@ -51,7 +51,7 @@ def one_by_one(changes: Sequence[StatusChange], first: int, last: int) -> tuple[
     return acknowledged, archived, unknown
 
 
-@given(lives(), st.integers(0, 3), st.tuples(st.integers(0, 12), st.integers(0, 12)), st.data())
+@given(coordinator_logs(), st.integers(0, 3), st.tuples(st.integers(0, 12), st.integers(0, 12)), st.data())
 def test_counts_are_those_counted_one_by_one(
     log: list[StateRecord], begin: int, gap: tuple[int, int], data: st.DataObject
 ) -> None:
@@ -70,7 +70,7 @@ def test_counts_are_those_counted_one_by_one(
         assert (found.acknowledged, found.archived, found.unknown) == one_by_one(own, first, last)
 
 
-@given(lives(), st.data())
+@given(coordinator_logs(), st.data())
 def test_what_was_archived_is_counted_wherever_the_start_offset_went(
     log: list[StateRecord], data: st.DataObject
 ) -> None:
@@ -97,7 +97,7 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
     assert found.since_ms is not None
 
 
-@given(lives(), st.integers(0, 14))
+@given(coordinator_logs(), st.integers(0, 14))
 def test_a_record_that_nobody_can_attribute_leaves_a_doubt(log: list[StateRecord], doubt: int) -> None:
     """Of an unreadable record that may be about the share partition: only what was settled after it is known."""
     changes = history_of(log)

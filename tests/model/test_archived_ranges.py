@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container
 
 import pytest
-from coordinator_lives import lives
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.coordinator_random_logs import coordinator_logs
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
@@ -27,7 +27,7 @@ def changes_of(log: list[StateRecord], lost: Container[int] = ()) -> list[Status
     return found
 
 
-@given(lives(), st.integers(0, 12), st.integers(0, 4))
+@given(coordinator_logs(), st.integers(0, 12), st.integers(0, 4))
 def test_every_offset_that_a_record_shows_archived_is_told(log: list[StateRecord], first: int, length: int) -> None:
     """As many distinct offsets as the exported records show at or above their start offset; undated ones only where
     they were not archived when they were last known."""

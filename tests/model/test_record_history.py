@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from coordinator_lives import lives
 from hypothesis import given
+from samples.coordinator_random_logs import coordinator_logs
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
@@ -43,7 +43,7 @@ def worked(*writes: tuple[int, int, int]) -> Coordinator:
     return life
 
 
-@given(lives())
+@given(coordinator_logs())
 def test_conditions_follow_each_other(log: list[StateRecord]) -> None:
     """Without a hole and each different from the one before; the newest holds to this day; nothing is unknown of a log
     read from its beginning, but the deliveries themselves."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from coordinator_lives import KEYS, lives
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.coordinator_random_logs import KEYS, coordinator_logs
 from samples.random_records import batches, records
 from state_topics.coordinator_log import Coordinator, batch
 
@@ -166,7 +166,7 @@ def _holds(interval: StatusInterval, at: int) -> bool:
     return begun and (interval.until is None or at < interval.until.offset)
 
 
-@given(lives(), st.integers(0, 12), st.integers(0, 5), st.booleans())
+@given(coordinator_logs(), st.integers(0, 12), st.integers(0, 5), st.booleans())
 def test_what_is_known_beside_a_gap_is_true(log: list[StateRecord], first: int, length: int, unreadable: bool) -> None:
     """Records of a broker are lost, or cannot be read. Before and after it, whatever the history does not call unknown
     is what the whole log says; at the lost records nothing is known; and a next snapshot makes everything known."""
@@ -192,7 +192,7 @@ def test_what_is_known_beside_a_gap_is_true(log: list[StateRecord], first: int, 
                 assert condition != UNKNOWN or key not in known_again
 
 
-@given(lives())
+@given(coordinator_logs())
 def test_what_a_broker_writes_is_dated(log: list[StateRecord]) -> None:
     """Exported from its beginning, every change of a log happened with the record that shows it."""
     assert all(change.is_dated for changes in changes_of(log) for change in changes)

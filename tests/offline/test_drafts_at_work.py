@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from draft_lives import CheckpointLife, ControlLife
 from drivers.command_line import run
+from samples.draft_random_walks import CheckpointWalk, ControlWalk
 
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 LIVES: dict[str, Any] = {
-    "ii": lambda source: ControlLife(source, chained=True),
-    "i": lambda source: ControlLife(source, chained=False),
-    "iii": CheckpointLife,
+    "ii": lambda source: ControlWalk(source, chained=True),
+    "i": lambda source: ControlWalk(source, chained=False),
+    "iii": CheckpointWalk,
 }
 
 

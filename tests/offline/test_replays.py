@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dialect_records import RECORDS
 from drivers.command_line import Done, run
-from generation_logs import checkpoint_logs, control_logs, draft_logs, state_logs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.dialect_random_records import RECORDS
+from samples.generation_random_logs import checkpoint_logs, control_logs, draft_logs, state_logs
 from samples.golden_vectors import example, wire
 
 from acktrail.drafts.dialects import DIALECTS

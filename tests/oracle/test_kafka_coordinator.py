@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_scripts import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
+from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.dialects.batch_arrays import none_if_absent

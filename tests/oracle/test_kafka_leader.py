@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leader_world import World
+from samples.leader_random_walk import SimulatedLeader
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kafka_classes import compiled
@@ -33,7 +33,7 @@ def told(text: str) -> dict[str, Any]:
 def test_steps_are_taken_as_by_kafka(tmp_path: Path) -> None:
     """Over 40 lives of 300 steps each fetch acquires what Kafka 4.4's leader acquires, each acknowledgement has its
     error, each record its bytes, and both stand at the same offsets."""
-    worlds = [World(random.Random(seed)) for seed in range(40)]
+    worlds = [SimulatedLeader(random.Random(seed)) for seed in range(40)]
     kinds = Counter(world.step() for world in worlds for _ in range(300))
     errors = Counter(told.get("error") for world in worlds for told in world.told)
     lines = [line for world in worlds for line in (world.heading, *camel(world.lines))]

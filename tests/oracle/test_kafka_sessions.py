@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_scripts import TOPIC_IDS
+from samples.coordinator_random_calls import TOPIC_IDS
 
 from acktrail.model.share_partition import GroupId, TopicId
 from acktrail_simulation.error_codes import ErrorCode

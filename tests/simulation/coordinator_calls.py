@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator_scripts import KEYS, coordinator
+from samples.coordinator_random_calls import KEYS, coordinator
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import StateRecord

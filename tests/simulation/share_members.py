@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_scripts import TOPIC_IDS
+from samples.coordinator_random_calls import TOPIC_IDS
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.share_partition import GroupId, SharePartition

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from draft_lives import KEYS, RETENTION_MS, CheckpointLife, Truth, told
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.draft_random_walks import KEYS, RETENTION_MS, CheckpointWalk, Truth, told
 
 from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
 from acktrail.drafts.draft_records import CheckpointTombstone, Delta, DeltaTombstone
@@ -27,7 +27,7 @@ ranges = st.sampled_from((1, 2, 3, 255))
 def test_memory_is_what_the_log_says(seed: int, steps: int, highest: int, every: int) -> None:
     """R000-14, R000-30: after every record, run of the cleaner and restart, memory and the replay of what is left of
     the log both say what was done."""
-    life = CheckpointLife(random.Random(seed), highest=highest, every=every)
+    life = CheckpointWalk(random.Random(seed), highest=highest, every=every)
     for _ in range(steps):
         life.step()
         replayed = replay_checkpoint_log(life.coordinator.log.records, compacted=True)
@@ -40,7 +40,7 @@ def test_memory_is_what_the_log_says(seed: int, steps: int, highest: int, every:
 def test_what_it_writes_breaks_no_rule(seed: int, steps: int, highest: int) -> None:
     """R000-15 to R000-20, R000-37: without a cleaner every epoch, index and tombstone is where the rules want it, over
     roll-overs, longer ranges and removals; no index is used twice in an epoch."""
-    life = CheckpointLife(random.Random(seed), highest=highest, without="clean restart")
+    life = CheckpointWalk(random.Random(seed), highest=highest, without="clean restart")
     for _ in range(steps):
         life.step()
     assert replay_checkpoint_log(life.coordinator.log.records).findings == ()
@@ -50,7 +50,7 @@ def test_what_it_writes_breaks_no_rule(seed: int, steps: int, highest: int) -> N
 def test_compaction_at_any_moment_changes_no_state(seed: int, steps: int, highest: int) -> None:
     """R000-14, R000-29: replay(compact(log)) = replay(log), however far the cleaner gets and whenever it runs, with
     tombstones there or gone; and each record key is left once below where it got to."""
-    life = CheckpointLife(random.Random(seed), highest=highest, without="clean")
+    life = CheckpointWalk(random.Random(seed), highest=highest, without="clean")
     for _ in range(steps):
         life.step()
     log = life.coordinator.log
@@ -72,7 +72,7 @@ def test_compaction_at_any_moment_changes_no_state(seed: int, steps: int, highes
 def test_a_crash_loses_what_was_never_written(seed: int, steps: int, highest: int) -> None:
     """R000-30, R000-37: a coordinator that starts with the log as it was after any record knows all that was written up
     to there; a removal counts from its first tombstone on, and is finished, wherever it was interrupted."""
-    life = CheckpointLife(random.Random(seed), highest=highest)
+    life = CheckpointWalk(random.Random(seed), highest=highest)
     for _ in range(steps):
         life.step()
     end = life.coordinator.log.end_offset
@@ -90,7 +90,7 @@ def test_how_often_checkpoints_are_written_does_not_matter(seed: int, steps: int
     """R000-22, R000-53: where one coordinator writes a checkpoint and another a delta, for the same writes, they hold
     the same windows after every record."""
     lives = [
-        CheckpointLife(random.Random(seed), every=every, highest=255, without="clean") for every in (often, seldom)
+        CheckpointWalk(random.Random(seed), every=every, highest=255, without="clean") for every in (often, seldom)
     ]
     for _ in range(steps):
         for life in lives:

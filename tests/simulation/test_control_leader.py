@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from draft_lives import GROUPS, ControlLife, told
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.draft_random_walks import GROUPS, ControlWalk, told
 
 from acktrail.drafts.backward_chain import Recovery, replay_back_chains
 from acktrail.drafts.control_log import replay_control_log
@@ -25,7 +25,7 @@ lengths = st.integers(1, 40)
 def test_memory_is_what_the_log_says(seed: int, steps: int, every: int) -> None:
     """R000-47, R000-51, R001-14: after every record, cleaning and change of leader, the leader's memory and the replay
     of its log both say what was done, and the log breaks no rule."""
-    life = ControlLife(random.Random(seed), every=every)
+    life = ControlWalk(random.Random(seed), every=every)
     for _ in range(steps):
         life.step()
         replayed = replay_control_log(life.leader.log.records, cleaned=True)
@@ -39,7 +39,7 @@ def test_memory_is_what_the_log_says(seed: int, steps: int, every: int) -> None:
 def test_a_crash_loses_what_was_never_written(seed: int, steps: int) -> None:
     """R000-55, R001-14: a leader that begins with the log as it was after any record knows all that was written up to
     there, and goes on from it."""
-    life = ControlLife(random.Random(seed), without="leave")
+    life = ControlWalk(random.Random(seed), without="leave")
     for _ in range(steps):
         life.step()
     for end_offset in range(life.cleaned_to, life.leader.log.end_offset + 1):
@@ -57,7 +57,7 @@ def test_a_crash_loses_what_was_never_written(seed: int, steps: int) -> None:
 def test_how_often_checkpoints_are_written_does_not_matter(seed: int, steps: int, often: int, seldom: int) -> None:
     """R000-53: where one leader writes a checkpoint and another a delta, for the same changes, they stand at the same
     windows after every record."""
-    lives = [ControlLife(random.Random(seed), every=every, without="clean") for every in (often, seldom)]
+    lives = [ControlWalk(random.Random(seed), every=every, without="clean") for every in (often, seldom)]
     for _ in range(steps):
         for life in lives:
             life.step()
@@ -70,7 +70,7 @@ def test_the_cleaner_takes_nothing_that_counts(seed: int, steps: int) -> None:
     """R000-58, R001-18 to R001-20: at whatever moment the cleaner runs, replay of what it leaves is replay of the log,
     for every group that is subscribed; nothing from a group's own checkpoint on is missing, and the cut is the earliest
     of the checkpoints, so that records of others between the two stay."""
-    life = ControlLife(random.Random(seed), without="clean")
+    life = ControlWalk(random.Random(seed), without="clean")
     for _ in range(steps):
         life.step()
         leader = life.leader.succeeded()
@@ -92,7 +92,7 @@ def test_an_old_share_snapshot_file_is_enough(seed: int, steps: int) -> None:
     """R001-04, R001-07, R001-10: from a share snapshot file of any age and what the log holds since, each chain leads
     back to its checkpoint, over no more records than are written between two checkpoints, and gives the leader's own
     state; also after the cleaner, and for groups that joined since."""
-    life = ControlLife(random.Random(seed), without="leave")
+    life = ControlWalk(random.Random(seed), without="leave")
     for _ in range(steps):
         life.step()
         leader = life.leader
@@ -107,7 +107,7 @@ def test_an_old_share_snapshot_file_is_enough(seed: int, steps: int) -> None:
 @given(seeds, lengths)
 def test_only_generation_ii_is_chained(seed: int, steps: int) -> None:
     """R001-07: without BackOffset, generation i, the same log replays to the same states."""
-    chained, scanned = (ControlLife(random.Random(seed), chained=chained) for chained in (True, False))
+    chained, scanned = (ControlWalk(random.Random(seed), chained=chained) for chained in (True, False))
     for _ in range(steps):
         chained.step()
         scanned.step()
@@ -117,7 +117,7 @@ def test_only_generation_ii_is_chained(seed: int, steps: int) -> None:
 
 def test_checkpoints_bound_what_is_read() -> None:
     """R000-55: no more deltas than asked for lie between two checkpoints, and epochs count checkpoints from 1."""
-    life = ControlLife(random.Random(3), without="clean leave succeed")
+    life = ControlWalk(random.Random(3), without="clean leave succeed")
     for _ in range(150):
         life.step()
     for group in GROUPS:

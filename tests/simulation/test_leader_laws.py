@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leader_desk import held
-from leader_world import KEY, World
+from samples.leader_fixture import held
+from samples.leader_random_walk import KEY, SimulatedLeader
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.strict.offset_window import ORDER_RULES, batch_violations, effective_window
@@ -35,7 +35,7 @@ def offsets(found: list[AcquiredRecords]) -> set[int]:
 def test_what_is_done_is_never_delivered_again(seed: int, steps: int) -> None:
     """R000-35: an acknowledgement that was answered without error holds: through time-outs, failed writes, new leaders
     and compaction no member gets the record again, until the group is reset. No delivery exceeds the limit."""
-    world = World(random.Random(seed))
+    world = SimulatedLeader(random.Random(seed))
     for _ in range(steps):
         before = len(world.delivered)
         world.step()
@@ -48,7 +48,7 @@ def test_what_is_done_is_never_delivered_again(seed: int, steps: int) -> None:
 def test_nothing_is_lost(seed: int, steps: int) -> None:
     """R000-54, R001-06: whatever happened, once writes succeed and locks end, every record that is still in the log was
     delivered since the group began, and none is left undone."""
-    world = World(random.Random(seed), without=frozenset({"reset", "compact"}), max_record_locks=2_000)
+    world = SimulatedLeader(random.Random(seed), without=frozenset({"reset", "compact"}), max_record_locks=2_000)
     for _ in range(steps):
         world.step()
     world.failing = ErrorCode.NONE
@@ -59,13 +59,13 @@ def test_nothing_is_lost(seed: int, steps: int) -> None:
     assert is_drained(world)
 
 
-def is_drained(world: World) -> bool:
+def is_drained(world: SimulatedLeader) -> bool:
     cache = world.leader.cache
     undone = [part for batch in cache.batches for *_, part in batch.parts() if not part.is_terminal]
     return cache.next_fetch_offset() == world.log.end_offset and not undone
 
 
-def drained(world: World) -> list[AcquiredRecords]:
+def drained(world: SimulatedLeader) -> list[AcquiredRecords]:
     """What one member gets until there is nothing more, accepting all."""
     found: list[AcquiredRecords] = []
     for _ in range(200):
@@ -93,7 +93,7 @@ def test_the_record_lags_by_the_locks_alone(seed: int, steps: int) -> None:
     """R000-02, R000-39, R000-42, R000-49: what a leader has in memory and what is durable differ by locks (acquired n
     is available n - 1) and by leading terminal records alone; a fetch writes nothing; a new leader begins where the
     durable state's effective start is, and its own start never lies outside the two durable ones."""
-    world = World(random.Random(seed), without=CALM)
+    world = SimulatedLeader(random.Random(seed), without=CALM)
     for _ in range(steps):
         end = world.coordinator.log.end_offset
         kind = world.step()
@@ -127,7 +127,7 @@ def known(found: Any) -> dict[int, tuple[int, int]]:
 def test_what_is_written_is_in_order(seed: int, steps: int) -> None:
     """R002-59: batches of every write ascend and do not overlap, none is acquired; the start offset that a leader
     writes never goes back."""
-    world = World(random.Random(seed))
+    world = SimulatedLeader(random.Random(seed))
     writes: list[StateWrite] = []
     persist = world.leader.persister
 
@@ -153,7 +153,7 @@ def test_what_is_written_is_in_order(seed: int, steps: int) -> None:
 def test_an_old_leader_is_fenced(seed: int, steps: int) -> None:
     """R000-33, R002-58: once another leader has loaded, what the old one still tells its members is an error, and
     nothing that is durable changes by it."""
-    world = World(random.Random(seed), without=frozenset({"reset", "lead", "fail"}))
+    world = SimulatedLeader(random.Random(seed), without=frozenset({"reset", "lead", "fail"}))
     for _ in range(steps):
         world.step()
     old = world.leader

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from leader_desk import Desk, spread
-from leader_world import KEY
+from samples.leader_fixture import LeaderFixture, spread
+from samples.leader_random_walk import KEY
 
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgeType
@@ -17,7 +17,7 @@ from acktrail_simulation.messages.persister_messages import StateInitialize
 
 def test_gaps_that_a_new_leader_finds_are_fetched_again() -> None:
     """R002-14: what was handed out and never settled is a gap in the state: available with count 0."""
-    desk = Desk(5, 5, 5)
+    desk = LeaderFixture(5, 5, 5)
     desk.fetch()
     desk.say(5, 9, AcknowledgeType.ACCEPT)
     desk.led(1)
@@ -26,7 +26,7 @@ def test_gaps_that_a_new_leader_finds_are_fetched_again() -> None:
 
 def test_vanished_records_are_archived() -> None:
     """What was released and then compacted away does not hold up the start offset."""
-    desk = Desk(3, 3)
+    desk = LeaderFixture(3, 3)
     desk.fetch()
     desk.say(0, 2, AcknowledgeType.RELEASE)
     desk.log.compact(range(3))
@@ -38,7 +38,7 @@ def test_vanished_records_are_archived() -> None:
 def test_a_gap_that_vanished_holds_the_start() -> None:
     """As in Kafka 4.4: where compaction took all of a loaded gap at the start, the start offset stays below it although
     everything above is done."""
-    desk = Desk(5, 5)
+    desk = LeaderFixture(5, 5)
     desk.fetch()
     desk.say(5, 9, AcknowledgeType.ACCEPT)
     desk.led(1)
@@ -53,7 +53,7 @@ def test_a_gap_that_vanished_holds_the_start() -> None:
 def test_the_log_start_may_leave_a_full_leader_stuck() -> None:
     """As in Kafka 4.4: the log start passes the one record that was not done, and nobody moves the start offset over
     what is; a leader that is full then hands out nothing more."""
-    desk = Desk(1, 2, 1, max_record_locks=2)
+    desk = LeaderFixture(1, 2, 1, max_record_locks=2)
     assert desk.fetch() == [(0, 2, 1)]
     desk.say(1, 2, AcknowledgeType.ACCEPT)
     desk.say(0, 0, AcknowledgeType.RELEASE)
@@ -66,7 +66,7 @@ def test_the_log_start_may_leave_a_full_leader_stuck() -> None:
 
 def test_the_log_start_passes_a_loaded_gap() -> None:
     """What retention took of a loaded gap is not waited for; Kafka 4.4's leader reads below the log start for ever."""
-    desk = Desk(5, 5, 5)
+    desk = LeaderFixture(5, 5, 5)
     desk.fetch()
     desk.say(10, 14, AcknowledgeType.ACCEPT)
     desk.led(1)
@@ -84,7 +84,7 @@ def test_the_log_start_passes_a_loaded_gap() -> None:
 def test_the_log_start_moves() -> None:
     """Records below the new start are archived in memory, which is written with the next change; a lock below
     it ends archived."""
-    desk = Desk(5, 5)
+    desk = LeaderFixture(5, 5)
     desk.fetch()
     desk.say(0, 1, AcknowledgeType.RELEASE)
     desk.log.delete_before(3)
@@ -102,7 +102,7 @@ def test_the_log_start_moves() -> None:
 def test_where_a_group_begins(reset: OffsetReset, expected: int) -> None:
     """R000-34, R002-35, R002-71: a start offset that was never written is the group's choice, and is written with the
     first change only."""
-    desk = Desk(offset_reset=reset, reset_duration_ms=10)
+    desk = LeaderFixture(offset_reset=reset, reset_duration_ms=10)
     for age in (50, 20, 5):
         desk.log.append(5, timestamp_ms=desk.clock.now_ms - age)
     desk.coordinator.answer(StateInitialize(key=KEY, state_epoch=2, start_offset=None))
@@ -131,7 +131,7 @@ def test_a_state_that_no_leader_loads(batches: list[tuple[int, int, int, int]]) 
 
 def test_a_leader_that_cannot_load_fails() -> None:
     """It serves nothing; a fenced epoch is told as "not the leader"."""
-    desk = Desk(3)
+    desk = LeaderFixture(3)
     desk.led(4)
     old = SharePartitionLeader(
         KEY, leader_epoch=3, log=desk.log, persister=desk.coordinator.answer, clock=desk.clock, settings=desk.settings

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from leader_desk import Desk, held, spread
-from leader_world import KEY
 from samples.golden_vectors import example
+from samples.leader_fixture import LeaderFixture, held, spread
+from samples.leader_random_walk import KEY
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.strict.offset_window import effective_window
@@ -23,7 +23,7 @@ from acktrail_simulation.messages.persister_messages import PersisterResponse
 def test_the_twelve_rows() -> None:
     """R000-01, R000-35, R000-39, R002-13: the leader taken through the documents' example holds after each row the
     row's states and offsets, and what it wrote recovers to the row's durable state."""
-    desk = Desk(10, 3, 6, 1, 1, start=100, record_lock_duration_ms=100)
+    desk = LeaderFixture(10, 3, 6, 1, 1, start=100, record_lock_duration_ms=100)
     seven = [(110, 110, 2), (120, 120, 1)]
     steps: list[Callable[[], object]] = [
         lambda: None,
@@ -54,7 +54,7 @@ def test_the_twelve_rows() -> None:
         assert joined(window.batches) == joined(spread(durable)), row["step"]
 
 
-def fetch_of_row_4(desk: Desk) -> None:
+def fetch_of_row_4(desk: LeaderFixture) -> None:
     assert desk.fetch("1", most=3) == [(110, 112, 1)]
     desk.clock.advance(50)
     assert desk.fetch("2", most=6) == [(113, 118, 1)]
@@ -73,7 +73,7 @@ def joined(found: Any) -> dict[int, tuple[int, int]]:
 @pytest.mark.parametrize("limit", [2, 3, 5])
 def test_the_delivery_limit(limit: int) -> None:
     """R001-25, R002-17: a record that is never accepted is delivered so often, then archived with that count."""
-    desk = Desk(1, delivery_count_limit=limit)
+    desk = LeaderFixture(1, delivery_count_limit=limit)
     for attempt in range(1, limit + 1):
         assert desk.fetch() == [(0, 0, attempt)]
         desk.wait(desk.settings.record_lock_duration_ms)
@@ -86,7 +86,7 @@ def test_the_delivery_limit(limit: int) -> None:
 
 def test_a_bad_record_is_isolated() -> None:
     """From half the limit on what was handed out comes in halves, at last alone, so that the good ones are accepted."""
-    desk = Desk(16, delivery_count_limit=6)
+    desk = LeaderFixture(16, delivery_count_limit=6)
     sizes = []
     for _ in range(100):
         got = desk.fetch()
@@ -114,7 +114,7 @@ def test_a_bad_record_is_isolated() -> None:
 def test_locks() -> None:
     """R001-26, R002-18: a record is its member's until the lock ends, 30 seconds by default; a renewal begins it anew
     and writes nothing; a late acknowledgement is refused."""
-    desk = Desk(4)
+    desk = LeaderFixture(4)
     assert desk.settings.record_lock_duration_ms == 30_000
     desk.fetch("a")
     assert desk.fetch("b") == []
@@ -131,7 +131,7 @@ def test_locks() -> None:
 
 def test_renewing_can_be_switched_off() -> None:
     """A group may forbid it: then the acknowledgement is refused and the lock ends when it would have."""
-    desk = Desk(2, renew_enabled=False)
+    desk = LeaderFixture(2, renew_enabled=False)
     desk.fetch()
     assert desk.say(0, 1, AcknowledgeType.RENEW) is ErrorCode.INVALID_RECORD_STATE
     assert desk.say(0, 0, AcknowledgeType.RENEW) is ErrorCode.INVALID_RECORD_STATE
@@ -140,7 +140,7 @@ def test_renewing_can_be_switched_off() -> None:
 
 def test_record_locks_are_limited() -> None:
     """R001-28, R002-20: with so many records between start and end nothing new is handed out; what is released is."""
-    desk = Desk(5, 5, 5, max_record_locks=10)
+    desk = LeaderFixture(5, 5, 5, max_record_locks=10)
     assert desk.fetch() == [(0, 9, 1)]
     assert not desk.leader.can_acquire
     assert desk.fetch() == []
@@ -152,7 +152,7 @@ def test_record_locks_are_limited() -> None:
 
 def test_acknowledgement_types() -> None:
     """R001-23, R002-66: gap 0, accept 1, release 2, reject 3, renew 4; a batch has one for all or one for each."""
-    desk = Desk(5)
+    desk = LeaderFixture(5)
     desk.fetch()
     assert [kind.value for kind in AcknowledgeType] == [0, 1, 2, 3, 4]
     assert desk.say(0, 4, 1, 0, 2, 3, 4) is ErrorCode.NONE
@@ -192,7 +192,7 @@ def test_well_formed_acknowledgements(
 def test_what_cannot_be_acknowledged() -> None:
     """R002-55: INVALID_RECORD_STATE for what the member does not hold, INVALID_REQUEST for what nobody was given; of
     one request all or nothing. Below the start offset nothing is wrong and nothing happens."""
-    desk = Desk(5, 5, 5)
+    desk = LeaderFixture(5, 5, 5)
     desk.fetch("a", most=5)
     desk.fetch("b", most=5)
     assert desk.say(0, 4, 1, member="b") is ErrorCode.INVALID_RECORD_STATE
@@ -208,7 +208,7 @@ def test_what_cannot_be_acknowledged() -> None:
 
 def test_a_failed_write_is_taken_back() -> None:
     """R000-46: what the coordinator did not write is not told as done: the member still holds the records."""
-    desk = Desk(5)
+    desk = LeaderFixture(5)
     desk.fetch()
     working = desk.leader.persister
     desk.leader.persister = lambda request: PersisterResponse(key=KEY, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -222,7 +222,7 @@ def test_a_failed_write_is_taken_back() -> None:
 def test_the_dead_letter_queue() -> None:
     """Rejected and worn-out records are archiving until the queue has them, then archived; both are written. A new
     leader goes on with what is left archiving."""
-    desk = Desk(2, delivery_count_limit=2, dead_letter_queue=True)
+    desk = LeaderFixture(2, delivery_count_limit=2, dead_letter_queue=True)
     desk.fetch()
     desk.say(0, 0, AcknowledgeType.REJECT)
     desk.say(1, 1, AcknowledgeType.RELEASE)
@@ -236,7 +236,7 @@ def test_the_dead_letter_queue() -> None:
     assert states == [(0, 3), (0, 4), (1, 0), (1, 3), (1, 4)]
     assert [b.first_offset for b in desk.leader.dead_letters] == [0, 1]
 
-    left = Desk(2, dead_letter_queue=True)
+    left = LeaderFixture(2, dead_letter_queue=True)
     left.fetch()
     write = left.leader.persister
     left.leader.persister = lambda request: (
@@ -255,12 +255,12 @@ def test_the_dead_letter_queue() -> None:
 def test_acquisition_limits() -> None:
     """A fetch ends with a record batch, beyond its limit if need be; mode record_limit does not, and the rest stays
     available. A large one is told in parts."""
-    desk = Desk(10, 10, 10)
+    desk = LeaderFixture(10, 10, 10)
     assert desk.fetch(most=5) == [(0, 9, 1)]
-    exact = Desk(10, 10)
+    exact = LeaderFixture(10, 10)
     assert exact.fetch(most=5, mode=AcquireMode.RECORD_LIMIT) == [(0, 4, 1)]
     assert exact.fetch("b", most=3, mode=AcquireMode.RECORD_LIMIT) == [(5, 7, 1)]
     assert exact.fetch("b") == [(8, 9, 1), (10, 19, 1)]
-    parts = Desk(10, 10, 10)
+    parts = LeaderFixture(10, 10, 10)
     assert parts.fetch(batch_size=10) == [(0, 9, 1), (10, 19, 1), (20, 29, 1)]
-    assert Desk(10).fetch(most=0) == []
+    assert LeaderFixture(10).fetch(most=0) == []

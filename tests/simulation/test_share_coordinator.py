@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from coordinator_scripts import KEYS, TOPIC_IDS, coordinator
+from samples.coordinator_random_calls import KEYS, TOPIC_IDS, coordinator
 from simulation.coordinator_calls import KEY, batch, records, started, write
 
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone

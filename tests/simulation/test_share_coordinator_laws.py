@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 
-from coordinator_scripts import Step, coordinator, requests, scripts, take
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.coordinator_random_calls import Step, coordinator, requests, scripts, take
 from simulation.coordinator_calls import KEY, ageless, records, started
 
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from coordinator_scripts import COLD_AFTER_MS, KEYS
+from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS
 from simulation.coordinator_calls import KEY, ageless, batch, records, started, write
 
 from acktrail.model.records import ShareSnapshot

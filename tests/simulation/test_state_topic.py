@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from coordinator_scripts import KEYS, TOPICS, requests
 from hypothesis import example, given
 from hypothesis import strategies as st
+from samples.coordinator_random_calls import KEYS, TOPICS, requests
 from samples.random_records import keys
 
 from acktrail.errors import InputError

@@ -7,9 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from generation_logs import KEYS, checkpoint_logs, control_logs, delivery_steps, draft_logs, placed, state_logs
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.generation_random_logs import (
+    KEYS,
+    checkpoint_logs,
+    control_logs,
+    delivery_steps,
+    draft_logs,
+    placed,
+    state_logs,
+)
 from samples.random_records import batches
 
 from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains

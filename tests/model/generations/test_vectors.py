@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from generation_logs import KEYS, placed
+from samples.generation_random_logs import KEYS, placed
 from samples.golden_vectors import SEED, vector
 
 from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains, walk_back

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dialect_records import RECORDS
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.dialect_random_records import RECORDS
 from samples.golden_vectors import SEED, wire
 
 from acktrail.drafts.dialects import DIALECTS, dialect_named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leader_world import KEY
+from samples.leader_random_walk import KEY
 
 from acktrail.model.delivery import StateBatch
 from acktrail_simulation.clock import SimulatedClock
@@ -18,10 +18,10 @@ from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
 from acktrail_simulation.messages.persister_messages import StateInitialize
 
-__all__ = ["Desk", "held", "spread"]
+__all__ = ["LeaderFixture", "held", "spread"]
 
 
-class Desk:
+class LeaderFixture:
     """A leader over a log of batches, with three members who come at will."""
 
     def __init__(self, *sizes: int, start: int = 0, **settings: Any) -> None:

@@ -16,7 +16,7 @@ from acktrail_simulation.drafts.compaction import LogCompaction
 from acktrail_simulation.drafts.control_leader import ControlLeader, ShareSnapshotFile
 from acktrail_simulation.drafts.record_log import RecordLog
 
-__all__ = ["GROUPS", "KEYS", "RETENTION_MS", "CheckpointLife", "ControlLife", "Truth", "told"]
+__all__ = ["GROUPS", "KEYS", "RETENTION_MS", "CheckpointWalk", "ControlWalk", "Truth", "told"]
 
 GROUPS = tuple(GroupId(name) for name in ("G1", "G2", "G3"))
 KEYS = tuple(
@@ -94,7 +94,7 @@ def told(states: Iterable[tuple[Any, Any]]) -> dict[Any, tuple[int | None, dict[
     }
 
 
-class ControlLife:
+class ControlWalk:
     """A leader of generation ii or i at work, and after every record what is true.
 
     `cleaned_to`: no crash is older than the last cleaning.
@@ -131,7 +131,7 @@ class ControlLife:
         self.history[self.leader.log.end_offset] = self.truth.told()
 
 
-class CheckpointLife:
+class CheckpointWalk:
     """A coordinator of generation iii at work, and after every record what is true."""
 
     def __init__(self, source: random.Random, *, highest: int = 3, every: int = 99, without: str = "") -> None:

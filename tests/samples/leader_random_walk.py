@@ -29,7 +29,7 @@ from acktrail_simulation.messages.persister_messages import (
     batched,
 )
 
-__all__ = ["KEY", "World", "settings_of"]
+__all__ = ["KEY", "SimulatedLeader", "settings_of"]
 
 KEY: Final = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
 MEMBERS: Final = ("m1", "m2", "m3")
@@ -62,7 +62,7 @@ def settings_of(source: random.Random) -> ShareGroupSettings:
     )
 
 
-class World:
+class SimulatedLeader:
     """What there is, and what happened (`lines`, `told`). `done`: what was acknowledged for good since the group began
     afresh, and answered without error.
     """

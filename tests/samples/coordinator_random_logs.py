@@ -7,13 +7,13 @@ from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.model.records import StateRecord
 
-__all__ = ["KEYS", "lives"]
+__all__ = ["KEYS", "coordinator_logs"]
 
 KEYS = [share_partition(partition=number) for number in range(2)]
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> list[StateRecord]:
+def coordinator_logs(draw: st.DrawFn) -> list[StateRecord]:
     """The log of a share coordinator with a few share partitions at work: nothing but what a broker writes."""
     life = Coordinator(limit=draw(st.integers(1, 4)))
     reached = dict.fromkeys(KEYS, 0)

@@ -33,7 +33,7 @@ _SETTINGS: Final = MappingProxyType(
         "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
     }
 )
-"""Rows are reduced before they reach the JVM: what is left is less work than compiling code for it."""
+"""Workers reduce rows before they reach the JVM: compiling code for the rest would be more work than the rest."""
 
 _CONNECT: Final = "sc://"
 
@@ -50,8 +50,8 @@ _LOCAL: Final = MappingProxyType(
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
     }
 )
-"""A local master talks to nobody: it must not depend on what the machine's name resolves to. And it lives for seconds:
-it never earns back a second compilation of its own code (with both, a first job takes half the processor time)."""
+"""A local master needs no network: it must not depend on what the machine's name resolves to. It lives for seconds, so
+that compiling its own code twice costs more than it saves (with both options, a first job takes half the CPU time)."""
 
 
 @contextmanager
@@ -80,8 +80,7 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
 
 
 def parallelism(session: SparkSession) -> int:
-    """How many tasks are worth making: what runs at once; a Connect server that does not say gets as many as a
-    shuffle has partitions."""
+    """How many tasks run at once; for a Connect server that does not report it, the partitions of a shuffle."""
     if not _is_remote(session):
         return int(session.sparkContext.defaultParallelism)
     said = session.conf.get("spark.default.parallelism", None) or session.conf.get("spark.sql.shuffle.partitions")
@@ -91,7 +90,7 @@ def parallelism(session: SparkSession) -> int:
 def running_session() -> SparkSession | None:
     """The session of this thread, or one on the context that another thread made."""
     active = SparkSession.getActiveSession()
-    if active is not None or SparkContext._active_spark_context is None:  # noqa: SLF001  # nothing public tells
+    if active is not None or SparkContext._active_spark_context is None:  # noqa: SLF001  # there is no public way to ask
         return active
     return SparkSession.builder.getOrCreate()
 

@@ -31,8 +31,8 @@ def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = Non
     """Every share partition that had a state, or may have had one, at `at_ms` (ms since the epoch, inclusive; None: at
     the end of the export), with columns of ``share_partition_states``; `observed_at` is the moment.
 
-    A share partition with records on two state partitions has two rows. What the export cannot tell of the moment is in
-    ``acktrail.reconcile.state_at.read_moment``.
+    A share partition with records on two state partitions has two rows. ``acktrail.reconcile.state_at`` reports what
+    the export lacks for that moment.
 
     Raises:
         ConfigurationError: nothing was exported.

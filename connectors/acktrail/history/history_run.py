@@ -32,7 +32,7 @@ from acktrail.workers.workers import OpenWorkers, Workers
 __all__ = ["HistorySummary", "build_history"]
 
 _PARTITIONS_AT_LEAST: Final = 8
-"""State partitions in one step, where so many have new records: work for several workers."""
+"""State partitions in one step, if there are enough with new records: work for several workers."""
 
 RECORDS_AT_ONCE: Final = 125_000
 """Records of one step, each of which is one commit: what driver and workers hold at a time."""
@@ -40,7 +40,7 @@ RECORDS_AT_ONCE: Final = 125_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySummary:
-    """New records, on how many state partitions, the changes they made, and in how many commits."""
+    """Counts of a run: new records, state partitions that have some, changes they made, and steps (commits)."""
 
     records: int
     changes: int
@@ -124,7 +124,7 @@ class _Run:
         return {number: int(new.end[-1]) - self._bounds[number] for number, new in self._new.items()}
 
     def _next_ranges(self) -> list[RecordRange]:
-        """As many records of each state partition whose turn it is as share the limit, the longest range first."""
+        """The next records of the state partitions in turn, an equal quota of each; the longest range first."""
         numbers = self._partitions_in_turn()
         quota = max(1, RECORDS_AT_ONCE // len(numbers))
         ranges = [
@@ -139,8 +139,8 @@ class _Run:
         return sorted(ranges, key=lambda own: own.begin - own.end)
 
     def _partitions_in_turn(self) -> list[int]:
-        """The state partitions with the most records left, as many as fill a step, but some in any case: the saved
-        states of a state partition are read and written once for each of its ranges, so these should be long."""
+        """The state partitions with the most records left, until they fill a step. Few, so that ranges are long: the
+        saved states of a state partition are read and written once for each of its ranges."""
         left = self._left()
         chosen: list[int] = []
         records = 0

@@ -1,4 +1,8 @@
-"""Rows of records to rows of changes: updates of regular states by marks, everything else by the model's history."""
+"""Rows of records to rows of changes, fast: updates of regular states by marks, all other records by ``History``.
+
+A mark is the status of an offset as one integer (``status_marks``): an update compares marks without making an object
+for each change. ``History`` is the definition; tests compare both on random logs.
+"""
 
 from __future__ import annotations
 
@@ -24,42 +28,44 @@ _Key = tuple[str, str, int]
 _Integers = npt.NDArray[np.int64]
 
 _SKIPPED: Final = "unknown_type"
-"""A broker passes over records of a type that it does not know."""
+"""A broker ignores records of a type that it does not know."""
 
 _CAUSES: Final = tuple(Cause)
 _UPDATE: Final = _CAUSES.index(Cause.UPDATE)
 _DATING: Final = [_CAUSES.index(cause) for cause in DATING]
 _UNKNOWN: Final = LEAST_RECORDED - 1 - UNRECORDED_KINDS.index(OffsetStatusKind.UNKNOWN)
-_NAMES: Final = pa.array([OffsetStatusKind.RECORDED.value, *(standing.value for standing in UNRECORDED_KINDS)])
+_NAMES: Final = pa.array([OffsetStatusKind.RECORDED.value, *(kind.value for kind in UNRECORDED_KINDS)])
 _CAUSE_NAMES: Final = pa.array([cause.value for cause in _CAUSES])
 
 
 class MarkedHistory:
     """The changes of one state partition, batch of rows by batch of rows in log order, as ``History`` gives them.
 
-    `held` is what it goes on from and is changed in place by ``settle``. Changes of records before offset `told` are
-    left out.
+    `held` has the states before the first record; ``settle`` changes it in place. Changes of records before offset
+    `report_from` are left out.
     """
 
-    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, KnownState], told: int) -> None:
+    def __init__(
+        self, state_partition: int, held: MutableMapping[SharePartition, KnownState], report_from: int
+    ) -> None:
         self._state_partition = state_partition
         self._history = History(state_partition, held)
-        self._told = told
+        self._report_from = report_from
         self._marked: dict[_Key, OffsetMarks | None] = {}
 
     def apply(self, records: pa.RecordBatch, gaps: Mapping[int, int]) -> Iterator[pa.Table]:
-        """Rows of ``CHANGE_COLUMNS``. `records`: rows of ``GROWTH_COLUMNS``; `gaps`: the first missing offset, by the
+        """Rows of ``CHANGE_COLUMNS``. `records`: rows of ``HISTORY_INPUTS``; `gaps`: the first missing offset, by the
         offset of the record after it."""
         begin = 0
         for row, offset in enumerate(records.column("offset").to_pylist() if gaps else ()):
             if offset in gaps:
-                yield self._grown(records.slice(begin, row - begin))
+                yield self._changes_of(records.slice(begin, row - begin))
                 yield self._gap(gaps[offset])
                 begin = row
-        yield self._grown(records.slice(begin))
+        yield self._changes_of(records.slice(begin))
 
     def settle(self) -> None:
-        """Put the states that updates changed into what is held."""
+        """Put the states that updates changed into `held`."""
         for key, marked in self._marked.items():
             if marked is not None:
                 self._history.held[_share_partition(key)] = marked.state
@@ -67,9 +73,10 @@ class MarkedHistory:
 
     def _gap(self, first_offset: int) -> pa.Table:
         self.settle()
-        return change_table(change for change in self._history.gap(first_offset) if first_offset >= self._told)
+        return change_table(change for change in self._history.gap(first_offset) if first_offset >= self._report_from)
 
-    def _grown(self, records: pa.RecordBatch) -> pa.Table:
+    def _changes_of(self, records: pa.RecordBatch) -> pa.Table:
+        """Rows of ``CHANGE_COLUMNS``. `flat` has four integers a change: first and last offset, marks before and after."""
         flat: list[int] = []
         rows, counts, causes = [], [], []
         columns = _Columns(records)
@@ -77,8 +84,8 @@ class MarkedHistory:
             before = len(flat)
             cause = _UPDATE
             if not (columns.is_update[row] and self._update(key, columns, row, flat)):
-                cause = self._by_law(records.slice(row, 1).to_pylist()[0], flat)
-            if columns.offsets[row] < self._told:
+                cause = self._by_history(records.slice(row, 1).to_pylist()[0], flat)
+            if columns.offsets[row] < self._report_from:
                 del flat[before:]
             elif len(flat) > before:
                 rows.append(row)
@@ -108,8 +115,8 @@ class MarkedHistory:
         self._marked[key] = marked
         return marked
 
-    def _by_law(self, row: dict[str, Any], flat: list[int]) -> int:
-        """Apply a row by the model's history; the cause of its changes."""
+    def _by_history(self, row: dict[str, Any], flat: list[int]) -> int:
+        """Apply a row by ``History``; the cause of its changes."""
         cause = _UPDATE
         for change in self._changes(row):
             flat += (
@@ -143,8 +150,8 @@ class MarkedHistory:
             **{name: of_record.column(name) for name in KEY_COLUMNS},
             "first_offset": pa.array(found[:, 0]),
             "last_offset": pa.array(found[:, 1]),
-            **_condition("before_standing", "before_state", "before_count", before),
-            **_condition("standing", "delivery_state", "delivery_count", after),
+            **_status_columns("before_standing", "before_state", "before_count", before),
+            **_status_columns("standing", "delivery_state", "delivery_count", after),
             "cause": _CAUSE_NAMES.take(pa.array(causes)),
             "is_dated": pa.array(is_dated),
             "state_partition": pa.repeat(pa.scalar(self._state_partition, pa.int32()), len(found)),
@@ -155,7 +162,7 @@ class MarkedHistory:
 
 
 class _Columns:
-    """A batch of rows as lists: what is asked of every row, without an object for it."""
+    """A batch of rows as lists: item access without an Arrow scalar for each value."""
 
     def __init__(self, records: pa.RecordBatch) -> None:
         names = KEY_COLUMNS
@@ -180,8 +187,8 @@ class _Columns:
         self.marks: list[int] = (count.astype(np.int64) * 256 + state + 128).tolist()
 
 
-def _condition(standing: str, state: str, count: str, marks: _Integers) -> dict[str, pa.Array]:
-    """The columns of a condition."""
+def _status_columns(standing: str, state: str, count: str, marks: _Integers) -> dict[str, pa.Array]:
+    """The columns of a status; `marks`: int64, shape (changes,)."""
     is_recorded = marks >= LEAST_RECORDED
     counts, states = np.divmod(marks, 256)
     kinds = np.where(is_recorded, 0, LEAST_RECORDED - marks)

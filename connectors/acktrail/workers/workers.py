@@ -15,7 +15,7 @@ Work = Callable[[Any], Iterator[pa.RecordBatch]]
 
 
 class Workers(Protocol):
-    """Work on shares. The same work gives the same results, whoever does it."""
+    """Work on shares. All implementations give the same results for the same work."""
 
     @property
     def count(self) -> int:
@@ -30,7 +30,7 @@ class Workers(Protocol):
 
 
 OpenWorkers = Callable[[int], AbstractContextManager[Workers]]
-"""Opens workers, for a ``with`` block, for a job that reads about so many rows: records, and states it continues."""
+"""Opens workers, for a ``with`` block, for a job that reads about that number of rows (records and saved states)."""
 
 
 class InProcessWorkers:

@@ -79,7 +79,7 @@ def _text(summary: ReconcileSummary) -> str:
     rows: list[tuple[Any, ...]] = [(kind, name, count) for kind, counts in counted for name, count in counts.items()]
     replay = f"all records were replayed: {printable(summary.replayed_all or '')}"
     if summary.went_on_from is not None:
-        replay = f"replay went on from run {printable(summary.went_on_from)}"
+        replay = f"replay continued from run {printable(summary.went_on_from)}"
     counts = f"{summary.share_partitions} share partitions, {summary.moved} moved"
     head = f"run {printable(summary.run_id)}: {counts}; {replay}"
     return f"{head}\n{table(('', 'name', 'count'), rows)}" if rows else head

@@ -1,4 +1,4 @@
-"""What Spark and Arrow say of a failed job, in acktrail's own errors."""
+"""Failures of Spark and Arrow as acktrail's own errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def translated() -> Iterator[None]:
 
 
 def _is_of_spark(error: Exception) -> bool:
-    """Whether PySpark raised it; without an import of PySpark, which jobs that start no Spark do without."""
+    """Whether PySpark raised it. Imports no PySpark: small jobs run without it."""
     errors = sys.modules.get("pyspark.errors")
     return errors is not None and isinstance(error, errors.PySparkException)
 

@@ -62,7 +62,7 @@ def _command(
     """Show the state of every share partition as a broker held it at any past moment.
 
     Replays the exported records up to the moment: each state partition up to its first record with a later time. What
-    the export cannot tell is said: on stderr, and by `completeness` of each share partition. `-` (null) is not known.
+    the export lacks is reported on stderr, and by `completeness` of each share partition. `-` (null) is not known.
     In the JSON form `at_least` means that its counts of records are least ones, and `notes` repeats what stderr says.
     Reads no cluster.
 
@@ -109,7 +109,7 @@ def _refuse_unknown_group(tables: Tables, group: str) -> None:
 
 
 def _notes(moment: TopicAsOf) -> list[str]:
-    """What the export cannot tell of the moment."""
+    """What the export lacks for the moment."""
     notes = []
     if moment.began_later:
         numbers = ", ".join(map(str, moment.began_later))

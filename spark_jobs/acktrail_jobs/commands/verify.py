@@ -30,12 +30,12 @@ def _command(
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that what is kept from run to run is what the exported records say.
+    """Prove that what each run saves for the next one follows from the exported records.
 
-    Reconciliation and history read only new records, from what the run before left. This replays all records from the
-    beginning and compares: states and what else replay remembers, every change of the history, the states it goes on
-    from. Writes nothing. Exit code 6 when something differs: then throw the table named away and run `acktrail
-    reconcile`, which makes it anew.
+    Reconciliation and history read only new records, and continue from what the run before saved. This replays all
+    records from the beginning and compares: saved states, every change of the history, the states it continues from.
+    Writes nothing. Exit code 6 when something differs: then delete the table named and run `acktrail reconcile`, which
+    writes it again.
 
     Example: acktrail verify --tables /data/acktrail
     """

@@ -1,4 +1,4 @@
-"""Proof that what is kept from run to run is what the records say: everything once more, from the beginning."""
+"""Everything that runs save for the next one, computed again from all records and compared."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["Difference", "VerifySummary", "export_differences", "verify"]
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 _CONTRADICTING: Final = "contradicting"
-_NOTHING_TOLD: Final = RECHECKED.empty_table()
+_NO_HISTORY: Final = RECHECKED.empty_table()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,12 @@ class VerifySummary:
 
 
 def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
-    """Replay again all records that ``replay_memory`` comes from, tell again all that ``delivery_history`` tells, and
-    compare; decode every raw key and value again, too. Writes nothing.
+    """Replay all records of ``replay_memory`` again, build ``delivery_history`` again, decode every raw key and value
+    again, and compare. Writes nothing.
 
     Raises:
         DamagedTables: a table cannot be read, or lost something.
-        ConfigurationError: nothing is kept yet.
+        ConfigurationError: no run saved anything yet.
     """
     stored = Tables(tables)
     ensure_whole(stored)
@@ -82,34 +82,34 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
         contradicting = _contradicting(workers, stored)
         doing(f"replaying about {records:,} records again")
         again = _replayed_again(workers, stored, kept, moment)
-        doing(f"telling the history of about {records:,} records again")
-        told = _told_again(workers, stored, moment) if has_history else _NOTHING_TOLD
+        doing(f"building the history of about {records:,} records again")
+        rechecked = _rebuilt_history(workers, stored, moment) if has_history else _NO_HISTORY
     own = read_memory(stored, kept, kept.positions).rows
     return VerifySummary(
         share_partitions=own.num_rows,
-        records=pc.sum(told["records"]).as_py() or 0,
-        changes=pc.sum(told["changes"]).as_py() or 0,
+        records=pc.sum(rechecked["records"]).as_py() or 0,
+        changes=pc.sum(rechecked["changes"]).as_py() or 0,
         differences=(
             *_of_records(contradicting),
             *export_differences(stored, kept),
             *_of_memory(own, again),
-            *_of_history(told),
+            *_of_history(rechecked),
         ),
     )
 
 
 def _check_readable(stored: Tables, kept: Kept) -> None:
-    """Raise where the memory is there and cannot be read: then nothing of it is compared."""
+    """Raise where the table is there and cannot be read."""
     if not kept.positions and kept.flaw is not None and stored.exists(MEMORY_TABLE):
         raise DamagedTables(
             f"tables at {stored.root}: {kept.flaw}",
-            hint="the next `acktrail reconcile` makes it anew",
+            hint="the next `acktrail reconcile` writes it again",
             table=MEMORY_TABLE,
         )
 
 
 def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
-    """State partitions of whose export something else is remembered than ``export_ranges`` and the records say."""
+    """State partitions where the saved facts about the export differ from ``export_ranges`` and the records."""
     if not kept.positions:
         return
     observation = read_observation(stored, kept.run_id)
@@ -123,12 +123,12 @@ def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
                 table=MEMORY_TABLE,
                 state_partition=number,
                 subject=f"state partition {number}",
-                detail="what is remembered of its export differs",
+                detail="the saved facts about its export differ",
             )
 
 
 def _replayed_again(workers: Workers, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
-    """What a replay from the beginning remembers where the kept memory ends."""
+    """What a replay from the beginning leaves where the saved one ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
         for number, end in kept.positions.items()
@@ -141,7 +141,7 @@ def _replayed_again(workers: Workers, stored: Tables, kept: Kept, moment: TopicA
     return collected(workers.run(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
 
 
-def _told_again(workers: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
+def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
     """Rows of ``RECHECKED``."""
     held = saved_positions(stored)
     told = ((number, end, held.get(number, 0)) for number, end in change_positions(stored, moment.coverages).items())
@@ -193,6 +193,6 @@ def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
             )
 
 
-def _of_history(told: pa.Table) -> Iterator[Difference]:
-    for row in told.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist():
+def _of_history(rechecked: pa.Table) -> Iterator[Difference]:
+    for row in rechecked.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist():
         yield Difference(**{name: row[name] for name in ("table", "state_partition", "subject", "detail")})

@@ -50,7 +50,7 @@ class NewRecords:
 
 def replaced_version(tables: Tables, used: UsedRecords) -> str | None:
     """Why `used` are not of this table: an older copy of it was restored and written on, so that its version is another
-    one than it was. None: they are, or it cannot be told."""
+    one than it was. None: they are, or it is unknown."""
     if used.digest is None:
         return None
     paths = tables.paths_at(RECORDS, used.version)
@@ -78,7 +78,7 @@ def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, i
 
 
 def files_digest(paths: Iterable[str]) -> str:
-    """What tells some files from any others. A version of a table does not: a lost one comes back as another one."""
+    """Identifies a set of files. A table's version does not: after a restore, the same number is another commit."""
     return sha256("\n".join(sorted(paths)).encode()).hexdigest()[:32]
 
 

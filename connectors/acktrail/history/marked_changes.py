@@ -76,7 +76,7 @@ class MarkedHistory:
         return change_table(change for change in self._history.gap(first_offset) if first_offset >= self._report_from)
 
     def _changes_of(self, records: pa.RecordBatch) -> pa.Table:
-        """Rows of ``CHANGE_COLUMNS``. `flat` has four integers a change: first, last offset, mark before, mark after."""
+        """Rows of ``CHANGE_COLUMNS``. `flat`: four integers a change, first and last offset, marks before and after."""
         flat: list[int] = []
         rows, counts, causes = [], [], []
         columns = _Columns(records)

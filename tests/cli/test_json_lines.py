@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.cli.text.json_lines import json_line
+from acktrail.cli.text.json_text import json_line
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acktrail.config import TablesConfig
 
-__all__ = ["forgo_pandas", "lean_tables", "optional_lean_tables"]
+if TYPE_CHECKING:
+    from acktrail.tables.past.history_reader import HistoryReader
+
+__all__ = ["forgo_pandas", "lean_history", "lean_tables", "optional_lean_tables"]
 
 
 def forgo_pandas() -> None:
@@ -46,6 +49,19 @@ def optional_lean_tables(uri: str | None, options_file: Path | None) -> TablesCo
     if found is not None:
         forgo_pandas()
     return found
+
+
+def lean_history(uri: str | None, options_file: Path | None) -> HistoryReader:
+    """The history in the tables of a command that needs no pandas.
+
+    Raises:
+        ConfigurationError: as `lean_tables`, or when there is no history.
+    """
+    tables = lean_tables(uri, options_file)
+    from acktrail.tables.delta.store import Tables
+    from acktrail.tables.past.history_reader import HistoryReader
+
+    return HistoryReader(Tables(tables))
 
 
 class _NoPandas:

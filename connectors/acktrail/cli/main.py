@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from acktrail import __version__
 from acktrail.cli.extras import missing_extra
-from acktrail.cli.text.error_json import error_json, wants_json
+from acktrail.cli.text.json_text import error_json, wants_json
 from acktrail.errors import AcktrailError
 
 __all__ = ["app", "main"]

@@ -87,7 +87,7 @@ def _command(
         typer.echo(note, err=True)
     found = sorted(({**row, "topic": topics.get(row["topic_id"])} for row in rows), key=_place)
     if as_json:
-        from acktrail.cli.text.json_lines import json_line
+        from acktrail.cli.text.json_text import json_line
 
         for row in found:
             typer.echo(json_line(_json(row, notes)))

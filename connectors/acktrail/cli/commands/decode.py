@@ -10,7 +10,7 @@ import typer
 
 from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, report_left_out
 from acktrail.cli.progress import record_counter
-from acktrail.cli.text.json_lines import json_line
+from acktrail.cli.text.json_text import json_line
 
 if TYPE_CHECKING:
     from acktrail.offline.read.read_report import ReadReport, SegmentDamage

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.config import TablesConfig
+from acktrail.cli.text.completeness_text import completeness_fields, missing_lines
+from acktrail.cli.text.json_text import json_line
+from acktrail.plain_tables import table
+from acktrail.times import duration_ms, instant_text, time_ms
 
 if TYPE_CHECKING:
     from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
@@ -38,33 +42,23 @@ def rates(
     """Count what share groups did, by group, topic and interval: records acknowledged, released, archived, redelivered.
 
     Counted are endings of deliveries as Kafka records them, at the broker's time of the state record. DELIVERIES are
-    those that ended, REDELIVERIES those of them that were not a record's first. Not in any count: deliveries under way,
-    renewed locks. Not told apart: a release and a lock that timed out; a reject and the delivery count limit. The JSON
-    form also has rates per second, records passed without a state, and those of which nobody knows when (undated).
-    Intervals in which nothing ended have no row. "at least" means that state records of that time are missing: they are
-    listed under "Not known". Answers from delivery_history (`acktrail history`).
+    those that ended, REDELIVERIES those that were not a record's first. Not in any count: deliveries under way,
+    renewed locks. Kafka's records do not distinguish a release from a lock that timed out, nor a reject from the
+    delivery count limit. The JSON form also has rates per second, records passed without a state, and those without a
+    known time (undated). Intervals in which nothing ended have no row. "at least" means that state records of that time
+    are missing: they are listed under "Not known". Answers from delivery_history (`acktrail history`).
 
     Example: acktrail rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
     """
-    from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.times import duration_ms, time_ms
-
     every_ms = duration_ms("--every", every)
     since_ms = None if since is None else time_ms("--since", since)
     until_ms = None if until is None else time_ms("--until", until)
-    forgo_pandas()
-    from acktrail.tables.delta.store import Tables
-    from acktrail.tables.past.history_reader import HistoryReader
-
-    reader = HistoryReader(Tables(TablesConfig.from_environment(tables, tables_options)))
+    reader = lean_history(tables, tables_options)
     counted = reader.rates(every_ms, group_id=group, topic=topic, since_ms=since_ms, until_ms=until_ms).to_pylist()
     completeness = reader.completeness(group, topic=topic).within(since_ms, until_ms)
     rows = _marked(_named(reader, counted if by_partition else _by_topic(counted)), completeness, every_ms)
     if as_json:
-        from acktrail.cli.text.completeness_text import completeness_json
-        from acktrail.cli.text.json_lines import json_line
-
-        known = {"is_current": reader.is_current, "completeness": completeness_json(completeness)}
+        known = completeness_fields(completeness)
         typer.echo(json_line({"interval_ms": every_ms, **known, "rates": _json(rows, every_ms)}))
         return
     typer.echo(_text(rows, completeness, by_partition=by_partition))
@@ -116,7 +110,6 @@ def _by_place(completeness: HistoryCompleteness) -> dict[tuple[str, str, int | N
 
 def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, Any]]:
     from acktrail.columnar.rate_counts import COUNTS
-    from acktrail.times import instant_text
 
     return [
         {
@@ -135,10 +128,6 @@ def _json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, An
 
 
 def _text(rows: Iterable[Mapping[str, Any]], completeness: HistoryCompleteness, *, by_partition: bool) -> str:
-    from acktrail.cli.text.completeness_text import not_known
-    from acktrail.plain_tables import table
-    from acktrail.times import instant_text
-
     places = ("partition",) if by_partition else ()
     names = ("INTERVAL", "GROUP", "TOPIC", *(name.upper() for name in (*places, *_SHOWN)), "")
     cells = [
@@ -151,4 +140,4 @@ def _text(rows: Iterable[Mapping[str, Any]], completeness: HistoryCompleteness, 
         )
         for row in rows
     ]
-    return "\n".join([table(names, cells), *not_known(completeness)])
+    return "\n".join([table(names, cells), *missing_lines(completeness)])

@@ -1,13 +1,25 @@
-"""``acktrail record``: one record's fate within a group."""
+"""``acktrail record``: the history of one record within a group."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.config import TablesConfig
+from acktrail.cli.text.completeness_text import completeness_fields, missing_without_row
+from acktrail.cli.text.history_text import (
+    conclusion,
+    interval_json,
+    position_text,
+    status_text,
+    unknown_json,
+    unknown_text,
+)
+from acktrail.cli.text.json_text import json_line
+from acktrail.plain_tables import printable, table
+from acktrail.times import instant_text
 
 if TYPE_CHECKING:
     from acktrail.model.offset_history.completeness import HistoryCompleteness
@@ -17,83 +29,65 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-_LAST_OFFSET: Final = 2**63 - 1
-
 
 @app.command()
 def record(
     group: Annotated[str, typer.Argument(help="Share group.")],
     topic: Annotated[str, typer.Argument(help="Topic, by name or by id.")],
     partition: Annotated[int, typer.Argument(help="Partition of the topic.", min=0)],
-    offset: Annotated[int, typer.Argument(help="Offset of the record.", min=0, max=_LAST_OFFSET)],
+    offset: Annotated[int, typer.Argument(help="Offset of the record.", min=0, max=2**63 - 1)],
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what became of one record within a share group: every change, with the state record that shows it.
+    """Show what became of one record within a share group: every change, with the state record that shows it.
 
-    What is not known is said too, and why. STATE RECORD is the partition and offset of a record of
-    __share_group_state. Reads no cluster; answers from delivery_history (`acktrail history`).
+    "Not known" lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record
+    of __share_group_state. Reads no cluster; answers from delivery_history (`acktrail history`).
 
     Example: acktrail record fraud-scoring payments 0 4711 --tables /data/acktrail
     """
-    from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.cli.text.json_lines import json_line
-
-    forgo_pandas()
-    from acktrail.tables.delta.store import Tables
-    from acktrail.tables.past.history_reader import HistoryReader
-
-    reader = HistoryReader(Tables(TablesConfig.from_environment(tables, tables_options)))
-    instances = reader.instances(group, topic, partition, offset)
-    completeness = reader.completeness(group, topic=topic, partition=partition)
-    if as_json:
-        from acktrail.cli.text.completeness_text import completeness_json
-
-        asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
-        known = {"is_current": reader.is_current, "completeness": completeness_json(completeness)}
-        typer.echo(json_line({**asked, **known, "lives": [_json(instance) for instance in instances]}))
+    history = lean_history(tables, tables_options)
+    instances = history.instances(group, topic, partition, offset)
+    completeness = history.completeness(group, topic=topic, partition=partition)
+    if not as_json:
+        typer.echo("\n\n".join(_text(instance, group, partition, completeness) for instance in instances))
         return
-    typer.echo("\n\n".join(_text(instance, group, partition, completeness) for instance in instances))
+    asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
+    typer.echo(json_line({**asked, **completeness_fields(completeness), "lives": list(map(_json, instances))}))
 
 
 def _json(instance: RecordInstance) -> dict[str, Any]:
-    from acktrail.cli.text.history_text import blank_json, conclusion, interval_json
-
     return {
         "topic": instance.topic.topic,
         "topic_id": instance.topic.topic_id,
         "topic_status": instance.topic.status,
         "state_partition": instance.state_partition,
         "conclusion": conclusion(instance.history),
-        "intervals": [interval_json(found) for found in instance.history.intervals],
-        "not_known": [blank_json(blank) for blank in instance.history.unknown_periods],
+        "intervals": [interval_json(interval) for interval in instance.history.intervals],
+        "not_known": [unknown_json(period) for period in instance.history.unknown_periods],
     }
 
 
 def _text(instance: RecordInstance, group: str, partition: int, completeness: HistoryCompleteness) -> str:
-    from acktrail.cli.text.completeness_text import elsewhere
-    from acktrail.cli.text.history_text import blank_text, conclusion, condition_text, place
-    from acktrail.plain_tables import printable, table
-    from acktrail.times import instant_text
-
-    topic = instance.topic
-    named = topic.topic_id if topic.topic is None else f"{topic.topic} ({topic.topic_id}, {topic.status})"
-    head = (
-        f"group {printable(group)}, topic {printable(named)}, partition {partition}, offset {instance.history.offset}"
-    )
+    topic, history = instance.topic, instance.history
+    name = topic.topic_id if topic.topic is None else f"{topic.topic} ({topic.topic_id}, {topic.status})"
+    head = f"group {printable(group)}, topic {printable(name)}, partition {partition}, offset {history.offset}"
     rows = [
         (
-            None if found.since is None else instant_text(found.since.timestamp_ms),
-            place(found.since),
-            None if found.since is None else found.since.cause.value,
-            condition_text(found.status),
-            found.status.delivery_count,
-            "" if found.is_dated or found.since is None else "at the latest",
+            None if interval.since is None else instant_text(interval.since.timestamp_ms),
+            position_text(interval.since),
+            None if interval.since is None else interval.since.cause.value,
+            status_text(interval.status),
+            interval.status.delivery_count,
+            "" if interval.is_dated or interval.since is None else "at the latest",
         )
-        for found in instance.history.intervals
+        for interval in history.intervals
     ]
-    lines = [*map(blank_text, instance.history.unknown_periods), *elsewhere(completeness, instance.state_partition)]
-    blanks = [f"  {line}" for line in lines]
     changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
-    return "\n".join([head, conclusion(instance.history), "", changes, "", "Not known:", *blanks])
+    unknown = [
+        *map(unknown_text, history.unknown_periods),
+        *missing_without_row(completeness, instance.state_partition),
+    ]
+    lines = [head, conclusion(history), "", changes, "", "Not known:", *(f"  {line}" for line in unknown)]
+    return "\n".join(lines)

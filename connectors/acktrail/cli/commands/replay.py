@@ -11,7 +11,7 @@ import typer
 
 from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, report_damage, report_left_out
 from acktrail.cli.progress import RecordCounter, record_counter
-from acktrail.cli.text.json_lines import json_line
+from acktrail.cli.text.json_text import json_line
 from acktrail.model.strict.violations import Policy
 from acktrail.plain_tables import printable
 

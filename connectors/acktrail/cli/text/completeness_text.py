@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
-from acktrail.cli.text.history_text import evidence_json, place
+from acktrail.cli.text.history_text import dated_position_text, position_json
 from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
 from acktrail.model.offset_history.record_history import UnknownReason
 from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.times import instant_text
 
-__all__ = ["completeness_json", "counted", "elsewhere", "not_known"]
+__all__ = ["at_least_text", "completeness_fields", "missing_lines", "missing_without_row"]
 
 _REASONS: Final = {
     UnknownReason.EARLIER: "what happened before {until}: the export of state partition {number} began later",
@@ -24,75 +25,95 @@ _STALE: Final = "exported state records that the history does not have yet: run 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loss:
-    """State records that some share partitions lack: `share_partitions` None: all of the state partition. `until`: the
-    last record that tells one of them again; None: at least one is not known yet."""
+    """State records that some share partitions lack.
+
+    `share_partitions` None: all of the state partition. `until`: the last record that shows one of them whole again;
+    None: at least one is not known yet.
+    """
 
     example: MissingRecords
     share_partitions: int | None
     until: RecordPosition | None
 
+    @property
+    def text(self) -> str:
+        missing = self.example
+        cause = _REASONS[missing.reason].format(
+            number=missing.state_partition,
+            records=_records(missing),
+            after=instant_text(missing.after_ms) or "a time that is not known",
+            until=dated_position_text(self.until) or "a snapshot that has not come yet",
+        )
+        affected = "all" if self.share_partitions is None else f"{self.share_partitions:,}"
+        return f"{cause} (share partitions: {affected})"
 
-def counted(number: int, completeness: HistoryCompleteness) -> str:
+    @property
+    def json(self) -> dict[str, Any]:
+        missing = self.example
+        return {
+            "reason": missing.reason.value,
+            "text": self.text,
+            "state_partition": missing.state_partition,
+            "first_record": missing.first_record,
+            "last_record": missing.last_record,
+            "after": missing.after_ms,
+            "after_time": instant_text(missing.after_ms),
+            "until": position_json(self.until),
+            "share_partitions": self.share_partitions,
+        }
+
+
+def at_least_text(number: int, completeness: HistoryCompleteness) -> str:
     """A number out of the history: exact, or "at least" where records are missing."""
     return f"{number:,}" if completeness.is_complete else f"at least {number:,}"
 
 
-def not_known(found: HistoryCompleteness) -> list[str]:
+def missing_lines(completeness: HistoryCompleteness) -> list[str]:
     """Lines to print below an answer: what is missing; none where nothing is."""
-    lines = _lines(found, found.missing)
+    lines = _lines(completeness, completeness.missing)
     return ["", "Not known:", *(f"  {line}" for line in lines)] if lines else []
 
 
-def elsewhere(found: HistoryCompleteness, state_partition: int) -> list[str]:
+def missing_without_row(completeness: HistoryCompleteness, state_partition: int) -> list[str]:
     """What is missing on a state partition and in no row of the history: gaps behind the last record, and unreadable
     records that do not name their share partition."""
-    return _lines(
-        found, (each for each in found.missing if each.key is None and each.state_partition == state_partition)
-    )
+    own = (each for each in completeness.missing if each.key is None and each.state_partition == state_partition)
+    return _lines(completeness, own)
 
 
-def _lines(found: HistoryCompleteness, missing: Iterable[MissingRecords]) -> list[str]:
-    lines = [_text(loss) for loss in _losses(missing)]
-    return lines if found.is_current else [*lines, _STALE]
+def _lines(completeness: HistoryCompleteness, missing: Iterable[MissingRecords]) -> list[str]:
+    lines = [loss.text for loss in _losses(missing)]
+    return lines if completeness.is_current else [*lines, _STALE]
 
 
-def completeness_json(found: HistoryCompleteness) -> dict[str, Any]:
-    """The same for programs."""
+def completeness_fields(completeness: HistoryCompleteness) -> dict[str, Any]:
+    """The same as fields of an answer in JSON."""
     return {
-        "is_complete": found.is_complete,
-        "is_current": found.is_current,
-        "known_from": evidence_json(found.known_from),
-        "missing": [_json(loss) for loss in _losses(found.missing)],
+        "is_current": completeness.is_current,
+        "completeness": {
+            "is_complete": completeness.is_complete,
+            "is_current": completeness.is_current,
+            "known_from": position_json(completeness.known_from),
+            "missing": [loss.json for loss in _losses(completeness.missing)],
+        },
     }
 
 
-def _losses(missing: Iterable[MissingRecords]) -> list[_Loss]:
+def _losses(missing: Iterable[MissingRecords]) -> Iterator[_Loss]:
     """`missing` of all share partitions together, by state partition, reason and records."""
-    found: dict[tuple[Any, ...], list[MissingRecords]] = {}
-    for each in sorted(missing, key=_order):
-        found.setdefault((*_order(each), each.key is None), []).append(each)
-    return [_loss(own) for own in found.values()]
+    for _, same in groupby(sorted(missing, key=_order), _order):
+        own = list(same)
+        ends = [each.until for each in own if each.until is not None]
+        yield _Loss(
+            example=own[0],
+            share_partitions=None if own[0].key is None else len(own),
+            until=max(ends, key=lambda end: end.offset) if len(ends) == len(own) else None,
+        )
 
 
-def _loss(own: list[MissingRecords]) -> _Loss:
-    ends = [each.until for each in own if each.until is not None]
-    return _Loss(
-        example=own[0],
-        share_partitions=None if own[0].key is None else len(own),
-        until=max(ends, key=_offset) if len(ends) == len(own) else None,
-    )
-
-
-def _text(loss: _Loss) -> str:
-    missing = loss.example
-    text = _REASONS[missing.reason].format(
-        number=missing.state_partition,
-        records=_records(missing),
-        after=instant_text(missing.after_ms) or "a time that is not known",
-        until=_moment(loss.until) or "a snapshot that has not come yet",
-    )
-    affected = "all" if loss.share_partitions is None else f"{loss.share_partitions:,}"
-    return f"{text} (share partitions: {affected})"
+def _order(missing: MissingRecords) -> tuple[int, int, str, int, bool]:
+    first, last = (-1 if offset is None else offset for offset in (missing.first_record, missing.last_record))
+    return (missing.state_partition, first, missing.reason.value, last, missing.key is None)
 
 
 def _records(missing: MissingRecords) -> str:
@@ -100,34 +121,3 @@ def _records(missing: MissingRecords) -> str:
     if last == missing.first_record:
         return f"state record {first}"
     return f"state records {first} to {'?' if last is None else f'{missing.state_partition}:{last}'}"
-
-
-def _moment(evidence: RecordPosition | None) -> str | None:
-    if evidence is None:
-        return None
-    time = instant_text(evidence.timestamp_ms)
-    return f"state record {place(evidence)}" + ("" if time is None else f" ({time})")
-
-
-def _json(loss: _Loss) -> dict[str, Any]:
-    missing = loss.example
-    return {
-        "reason": missing.reason.value,
-        "text": _text(loss),
-        "state_partition": missing.state_partition,
-        "first_record": missing.first_record,
-        "last_record": missing.last_record,
-        "after": missing.after_ms,
-        "after_time": instant_text(missing.after_ms),
-        "until": evidence_json(loss.until),
-        "share_partitions": loss.share_partitions,
-    }
-
-
-def _order(missing: MissingRecords) -> tuple[int, int, str, int]:
-    first, last = missing.first_record, missing.last_record
-    return (missing.state_partition, -1 if first is None else first, missing.reason.value, -1 if last is None else last)
-
-
-def _offset(evidence: RecordPosition) -> int:
-    return evidence.offset

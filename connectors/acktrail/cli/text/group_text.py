@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from acktrail.cli.group_selection import GroupAnswer, Lag, lag_of
-from acktrail.cli.text.error_json import error_json
+from acktrail.cli.text.json_text import error_json
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The history in words and as JSON: conditions, moments, and what is not known."""
+"""The history of a record in words and as JSON: statuses, state records, and what is not known."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.times import instant_text
 
 __all__ = [
-    "blank_json",
-    "blank_text",
     "conclusion",
-    "condition_text",
-    "evidence_json",
+    "dated_position_text",
     "interval_json",
-    "place",
+    "position_json",
+    "position_text",
+    "status_text",
+    "unknown_json",
+    "unknown_text",
 ]
 
-_STANDINGS: Final = {
+_STATUSES: Final = {
     OffsetStatusKind.UNRECORDED: "nothing recorded",
     OffsetStatusKind.BELOW_START: "below the start offset",
     OffsetStatusKind.UNINITIALIZED: "no start offset yet",
@@ -39,15 +40,13 @@ _WITHOUT_RECORD: Final = {
 }
 
 _NOW: Final = {
-    OffsetStatusKind.UNRECORDED: "nothing recorded",
-    OffsetStatusKind.BELOW_START: "below the start offset",
+    **_STATUSES,
     OffsetStatusKind.UNINITIALIZED: "without a start offset",
     OffsetStatusKind.ABSENT: "forgotten: the share partition was deleted",
-    OffsetStatusKind.UNKNOWN: "not known",
 }
 """What holds now, after a delivery state had been recorded."""
 
-_BLANKS: Final = {
+_UNKNOWN: Final = {
     UnknownReason.DELIVERIES: "when it was first delivered, and a delivery under way: Kafka writes how a delivery "
     "ended, never that one began",
     UnknownReason.EARLIER: "anything before state record {until}: the export began there",
@@ -63,72 +62,81 @@ _BLANKS: Final = {
 }
 
 
-def place(evidence: RecordPosition | None) -> str | None:
+def position_text(position: RecordPosition | None) -> str | None:
     """A state record's address: state partition and offset."""
-    return None if evidence is None else f"{evidence.state_partition}:{evidence.offset}"
+    return None if position is None else f"{position.state_partition}:{position.offset}"
 
 
-def condition_text(condition: OffsetStatus) -> str:
-    """A condition without its count."""
-    if condition.delivery_state is None:
-        return _STANDINGS[condition.kind]
-    return state_name(condition.delivery_state)
+def dated_position_text(position: RecordPosition | None) -> str | None:
+    """A state record's address and time."""
+    if position is None:
+        return None
+    time = instant_text(position.timestamp_ms)
+    return f"state record {position_text(position)}" + ("" if time is None else f" ({time})")
 
 
-def conclusion(found: RecordHistory) -> str:
+def status_text(status: OffsetStatus) -> str:
+    """A status without its count."""
+    if status.delivery_state is None:
+        return _STATUSES[status.kind]
+    return state_name(status.delivery_state)
+
+
+def conclusion(history: RecordHistory) -> str:
     """What became of the record, in one line."""
-    recorded, now = found.last_recorded, found.now
+    recorded, now = history.last_recorded, history.now
     if recorded is None:
         return _WITHOUT_RECORD[now.status.kind]
-    said = f"{condition_text(recorded.status)}, delivery count {recorded.status.delivery_count}{_since(recorded)}"
-    return said if recorded is now else f"{said}; {_NOW[now.status.kind]}{_since(now)}"
+    text = f"{status_text(recorded.status)}, delivery count {recorded.status.delivery_count}{_since(recorded)}"
+    return text if recorded is now else f"{text}; {_NOW[now.status.kind]}{_since(now)}"
 
 
 def _since(interval: StatusInterval) -> str:
-    if interval.since is None:
+    at = dated_position_text(interval.since)
+    if at is None:
         return ""
-    time = instant_text(interval.since.timestamp_ms)
-    at = f"state record {place(interval.since)}" + ("" if time is None else f" ({time})")
     return f", since {at}" if interval.is_dated else f", at the latest since {at}"
 
 
-def blank_text(blank: UnknownPeriod) -> str:
+def unknown_text(period: UnknownPeriod) -> str:
     """What is not known, and why."""
-    return _BLANKS[blank.reason].format(since=place(blank.since) or "?", until=place(blank.until) or "the newest")
+    return _UNKNOWN[period.reason].format(
+        since=position_text(period.since) or "?", until=position_text(period.until) or "the newest"
+    )
 
 
 def interval_json(interval: StatusInterval) -> dict[str, Any]:
-    """One condition of a record and how it ended."""
+    """One status of a record and how it ended."""
     state = interval.status.delivery_state
     return {
         "standing": interval.status.kind.value,
         "delivery_state": None if state is None else state_name(state),
         "delivery_count": interval.status.delivery_count,
-        "since": evidence_json(interval.since),
+        "since": position_json(interval.since),
         "is_dated": interval.is_dated,
-        "until": evidence_json(interval.until),
+        "until": position_json(interval.until),
         "ended_by": None if interval.ended_by is None else interval.ended_by.value,
     }
 
 
-def blank_json(blank: UnknownPeriod) -> dict[str, Any]:
+def unknown_json(period: UnknownPeriod) -> dict[str, Any]:
     """What is not known, for programs and for people."""
     return {
-        "reason": blank.reason.value,
-        "text": blank_text(blank),
-        "since": evidence_json(blank.since),
-        "until": evidence_json(blank.until),
+        "reason": period.reason.value,
+        "text": unknown_text(period),
+        "since": position_json(period.since),
+        "until": position_json(period.until),
     }
 
 
-def evidence_json(evidence: RecordPosition | None) -> dict[str, Any] | None:
+def position_json(position: RecordPosition | None) -> dict[str, Any] | None:
     """A state record with its time."""
-    if evidence is None:
+    if position is None:
         return None
     return {
-        "state_partition": evidence.state_partition,
-        "offset": evidence.offset,
-        "timestamp": evidence.timestamp_ms,
-        "time": instant_text(evidence.timestamp_ms),
-        "cause": evidence.cause.value,
+        "state_partition": position.state_partition,
+        "offset": position.offset,
+        "timestamp": position.timestamp_ms,
+        "time": instant_text(position.timestamp_ms),
+        "cause": position.cause.value,
     }

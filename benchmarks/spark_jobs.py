@@ -15,6 +15,8 @@ from typing import Any
 
 import pandas as pd
 import process_tree
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from acktrail.config import TablesConfig
@@ -56,12 +58,11 @@ def wait_for_orders(orders: Connection, ways: Ways) -> None:
 @contextmanager
 def alone() -> Iterator[dict[str, Way]]:
     """One process without Spark."""
-    from acktrail.reconcile.state_at import read_moment, state_rows
+    from acktrail.reconcile.state_at import read_moment, states_at_moment
 
     def states(config: TablesConfig) -> Totals:
         tables = Tables(config)
-        rows = (row for row in state_rows(tables, read_moment(tables)) if row["snapshot_epoch"] is not None)
-        return _added((1, row["start_offset"] or 0, len(row["batches"])) for row in rows)
+        return _totals(states_at_moment(tables, read_moment(tables)))
 
     yield {"alone": states}
 
@@ -79,9 +80,7 @@ def by_spark() -> Iterator[dict[str, Way]]:
 def _states(session: SparkSession, config: TablesConfig) -> Totals:
     from acktrail_jobs.states_at import states_at
 
-    rows = states_at(session, config).where("snapshot_epoch IS NOT NULL").select("start_offset", "batches")
-    found = rows.toArrow()
-    return found.num_rows, sum(found["start_offset"].drop_null().to_pylist()), _batches(found["batches"])
+    return _totals(states_at(session, config).select("snapshot_epoch", "start_offset", "batches").toArrow())
 
 
 def _with_pandas(session: SparkSession, config: TablesConfig) -> Totals:
@@ -159,14 +158,7 @@ def _record(group: pd.DataFrame, kind: str, fields: list[Any]) -> Any:
     )  # fmt: skip
 
 
-def _batches(lists: Any) -> int:
-    import pyarrow.compute as pc
-
-    return int(pc.sum(pc.list_value_length(lists)).as_py())
-
-
-def _added(totals: Iterator[Totals]) -> Totals:
-    count = starts = batches = 0
-    for one, start, own in totals:
-        count, starts, batches = count + one, starts + start, batches + own
-    return count, starts, batches
+def _totals(rows: pa.Table) -> Totals:
+    states = rows.filter(pc.is_valid(rows["snapshot_epoch"]))
+    starts, batches = pc.sum(states["start_offset"]), pc.sum(pc.list_value_length(states["batches"]))
+    return states.num_rows, int(starts.as_py() or 0), int(batches.as_py() or 0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +23,7 @@ __all__ = ["states_at"]
 
 _NOT_OF_A_MOMENT: Final = ("cluster_id", "run_id", "topic")
 _STATE_AT: Final = pa.schema([field for field in SHARE_PARTITION_STATES if field.name not in _NOT_OF_A_MOMENT])
-_ROWS_AT_ONCE: Final = 2_048
+_ROWS_AT_ONCE: Final = 8_192
 
 
 def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = None) -> DataFrame:
@@ -45,10 +44,5 @@ def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = Non
 def _replay_share(
     config: TablesConfig, observation: Observation, coverages: Sequence[Coverage]
 ) -> Iterator[pa.RecordBatch]:
-    yield from _batches(replay_of(Tables(config), observation, Recall(remembers=False), coverages).rows())
-
-
-def _batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
-    remaining = iter(rows)
-    while taken := list(islice(remaining, _ROWS_AT_ONCE)):
-        yield pa.RecordBatch.from_pylist([dict(row) for row in taken], schema=_STATE_AT)
+    states = replay_of(Tables(config), observation, Recall(remembers=False), coverages).states()
+    yield from states.select(_STATE_AT.names).to_batches(max_chunksize=_ROWS_AT_ONCE)

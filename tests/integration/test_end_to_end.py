@@ -17,7 +17,7 @@ from acktrail.embedded.workload.workload_report import Action, Fate, SharePartit
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, status_ranges
 from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.offset_history.status_intervals import StatusInterval, status_intervals
-from acktrail.reconcile.state_values import state_of
+from acktrail.reconcile.derived_columns import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_reader import HistoryReader
 

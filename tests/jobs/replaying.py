@@ -63,7 +63,7 @@ def _replay(tables: Tables, observation: Observation, recall: Recall, coverages:
 
 
 def _rows(found: Replay) -> list[dict[str, Any]]:
-    return sorted(found.rows(), key=lambda row: tuple(row[name] for name in _ORDER))
+    return sorted(found.states().to_pylist(), key=lambda row: tuple(row[name] for name in _ORDER))
 
 
 @dataclass(kw_only=True)

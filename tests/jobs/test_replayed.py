@@ -21,10 +21,10 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.reconcile.coverage import Coverage, Gap
+from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.observed_run import Observation, StateLog
-from acktrail.reconcile.partition_replay import Replay, replay_rows
+from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.saved.saved_replay import Memory
-from acktrail.reconcile.state_values import state_of
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.state_key import encode_key
 
@@ -62,7 +62,7 @@ def replayed(log: Log, gaps: dict[int, Gap] | None = None, pieces: int = 7) -> d
 
     logs = dict.fromkeys(range(PARTITIONS), StateLog())
     observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
-    rows = list(replay_rows(read, observation, coverages))
+    rows = Replay(read, observation, coverages).states().to_pylist()
     found = {SharePartition(**{n: row[n] for n in ("group_id", "topic_id", "partition")}): row for row in rows}
     assert len(found) == len(rows)
     return found
@@ -161,7 +161,7 @@ def test_going_on_from_memory_is_a_replay_of_all(
         replay_of_new = _replay(decoded, end, gaps, memory)
         memory = Memory(rows=replay_of_new.remembered(), positions=dict.fromkeys(range(PARTITIONS), end))
     whole = _replay(decoded, len(log), gaps, Memory())
-    assert sorted(replay_of_new.rows(), key=_address) == sorted(whole.rows(), key=_address)
+    assert _rows(replay_of_new) == _rows(whole)
     names = [(name, "ascending") for name in ("state_partition", "group_id", "topic_id", "partition")]
     assert memory.rows.sort_by(names).to_pylist() == whole.remembered().sort_by(names).to_pylist()
 
@@ -188,5 +188,6 @@ def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: Memory) 
     return Replay(read, observation, coverages, memory)
 
 
-def _address(row: dict[str, Any]) -> tuple[Any, ...]:
-    return (row["state_partition"], row["group_id"], row["topic_id"], row["partition"])
+def _rows(replayed: Replay) -> list[dict[str, Any]]:
+    names = ("state_partition", "group_id", "topic_id", "partition")
+    return sorted(replayed.states().to_pylist(), key=lambda row: tuple(row[name] for name in names))

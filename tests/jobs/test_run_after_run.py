@@ -10,7 +10,7 @@ from jobs.world import World
 
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
-from acktrail.reconcile.state_values import state_of
+from acktrail.reconcile.derived_columns import state_of
 from acktrail_jobs.commands.reconcile import reconcile
 from acktrail_jobs.commands.verify import verify
 

@@ -8,7 +8,18 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 
-__all__ = ["INT16", "INT32", "INT64", "batches", "disjoint_batches", "keys", "records", "snapshots", "updates"]
+__all__ = [
+    "INT16",
+    "INT32",
+    "INT64",
+    "any_batches",
+    "batches",
+    "disjoint_batches",
+    "keys",
+    "records",
+    "snapshots",
+    "updates",
+]
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

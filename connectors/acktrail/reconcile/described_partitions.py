@@ -1,140 +1,150 @@
-"""What the cluster answered in one observation, by share partition: the evidence beside a replayed state."""
+"""What the cluster answered in one observation, as columns beside share partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.reconcile.state_values import NO_STATE
+from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.reconcile.share_partition_keys import first_matches, key_codes
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["Key", "Samples", "read_samples"]
+__all__ = ["PHASES", "Descriptions", "read_descriptions", "with_topics"]
 
-Key = tuple[str, str | None, int]
-"""Group id, topic id (null where the cluster did not say it) and partition."""
+PHASES: Final = ("before", "after")
 
-_Row = Mapping[str, Any]
-
-_PHASES: Final = ("before", "after")
 _SHARE_GROUP: Final = "share"
 _OFFSETS: Final = (
-    *("phase", "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset"),
+    *("phase", *KEY_COLUMNS, "topic", "log_start_offset", "log_end_offset"),
     *("start_offset", "lag", "error_code", "error"),
 )
 _GROUPS: Final = ("phase", "group_id", "group_type", "group_state", "error_code")
 _TOPICS: Final = ("topic_id", "topic", "status", "last_seen_at")
-_SAID_OF_SHARE: Final = ("start_offset", "lag", "error_code", "error")
-_SAID_OF_LOG: Final = ("log_start_offset", "log_end_offset")
-_SAID_OF_GROUP: Final = ("group_state", "error_code")
-_ROWS_AT_ONCE: Final = 8_192
 
-_OF_NO_RECORD: Final = (
-    *("state_partition", "archived_seen", "last_record_offset", "last_record_timestamp_ms", "completeness"),
-    *("completeness_reason", "is_misplaced", "initialized_at", "archived_at", "unreadable_at", "broken_rules"),
-)
+_GROUP_NOT_FOUND: Final = 69
+_NOT_AUTHORIZED: Final = {
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    30: "GROUP_AUTHORIZATION_FAILED",
+    31: "CLUSTER_AUTHORIZATION_FAILED",
+}
+_REFUSED_CODES: Final = pa.array([*_NOT_AUTHORIZED], pa.int16())
+_REFUSED_TEXTS: Final = f"^({'|'.join(_NOT_AUTHORIZED.values())})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Samples:
-    """The two samples of one observation. The first row of a phase counts; a part that no row speaks of is missing.
+class Descriptions:
+    """The two samples of one observation; of several rows with one key in a phase the first counts.
 
-    `described`: by share partition and phase; `described_topics`: the names that came with them. `logs`: by topic id
-    and partition. `groups`: share groups only. `group_errors`: errors that stand for every share partition of a group.
-    `topics`: name and status of each topic id, the newest.
+    `shares`: described share partitions; a null topic id: the cluster did not name it. `logs`: log offsets by topic id
+    and partition. `groups`: share groups. `group_errors`: errors that stand for every share partition of a group. These
+    have the columns of their tables. `topics`: name and status of each topic id, the newest first.
     """
 
-    described: dict[Key, dict[str, _Row]] = field(default_factory=dict)
-    described_topics: dict[Key, str | None] = field(default_factory=dict)
-    logs: dict[tuple[str | None, int], dict[str, _Row]] = field(default_factory=dict)
-    groups: dict[str, dict[str, _Row]] = field(default_factory=dict)
-    group_errors: dict[str, dict[str, str]] = field(default_factory=dict)
-    topics: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    shares: pa.Table
+    logs: pa.Table
+    groups: pa.Table
+    group_errors: pa.Table
+    topics: pa.Table
 
-    def beside(self, row: _Row) -> dict[str, Any]:
-        """A replayed row with all that was said of its share partition: what ``Judge.judged`` takes."""
-        key = (row["group_id"], row["topic_id"], row["partition"])
-        return {**row, **self._said(key), "is_durable": 1, "found_on": [row["state_partition"]]}
+    def only_described(self, replayed: pa.Table) -> pa.Table:
+        """The keys (``KEY_COLUMNS``) of share partitions that were described and are not in `replayed`, each once."""
+        columns = self.shares.select(KEY_COLUMNS)
+        distinct = columns.take(pa.array(np.unique(key_codes(columns.columns), return_index=True)[1]))
+        return distinct.filter(pc.is_null(first_matches(distinct.columns, replayed.select(KEY_COLUMNS).columns)))
 
-    def only_described(self, replayed: set[Key]) -> Iterator[dict[str, Any]]:
-        """The same for each share partition that was described and is none of those `replayed`."""
-        for key in self.described:
-            if key[1] is None or key not in replayed:
-                own = {"group_id": key[0], "topic_id": key[1], "partition": key[2]}
-                yield {**_NOTHING, **own, **self._said(key)}
+    def beside(self, keys: pa.Table) -> dict[str, pa.Array]:
+        """Columns for each row of `keys` (``KEY_COLUMNS``), null where nothing was answered.
 
-    def topic_of(self, topic_id: str) -> str | None:
-        """The newest name of a topic id; None where it was never seen."""
-        return self.topics.get(topic_id, (None, None))[0]
-
-    def _said(self, key: Key) -> dict[str, Any]:
-        group_id, topic_id, partition = key
-        topic, status = (None, None) if topic_id is None else self.topics.get(topic_id, (None, None))
-        found: dict[str, Any] = {
-            "topic": topic,
-            "topic_status": status,
-            "described_topic": self.described_topics.get(key),
+        `topic`, `described_topic`, `topic_status`, `group_state`; and for each phase, with its name at the end, the
+        fields of a ``DescribedPartition``.
+        """
+        own = self.topics.take(first_matches([keys["topic_id"]], [self.topics["topic_id"]]))
+        described = self.shares["topic"].take(_matches(keys, self.shares, KEY_COLUMNS))
+        samples = {phase: self._sample(keys, phase) for phase in PHASES}
+        states = [samples[phase].pop("group_state") for phase in reversed(PHASES)]
+        present = [samples[phase].pop("group_answered") for phase in reversed(PHASES)]
+        return {
+            "topic": own["topic"],
+            "topic_status": own["status"],
+            "described_topic": described,
+            "group_state": pc.if_else(present[0], *states),
+            **{f"{name}_{phase}": column for phase in PHASES for name, column in samples[phase].items()},
         }
-        described = self.described.get(key, {})
-        log: Mapping[str, _Row] = {} if topic_id is None else self.logs.get((topic_id, partition), {})
-        group, errors = self.groups.get(group_id, {}), self.group_errors.get(group_id, {})
-        for phase in _PHASES:
-            found[phase] = described.get(phase)
-            found[f"log_{phase}"] = log.get(phase)
-            found[f"group_{phase}"] = group.get(phase)
-            found[f"group_error_{phase}"] = errors.get(phase)
-        return found
+
+    def _sample(self, keys: pa.Table, phase: str) -> dict[str, pa.Array]:
+        share = _of_phase(self.shares, phase, keys, KEY_COLUMNS)
+        log = _of_phase(self.logs, phase, keys, ("topic_id", "partition"))
+        group = _of_phase(self.groups, phase, keys, ("group_id",))
+        errors = _of_phase(self.group_errors, phase, keys, ("group_id",))
+        code, group_error = group["error_code"], _error_texts(errors)
+        is_present = pc.if_else(_is(pc.not_equal(code, 0)), pa.scalar(None, pa.bool_()), pa.scalar(value=True))
+        is_absent = pc.or_(pc.is_null(group["phase"]), _is(pc.equal(code, _GROUP_NOT_FOUND)))
+        refused = [pc.is_in(codes, value_set=_REFUSED_CODES) for codes in (share["error_code"], code)]
+        refused.append(_is(pc.match_substring_regex(group_error, _REFUSED_TEXTS)))
+        return {
+            "is_listed": pc.is_valid(share["phase"]),
+            "start_offset": share["start_offset"],
+            "lag": share["lag"],
+            "error": pc.coalesce(_error_texts(share), group_error),
+            "is_group_present": pc.if_else(is_absent, pa.scalar(value=False), is_present),
+            "is_authorized": pc.invert(pc.or_(pc.or_(refused[0], refused[1]), refused[2])),
+            "log_start_offset": log["log_start_offset"],
+            "log_end_offset": log["log_end_offset"],
+            "group_state": group["group_state"],
+            "group_answered": pc.is_valid(group["phase"]),
+        }
 
 
-def read_samples(tables: Tables, run_id: str) -> Samples:
+def read_descriptions(tables: Tables, run_id: str) -> Descriptions:
     """The samples of observation `run_id`."""
-    samples, own = Samples(), pc.field("run_id") == run_id
-    for row in _rows(tables.read("offset_observations", columns=_OFFSETS, where=own)):
-        if row["group_id"] is None:
-            logs = samples.logs.setdefault((row["topic_id"], row["partition"]), {})
-            logs.setdefault(row["phase"], _some(row, _SAID_OF_LOG))
-        elif row["partition"] is None:
-            _add_group_error(samples, row)
-        else:
-            _add_described(samples, row)
-    for row in _rows(tables.read("group_observations", columns=_GROUPS, where=own)):
-        if (row["group_type"] or _SHARE_GROUP).lower() == _SHARE_GROUP:
-            samples.groups.setdefault(row["group_id"], {}).setdefault(row["phase"], _some(row, _SAID_OF_GROUP))
-    for row in sorted(_rows(tables.read("topics", columns=_TOPICS)), key=lambda row: row["last_seen_at"]):
-        samples.topics[row["topic_id"]] = (row["topic"], row["status"])
-    return samples
+    own = pc.field("run_id") == run_id
+    offsets = tables.read("offset_observations", columns=_OFFSETS, where=own)
+    groups = tables.read("group_observations", columns=_GROUPS, where=own)
+    of_group, has_error = pc.is_valid(offsets["group_id"]), _is(pc.not_equal(offsets["error_code"], 0))
+    of_share = pc.and_(of_group, pc.is_valid(offsets["partition"]))
+    kinds = pc.utf8_lower(pc.if_else(_is(pc.not_equal(groups["group_type"], "")), groups["group_type"], _SHARE_GROUP))
+    return Descriptions(
+        # without a topic id and an error a row says only that the topic is not there
+        shares=offsets.filter(pc.and_(of_share, pc.or_(pc.is_valid(offsets["topic_id"]), has_error))),
+        logs=offsets.filter(pc.invert(of_group)),
+        groups=groups.filter(pc.equal(kinds, _SHARE_GROUP)),
+        group_errors=offsets.filter(pc.and_(pc.and_(of_group, pc.is_null(offsets["partition"])), has_error)),
+        topics=tables.read("topics", columns=_TOPICS).sort_by([("last_seen_at", "descending")]),
+    )
 
 
-def _add_described(samples: Samples, row: _Row) -> None:
-    """Without a topic id and an error a row says only that the topic is not there."""
-    if row["topic_id"] is None and not row["error_code"]:
-        return
-    key = (row["group_id"], row["topic_id"], row["partition"])
-    samples.described.setdefault(key, {}).setdefault(row["phase"], _some(row, _SAID_OF_SHARE))
-    samples.described_topics.setdefault(key, row["topic"])
+def with_topics(states: pa.Table, described: Descriptions) -> pa.Table:
+    """`states` with the newest name of each topic id; null where it was never seen."""
+    names = described.topics["topic"].take(first_matches([states["topic_id"]], [described.topics["topic_id"]]))
+    return states.set_column(states.column_names.index("topic"), "topic", names)
 
 
-def _add_group_error(samples: Samples, row: _Row) -> None:
-    if row["error_code"]:
-        errors = samples.group_errors.setdefault(row["group_id"], {})
-        errors.setdefault(row["phase"], row["error"] or f"error {row['error_code']}")
+def _of_phase(rows: pa.Table, phase: str, keys: pa.Table, key: tuple[str, ...]) -> Mapping[str, pa.ChunkedArray]:
+    """The first of `rows` in that phase for each of `keys`, nulls where there is none."""
+    own = rows.filter(pc.equal(rows["phase"], phase))
+    matches = _matches(keys, own, key)
+    if "topic_id" in key and key != KEY_COLUMNS:
+        matches = pc.if_else(pc.is_valid(keys["topic_id"]), matches, pa.scalar(None, pa.int64()))
+    found: pa.Table = own.take(matches)
+    return found
 
 
-def _some(row: _Row, names: Iterable[str]) -> dict[str, Any]:
-    return {name: row[name] for name in names}
+def _matches(keys: pa.Table, rows: pa.Table, key: tuple[str, ...]) -> pa.Array:
+    return first_matches(keys.select(key).columns, rows.select(key).columns)
 
 
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        yield from batch.to_pylist()
+def _error_texts(rows: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The error of each row, by its code where it has no text; null without an error."""
+    said = pc.if_else(_is(pc.not_equal(rows["error"], "")), rows["error"], pa.scalar(None, pa.string()))
+    coded = pc.binary_join_element_wise("error", pc.cast(rows["error_code"], pa.string()), " ")
+    return pc.if_else(_is(pc.not_equal(rows["error_code"], 0)), pc.coalesce(said, coded), pa.scalar(None, pa.string()))
 
 
-_NOTHING: Final[Mapping[str, Any]] = {
-    **NO_STATE,
-    **dict.fromkeys(_OF_NO_RECORD),
-    "is_durable": None,
-    "found_on": None,
-}
+def _is(mask: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`mask`, false where it is null."""
+    return pc.fill_null(mask, fill_value=False)

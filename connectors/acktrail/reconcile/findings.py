@@ -25,18 +25,20 @@ and the rules of ``state_rules``, broken by a replayed state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_fields import INSTANT
+from acktrail.columnar.schemas.table_schemas import FINDINGS
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import Observation
+from acktrail.reconcile.share_partition_keys import coordinator_keys
 from acktrail.reconcile.state_rules import STATE_RULES
 
 __all__ = ["share_partition_findings", "state_partition_findings"]
-
-_Row = Mapping[str, Any]
 
 STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
 """A share-partition leader drives archiving records on within seconds, also after a restart."""
@@ -52,33 +54,47 @@ _SEVERITIES: Final = {
     Verdict.BEFORE_LOG_START: "info",
 }
 
-_Rule = Callable[[_Row], tuple[str, int | None] | None]
-"""Detail and the offset of the record that shows it, when a judged row breaks the rule."""
+_Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
+"""The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
 
 
-def share_partition_findings(rows: Iterable[_Row], observation: Observation) -> Iterator[dict[str, Any]]:
-    """Rows of ``FINDINGS`` from rows of ``JUDGED_ARROW``."""
-    for row in rows:
-        for rule, severity, broken in _RULES:
-            found = broken(row)
-            if found is not None:
-                yield _finding(observation, rule, severity, _share_partition(row), *found)
-        for rule in row["broken_rules"] or ():
-            severity, detail, _ = STATE_RULES[rule]
-            yield _finding(observation, rule, severity, _share_partition(row), detail, row["last_record_offset"])
-        if row["verdict"] in _SEVERITIES:
-            yield _of_verdict(row, observation)
+def share_partition_findings(rows: pa.Table, observation: Observation) -> pa.Table:
+    """Rows of ``FINDINGS`` from rows of ``RECONCILED``."""
+    found = [_of_rule(rule, severity, broken(rows), observation) for rule, (severity, broken) in _RULES.items()]
+    parents = pc.list_parent_indices(rows["broken_rules"]).combine_chunks()
+    names = pc.list_flatten(rows["broken_rules"]).combine_chunks()
+    for rule, (severity, detail, _) in STATE_RULES.items():
+        own = rows.take(parents.filter(pc.equal(names, rule)))
+        found.append(_of_rule(rule, severity, (own, detail, "last_record_offset"), observation))
+    for verdict, severity in _SEVERITIES.items():
+        own = rows.filter(pc.equal(rows["verdict"], verdict.value))
+        shown = pc.coalesce(own["unreadable_at"], own["last_record_offset"])
+        if verdict is Verdict.UNKNOWN:
+            own = own.set_column(own.column_names.index("last_record_offset"), "last_record_offset", shown)
+        found.append(_of_rule(verdict.value, severity, (own, own["reason"], "last_record_offset"), observation))
+    return pa.concat_tables(found)
 
 
-def _of_verdict(row: _Row, observation: Observation) -> dict[str, Any]:
-    verdict = Verdict(row["verdict"])
-    shown = row["unreadable_at"] if verdict is Verdict.UNKNOWN else None
-    evidence = row["last_record_offset"] if shown is None else shown
-    return _finding(observation, verdict.value, _SEVERITIES[verdict], _share_partition(row), row["reason"], evidence)
+def _of_rule(rule: str, severity: str, broken: tuple[pa.Table, Any, str], observation: Observation) -> pa.Table:
+    rows, detail, evidence = broken
+    count = rows.num_rows
+    columns = {
+        **{name: rows[name] for name in ("group_id", "topic_id", "topic", "partition")},
+        **{name: pa.repeat(value, count) for name, value in _common(rule, severity, observation).items()},
+        "subject": pa.chunked_array([coordinator_keys(batch) for batch in rows.to_batches()], pa.string()),
+        "detail": pa.repeat(detail, count) if isinstance(detail, str) else detail,
+        "evidence_state_partition": rows["state_partition"],
+        "evidence_offset": rows[evidence],
+    }
+    return pa.table([columns[name] for name in FINDINGS.names], schema=FINDINGS)
 
 
-def state_partition_findings(coverages: Iterable[Coverage], observation: Observation) -> Iterator[dict[str, Any]]:
+def state_partition_findings(coverages: Iterable[Coverage], observation: Observation) -> pa.Table:
     """Rows of ``FINDINGS`` about state partitions as a whole."""
+    return pa.Table.from_pylist(list(_state_partition_findings(coverages, observation)), schema=FINDINGS)
+
+
+def _state_partition_findings(coverages: Iterable[Coverage], observation: Observation) -> Iterator[dict[str, Any]]:
     for coverage in coverages:
         subject = {
             "subject": f"state partition {coverage.state_partition}",
@@ -97,70 +113,72 @@ def state_partition_findings(coverages: Iterable[Coverage], observation: Observa
             yield _finding(observation, "records_quarantined", "error", subject, detail, coverage.quarantined_at)
 
 
-def _misplaced(row: _Row) -> tuple[str, int | None] | None:
-    if not row["is_misplaced"]:
-        return None
-    return f"its records are on state partition {row['state_partition']}", row["last_record_offset"]
+def _misplaced(rows: pa.Table) -> tuple[pa.Table, Any, str]:
+    own = rows.filter(pc.fill_null(rows["is_misplaced"], fill_value=False))
+    return own, _joined("its records are on state partition ", _text(own["state_partition"])), "last_record_offset"
 
 
-def _scattered(row: _Row) -> tuple[str, int | None] | None:
-    if len(row["found_on"] or ()) < 2:
-        return None
-    places = ", ".join(str(partition) for partition in row["found_on"])
-    return f"its records are on state partitions {places}", row["last_record_offset"]
+def _scattered(rows: pa.Table) -> tuple[pa.Table, Any, str]:
+    own = rows.filter(pc.greater(pc.fill_null(pc.list_value_length(rows["found_on"]), 0), 1))
+    places = [", ".join(map(str, found)) for found in own["found_on"].to_pylist()]
+    return own, _joined("its records are on state partitions ", pa.array(places, pa.string())), "last_record_offset"
 
 
-def _archiving_stale(row: _Row) -> tuple[str, int | None] | None:
-    written, observed = row["last_record_timestamp_ms"], row["observed_at"]
-    if not row["archiving_records"] or written is None:
-        return None
-    waited = _milliseconds(observed) - written
-    if waited < STALE_ARCHIVING_MS:
-        return None
-    return (
-        f"{row['archiving_records']} record(s) have been archiving for {waited // 60_000} minutes: "
-        "the share partition is stuck or has no leader"
-    ), row["last_record_offset"]
-
-
-def _archived(row: _Row) -> tuple[str, int | None] | None:
-    if not row["archived_seen"]:
-        return None
-    return f"{row['archived_seen']} record(s) were archived", row["archived_at"]
-
-
-_RULES: Final[tuple[tuple[str, str, _Rule], ...]] = (
-    ("key_on_its_state_partition", "error", _misplaced),
-    ("one_state_partition_per_key", "critical", _scattered),
-    ("archiving_stale", "warning", _archiving_stale),
-    ("poison_records_archived", "info", _archived),
-)
-
-
-def _milliseconds(instant: datetime) -> int:
-    return int(instant.timestamp() * 1_000)
-
-
-def _share_partition(row: _Row) -> dict[str, Any]:
-    key = SharePartition(
-        group_id=GroupId(row["group_id"]), topic_id=TopicId(row["topic_id"] or ""), partition=row["partition"]
+def _archiving_stale(rows: pa.Table) -> tuple[pa.Table, Any, str]:
+    """Only known times count: the comparison with an unknown one is null, and filters the row out."""
+    waited = pc.subtract(
+        pc.cast(rows["observed_at"], pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64()),
+        rows["last_record_timestamp_ms"],
     )
-    named = {name: row[name] for name in ("group_id", "topic_id", "topic", "partition")}
-    return {"subject": key.coordinator_key, "evidence_state_partition": row["state_partition"], **named}
+    is_stale = pc.and_(pc.greater(rows["archiving_records"], 0), pc.greater_equal(waited, STALE_ARCHIVING_MS))
+    own, minutes = rows.filter(is_stale), pc.divide(waited.filter(is_stale), 60_000)
+    detail = _joined(
+        *(_text(own["archiving_records"]), " record(s) have been archiving for ", _text(minutes)),
+        " minutes: the share partition is stuck or has no leader",
+    )
+    return own, detail, "last_record_offset"
+
+
+def _archived(rows: pa.Table) -> tuple[pa.Table, Any, str]:
+    own = rows.filter(pc.greater(rows["archived_seen"], 0))
+    return own, _joined(_text(own["archived_seen"]), " record(s) were archived"), "archived_at"
+
+
+_RULES: Final[Mapping[str, tuple[str, _Rule]]] = {
+    "key_on_its_state_partition": ("error", _misplaced),
+    "one_state_partition_per_key": ("critical", _scattered),
+    "archiving_stale": ("warning", _archiving_stale),
+    "poison_records_archived": ("info", _archived),
+}
+
+
+def _text(numbers: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.cast(numbers, pa.string())
+
+
+def _joined(*pieces: Any) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def _common(rule: str, severity: str, observation: Observation) -> dict[str, pa.Scalar]:
+    """The columns that are the same in all findings of one rule in one run."""
+    return {
+        "cluster_id": pa.scalar(observation.cluster_id, pa.string()),
+        "run_id": pa.scalar(observation.run_id),
+        "rule": pa.scalar(rule),
+        "severity": pa.scalar(severity),
+        **dict.fromkeys(("first_seen_at", "last_seen_at"), pa.scalar(observation.observed_at, INSTANT)),
+        "times_seen": pa.scalar(1, pa.int64()),
+    }
 
 
 def _finding(
-    observation: Observation, rule: str, severity: str, subject: _Row, detail: str, evidence_offset: int | None
+    observation: Observation,
+    rule: str,
+    severity: str,
+    subject: Mapping[str, Any],
+    detail: str,
+    evidence_offset: int | None,
 ) -> dict[str, Any]:
-    return {
-        "cluster_id": observation.cluster_id,
-        "run_id": observation.run_id,
-        "rule": rule,
-        "severity": severity,
-        **subject,
-        "detail": detail,
-        "evidence_offset": evidence_offset,
-        "first_seen_at": observation.observed_at,
-        "last_seen_at": observation.observed_at,
-        "times_seen": 1,
-    }
+    common = {name: value.as_py() for name, value in _common(rule, severity, observation).items()}
+    return {**common, **subject, "detail": detail, "evidence_offset": evidence_offset}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -12,43 +11,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import RECORD_COLUMNS, share_partition_of
+from acktrail.columnar.model_values import RECORD_COLUMNS
 from acktrail.columnar.replaying.decoded_records import replay_decoded
-from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, states_of
-from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
+from acktrail.columnar.replaying.state_columns import REPLAYED_STATES
+from acktrail.columnar.schemas.table_fields import INSTANT
+from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES, STATE_RECORDS
 from acktrail.model.observation import Completeness
-from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.reconcile.coverage import Coverage
+from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import HEAD_COLUMNS, Heads, survivors
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.saved.saved_replay import Memory, memory_rows, states_in, timestamps_in
-from acktrail.reconcile.state_rules import broken_rules
-from acktrail.reconcile.state_values import NO_STATE, int64, state_columns
+from acktrail.reconcile.share_partition_keys import state_partitions_of
 
-__all__ = ["Read", "Replay", "replay_rows"]
+__all__ = ["REPLAYED", "Read", "Replay", "replayed_states"]
 
 Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
 """Reads columns of ``state_records`` where an expression holds, piece by piece and in any order."""
 
-_Row = dict[str, Any]
+REPLAYED: Final = pa.schema(
+    [
+        *SHARE_PARTITION_STATES,
+        pa.field("is_misplaced", pa.bool_()),
+        pa.field("initialized_at", pa.int64()),
+        pa.field("archived_at", pa.int64()),
+        pa.field("unreadable_at", pa.int64()),
+        pa.field("broken_rules", pa.list_(pa.string())),
+    ]
+)
+"""A replayed share partition, with the offsets of the records that show something about it."""
+
 _REPLAY_COLUMNS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What replay knows of one share partition on one state partition."""
-
-    head: Mapping[str, Any]
-    key: SharePartition
-    state: SharePartitionState | None
-    archived_seen: int
-    timestamp_ms: int | None
-
-
-def replay_rows(read: Read, observation: Observation, coverages: Sequence[Coverage]) -> Iterator[_Row]:
-    """The rows of a ``Replay`` of everything."""
-    return Replay(read, observation, coverages).rows()
 
 
 class Replay:
@@ -74,14 +67,9 @@ class Replay:
         self._timestamps: dict[int, dict[int, int | None]] = {}
         self._fold()
 
-    def rows(self) -> Iterator[_Row]:
-        """One row (columns of ``REPLAYED``) for every share partition that has a state, or may have one; those whose
-        newest record is a tombstone have none."""
-        for state_partition, own in _by_state_partition(self._heads.live().sort_by("state_partition")).items():
-            states = {state.key: state for state in states_of(self._states[state_partition])}
-            for head in own.to_pylist():
-                found = _found(head, self._heads, states, self._timestamps[state_partition])
-                yield _row(found, self._observation, self._exported[state_partition])
+    def states(self) -> pa.Table:
+        """Rows of ``REPLAYED`` (see ``replayed_states``)."""
+        return replayed_states(self.remembered(), self._observation, self._exported)
 
     def remembered(self) -> pa.Table:
         """Rows of ``MEMORY_COLUMNS``: what the next replay goes on from."""
@@ -151,55 +139,80 @@ def _timestamps(records: pa.Table, offsets: pa.ChunkedArray) -> dict[int, int | 
     return dict(zip(*(column.to_pylist() for column in asked.columns), strict=True))
 
 
-def _found(
-    head: _Row, heads: Heads, states: Mapping[SharePartition, SharePartitionState], timestamps: Mapping[int, int | None]
-) -> _Found:
-    key = share_partition_of(head)
-    return _Found(
-        head=head,
-        key=key,
-        state=states.get(key),
-        archived_seen=heads.archived_seen((head["state_partition"], key.group_id, key.topic_id, key.partition)),
-        timestamp_ms=timestamps.get(head["last_record_offset"]),
+def replayed_states(saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage]) -> pa.Table:
+    """Rows of ``REPLAYED``: one for every share partition of `saved` that has a state, or may have one.
+
+    `saved`: rows of ``MEMORY_COLUMNS``, which replay leaves. Those whose newest record is a tombstone have no state.
+    """
+    rows = saved.filter(_may_have_state(saved))
+    completeness, reasons = _completeness(rows, coverages)
+    count = rows.num_rows
+    columns: dict[str, Any] = {
+        **{name: rows[name] for name in rows.column_names if name in REPLAYED.names},
+        **derived_columns(rows),
+        "cluster_id": pa.repeat(pa.scalar(observation.cluster_id, pa.string()), count),
+        "run_id": pa.repeat(observation.run_id, count),
+        "observed_at": pa.repeat(pa.scalar(observation.observed_at, INSTANT), count),
+        "topic": pa.nulls(count, pa.string()),
+        "archived_seen": _offset_counts(rows["archived_ranges"].combine_chunks()),
+        "completeness": completeness,
+        "completeness_reason": reasons,
+        "is_misplaced": _is_misplaced(rows, observation.state_partition_count),
+        **{f"{name}_at": rows[f"{name}_offset"] for name in ("initialized", "archived", "unreadable")},
+    }
+    return pa.table([columns[name] for name in REPLAYED.names], schema=REPLAYED)
+
+
+def _may_have_state(saved: pa.Table) -> pa.ChunkedArray:
+    """All but those whose newest record is a tombstone: nothing is left of them, and no doubt either."""
+    tombstone = saved["tombstone_offset"]
+    later = (pc.greater(saved[name], tombstone) for name in ("last_record_offset", "unreadable_offset"))
+    return pc.or_(
+        pc.is_null(tombstone), reduce(pc.or_, (pc.fill_null(is_later, fill_value=False) for is_later in later))
     )
 
 
-def _row(found: _Found, observation: Observation, coverage: Coverage) -> _Row:
-    count = observation.state_partition_count
-    completeness, reason = _completeness(found, coverage)
-    return {
-        "cluster_id": observation.cluster_id,
-        "run_id": observation.run_id,
-        "observed_at": observation.observed_at,
-        "group_id": found.key.group_id,
-        "topic_id": found.key.topic_id,
-        "partition": found.key.partition,
-        "topic": None,
-        "state_partition": coverage.state_partition,
-        "archived_seen": int64(found.archived_seen),
-        "last_record_offset": found.head["last_record_offset"],
-        "last_record_timestamp_ms": found.timestamp_ms,
-        "completeness": completeness.value,
-        "completeness_reason": reason,
-        "is_misplaced": count is not None and state_partition_of(found.key, count) != coverage.state_partition,
-        **{name: found.head[name] for name in ("initialized_at", "archived_at", "unreadable_at")},
-        **(NO_STATE if found.state is None else state_columns(found.state)),
-        "broken_rules": () if found.state is None else broken_rules(found.state),
-    }
+def _is_misplaced(rows: pa.Table, state_partitions: int | None) -> pa.Array:
+    if state_partitions is None:
+        return pa.repeat(pa.scalar(value=False), rows.num_rows)
+    return pa.array(state_partitions_of(rows, state_partitions) != rows["state_partition"].to_numpy())
 
 
-def _completeness(found: _Found, coverage: Coverage) -> tuple[Completeness, str | None]:
-    base = -1 if found.head["base_offset"] is None else found.head["base_offset"]
-    unreadable, gap = found.head["unreadable_at"], coverage.gap_after(base)
-    if unreadable is not None and unreadable > base:
-        return Completeness.UNREADABLE, (
+def _offset_counts(ranges: pa.ListArray) -> pa.Array:
+    """How many offsets each row's disjoint ranges have; null where more than a column can hold."""
+    values, parents = pc.list_flatten(ranges), pc.list_parent_indices(ranges).to_numpy()
+    first, last = (values.field(name).to_numpy() for name in ("first_offset", "last_offset"))
+    about = np.bincount(parents, last.astype(np.float64) - first + 1, len(ranges))
+    total = np.append(0, np.cumsum(last - first + 1))  # wraps past 2**63; differences of two values stay right
+    ends = np.cumsum(ranges.value_lengths().fill_null(0).to_numpy())
+    counts = total[ends] - total[np.append(0, ends[:-1])[: len(ends)]]
+    return pa.array(counts, mask=about >= 2.0**63)
+
+
+def _completeness(rows: pa.Table, coverages: Mapping[int, Coverage]) -> tuple[pa.Array, pa.Array]:
+    """Completeness and its reason: texts are written only for rows that are in doubt."""
+    homes = rows["state_partition"].to_numpy()
+    bases, unreadable = (pc.fill_null(rows[name], -1).to_numpy() for name in ("base_offset", "unreadable_offset"))
+    last_gaps = {n: max((gap.last_offset for gap in c.gaps), default=-1) for n, c in coverages.items()}
+    numbers, places = np.unique(homes, return_inverse=True)
+    in_doubt = (unreadable > bases) | (np.array([last_gaps[n] for n in numbers.tolist()], np.int64)[places] > bases)
+    has_epoch = rows["state_epoch"].is_valid().to_numpy()
+    only_updates = ~has_epoch & rows["snapshot_epoch"].is_valid().to_numpy() & ~in_doubt
+    found = np.where(only_updates, Completeness.NO_SNAPSHOT.value, Completeness.COMPLETE.value).astype(object)
+    reasons = np.where(only_updates, "only updates were seen", "").astype(object)
+    for row in np.flatnonzero(in_doubt).tolist():
+        found[row], reasons[row] = _doubt(int(bases[row]), int(unreadable[row]), coverages[int(homes[row])])
+    return pa.array(found, pa.string()), pa.array(reasons, pa.string(), mask=reasons == "")
+
+
+def _doubt(base: int, unreadable: int, coverage: Coverage) -> tuple[str, str]:
+    if unreadable > base:
+        return Completeness.UNREADABLE.value, (
             f"the record at offset {unreadable} of state partition {coverage.state_partition} could not be decoded"
         )
-    if gap is not None:
-        return Completeness.GAP, (
-            f"offsets {gap.first_offset} to {gap.last_offset} of state partition {coverage.state_partition} "
-            "were not exported, and no snapshot came after them"
-        )
-    if found.state is not None and found.state.state_epoch is None:
-        return Completeness.NO_SNAPSHOT, "only updates were seen"
-    return Completeness.COMPLETE, None
+    gap = coverage.gap_after(base)
+    assert gap is not None
+    return Completeness.GAP.value, (
+        f"offsets {gap.first_offset} to {gap.last_offset} of state partition {coverage.state_partition} "
+        "were not exported, and no snapshot came after them"
+    )

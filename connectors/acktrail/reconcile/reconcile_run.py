@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
+from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.coverage import Coverage
-from acktrail.reconcile.described_partitions import read_samples
+from acktrail.reconcile.described_partitions import read_descriptions, with_topics
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
-from acktrail.reconcile.judged_shares import Judged, JudgedShare, put_together
 from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
-from acktrail.reconcile.saved.replay_start import replay_shares
+from acktrail.reconcile.partition_replay import replayed_states
+from acktrail.reconcile.saved.replay_start import ReplayShare, replay_shares
 from acktrail.reconcile.saved.resume import Recollection
+from acktrail.reconcile.saved.saved_replay import MEMORY_COLUMNS
 from acktrail.reconcile.schedule.reconcile_checks import note_begun, note_reconciled
-from acktrail.reconcile.verdict_rows import Judge
+from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.workers.worker_results import collected
 from acktrail.workers.workers import OpenWorkers, Workers
 
 __all__ = ["ReconcileSummary", "reconcile"]
@@ -91,27 +92,26 @@ def reconcile(
 
 def _reconcile(workers: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> None:
     coverages = recollection.coverages
-    found = _judged(workers, stored, observation, recollection)
-    doing(f"writing the states of {found.states.num_rows:,} share partitions")
-    for number, rows in _pieces(found.states):
+    saved = _replayed(workers, stored, observation, recollection)
+    described = read_descriptions(stored, observation.run_id)
+    states = one_state_per_partition(replayed_states(saved, observation, coverages))
+    verdicts = reconcile_rows(states, described, observation, coverages)
+    doing(f"writing the states of {states.num_rows:,} share partitions")
+    for number, rows in _pieces(with_topics(states, described).select(SHARE_PARTITION_STATES.names)):
         _append_once(stored, "share_partition_states", rows.cast(SHARE_PARTITION_STATES), observation, number)
     _write_findings(stored, observation, "state partitions", state_partition_findings(coverages.values(), observation))
-    for number, rows in _pieces(found.judged):
-        _write_findings(stored, observation, str(number), share_partition_findings(rows.to_pylist(), observation))
-        verdicts = rows.select(RECONCILIATIONS.names).cast(RECONCILIATIONS)
-        _append_once(stored, "reconciliations", verdicts, observation, number)
-    recollection.keep(lambda: found.memory)
+    for number, rows in _pieces(verdicts):
+        _write_findings(stored, observation, str(number), share_partition_findings(rows, observation))
+        _append_once(stored, "reconciliations", rows.select(RECONCILIATIONS.names), observation, number)
+    recollection.keep(lambda: saved)
 
 
-def _judged(workers: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> Judged:
-    coverages: dict[int, Coverage] = recollection.coverages
-    recall, samples = recollection.recall(), read_samples(stored, observation.run_id)
-    judge = Judge(observation=observation, coverages=coverages)
-    shares = replay_shares(coverages, recall, workers.count)
-    work = JudgedShare(
-        config=stored.config, judge=judge, recall=recall, samples=samples if workers.in_this_process else None
-    )
-    return put_together(workers.run(shares, work), judge, samples)
+def _replayed(workers: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> pa.Table:
+    """What replay leaves of every share partition: rows of ``MEMORY_COLUMNS``."""
+    recall = recollection.recall()
+    shares = replay_shares(recollection.coverages, recall, workers.count)
+    work = ReplayShare(config=stored.config, observation=observation, recall=recall)
+    return collected(workers.run(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -132,13 +132,12 @@ def _append_once(stored: Tables, table: str, rows: pa.Table, observation: Observ
     )
 
 
-def _write_findings(stored: Tables, observation: Observation, piece: str, rows: Iterator[dict[str, Any]]) -> None:
-    table = pa.Table.from_pylist(list(rows), schema=FINDINGS)
+def _write_findings(stored: Tables, observation: Observation, piece: str, rows: pa.Table) -> None:
     _once(
         stored,
         "findings",
         _app_id(observation, piece),
-        lambda app_id: stored.upsert("findings", table, transactions={app_id: 1}),
+        lambda app_id: stored.upsert("findings", rows, transactions={app_id: 1}),
     )
 
 

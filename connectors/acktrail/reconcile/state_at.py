@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError
 from acktrail.reconcile.coverage import Coverage, read_coverage
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.partition_replay import replay_rows
+from acktrail.reconcile.partition_replay import Replay
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["TopicAsOf", "read_moment", "state_rows"]
+__all__ = ["TopicAsOf", "read_moment", "states_at_moment"]
 
 _FOR_EVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -70,7 +70,7 @@ def read_moment(tables: Tables, at_ms: int | None = None) -> TopicAsOf:
     )
 
 
-def state_rows(tables: Tables, moment: TopicAsOf, group_id: str | None = None) -> Iterator[dict[str, Any]]:
+def states_at_moment(tables: Tables, moment: TopicAsOf, group_id: str | None = None) -> pa.Table:
     """Rows of ``REPLAYED``: every share partition (of a group) that had a state, or may have had one, at `moment`."""
     snapshot = tables.snapshot("state_records")
     assert snapshot is not None
@@ -79,7 +79,7 @@ def state_rows(tables: Tables, moment: TopicAsOf, group_id: str | None = None) -
         own = where if group_id is None else where & (pc.field("group_id") == group_id)
         return snapshot.batches(columns=columns, where=own)
 
-    return replay_rows(read, moment.observation, tuple(moment.coverages.values()))
+    return Replay(read, moment.observation, tuple(moment.coverages.values())).states()
 
 
 def _before(coverage: Coverage, cut: int | None) -> Coverage:

@@ -10,9 +10,9 @@ from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES
 from acktrail.model.lag import counts_by_state
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["STATE_RULES", "broken_rules"]
+__all__ = ["HIGHEST_DELIVERY_COUNT", "STATE_RULES", "broken_rules"]
 
-_HIGHEST_DELIVERY_COUNT: Final = 25
+HIGHEST_DELIVERY_COUNT: Final = 25
 """Greatest value of group.share.max.delivery.count.limit: no configuration allows more."""
 
 
@@ -44,7 +44,7 @@ def _foreign_state(state: SharePartitionState) -> bool:
 
 
 def _impossible_count(state: SharePartitionState) -> bool:
-    return any(not 0 <= batch.delivery_count <= _HIGHEST_DELIVERY_COUNT for batch in state.batches)
+    return any(not 0 <= batch.delivery_count <= HIGHEST_DELIVERY_COUNT for batch in state.batches)
 
 
 def _batches_without_start(state: SharePartitionState) -> bool:

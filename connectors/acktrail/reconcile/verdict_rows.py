@@ -1,173 +1,293 @@
-"""Joined evidence to verdicts: rows in, rows out, and the law of ``acktrail.model.reconciliation`` in between."""
+"""Replayed states and descriptions to verdicts, as columns.
+
+``acktrail.model.reconciliation.reconcile`` decides. Rows on which both sides plainly agree, which are nearly all of a
+healthy cluster's, are recognized by columns (``_agree``) and get the same verdict, reason and lags without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import share_partition_of
+from acktrail.columnar.binary_column import BoolArray
+from acktrail.columnar.record_columns import NumberColumn
+from acktrail.columnar.schemas.table_fields import INSTANT
 from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS
+from acktrail.model.delivery import TERMINAL_STATES
 from acktrail.model.observation import Completeness, DescribedPartition, ReconciliationInput, TopicStatus
-from acktrail.model.reconciliation import reconcile
-from acktrail.model.share_partition import state_partition_of
+from acktrail.model.reconciliation import Reconciliation, Verdict, reconcile
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
+from acktrail.reconcile.derived_columns import StateBatches, int64, is_large, state_of
+from acktrail.reconcile.described_partitions import PHASES, Descriptions
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.state_values import int64, state_of
+from acktrail.reconcile.partition_replay import REPLAYED
+from acktrail.reconcile.share_partition_keys import key_codes, state_partitions_of
 
-__all__ = ["JUDGED_ARROW", "Judge"]
+__all__ = ["RECONCILED", "one_state_per_partition", "reconcile_rows", "verdicts_of"]
 
-JUDGED_ARROW: Final = pa.schema(
+RECONCILED: Final = pa.schema(
     [
         *RECONCILIATIONS,
         pa.field("state_partition", pa.int32()),
         pa.field("found_on", pa.list_(pa.int32())),
-        pa.field("is_misplaced", pa.bool_()),
-        pa.field("last_record_offset", pa.int64()),
-        pa.field("last_record_timestamp_ms", pa.int64()),
-        pa.field("archiving_records", pa.int64()),
-        pa.field("archived_at", pa.int64()),
-        pa.field("unreadable_at", pa.int64()),
-        pa.field("broken_rules", pa.list_(pa.string())),
+        *(
+            REPLAYED.field(name)
+            for name in (
+                *("is_misplaced", "last_record_offset", "last_record_timestamp_ms", "archiving_records"),
+                *("archived_at", "unreadable_at", "broken_rules"),
+            )
+        ),
     ]
 )
+"""A verdict, with what findings say beside it."""
 
-_Row = Mapping[str, Any]
-
-_GROUP_NOT_FOUND: Final = 69
-_NOT_AUTHORIZED: Final = {
-    29: "TOPIC_AUTHORIZATION_FAILED",
-    30: "GROUP_AUTHORIZATION_FAILED",
-    31: "CLUSTER_AUTHORIZATION_FAILED",
-}
-_UNRELIABLE: Final = frozenset({Completeness.GAP.value, Completeness.UNREADABLE.value})
-_CARRIED: Final = (
-    "found_on",
-    "is_misplaced",
-    "last_record_offset",
-    "last_record_timestamp_ms",
-    "archiving_records",
-    "archived_at",
-    "archived_seen",
-    "unreadable_at",
-    "broken_rules",
-    "completeness",
-    "state_epoch",
+_FOUND_ON: Final = RECONCILED.field("found_on")
+_SAMPLE: Final = tuple(DescribedPartition.__slots__)
+_VERDICTS: Final = pa.schema(
+    [RECONCILIATIONS.field(name) for name in ("verdict", "reason", "durable_lag", "effective_backlog")]
 )
+_SAID: Final = ("start_offset", "lag", "log_start_offset", "log_end_offset")
+
+_Columns = dict[str, pa.ChunkedArray | pa.Array]
+_Numbers = dict[str, NumberColumn]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
-    """Judges rows of ``described_partitions``: a replayed state, or none, with what was said of it."""
+def one_state_per_partition(states: pa.Table) -> pa.Table:
+    """One row for each share partition out of rows of ``REPLAYED``, with all its state partitions as `found_on`.
 
-    observation: Observation
-    coverages: Mapping[int, Coverage]
+    A share partition's records can lie on two state partitions (the state topic was given more partitions). Of its
+    states that one counts where a broker looks for it, else the one with the newest record; of equal ones the one on
+    the lowest state partition.
+    """
+    codes, homes = key_codes(states.select(KEY_COLUMNS).columns), states["state_partition"].to_numpy()
+    is_misplaced = states["is_misplaced"].to_numpy()
+    written = NumberColumn.of_arrow(states["last_record_timestamp_ms"].combine_chunks())
+    newest_first = np.lexsort((homes, -written.values, ~written.mask, is_misplaced, codes))
+    rows = np.sort(newest_first[np.flatnonzero(np.diff(codes[newest_first], prepend=-1))])
+    by_home = np.lexsort((homes, codes))
+    ends = np.cumsum(np.bincount(codes))
+    found_on = pa.ListArray.from_arrays(
+        pa.array(np.append(0, ends), pa.int32()), pa.array(homes[by_home]), type=_FOUND_ON.type
+    )
+    chosen = states if len(rows) == len(codes) else states.take(pa.array(rows))
+    return chosen.append_column(_FOUND_ON, found_on.take(pa.array(codes[rows])))
 
-    def judged(self, row: _Row) -> dict[str, Any]:
-        """One row of ``JUDGED_ARROW``."""
-        state_partition = self._state_partition(row)
-        before, after = (_sample(row, phase) for phase in ("before", "after"))
-        evidence = ReconciliationInput(
-            durable=state_of(row),
-            before=before,
-            after=after,
-            topic_status=None if row["topic_status"] is None else TopicStatus(row["topic_status"]),
-            incomplete=self._incomplete(row, state_partition),
-            was_initialized=self._was_initialized(row, state_partition),
-        )
-        found = reconcile(evidence)
-        return {
-            "cluster_id": self.observation.cluster_id,
-            "run_id": self.observation.run_id,
-            "observed_at": self.observation.observed_at,
-            "group_id": row["group_id"],
-            "topic_id": row["topic_id"],
-            "topic": row["topic"] or row["described_topic"],
-            "partition": row["partition"],
-            "verdict": found.verdict.value,
-            "reason": found.reason,
-            "moved": found.moved,
-            "group_state": _group_state(row),
-            "durable_start_offset": row["start_offset"],
-            "durable_lag": int64(found.durable_lag),
-            "described_start_offset_before": before.start_offset,
-            "described_start_offset_after": after.start_offset,
-            "described_lag_before": before.lag,
-            "described_lag_after": after.lag,
-            "log_start_offset": evidence.log_start_offset,
-            "log_end_offset_before": before.log_end_offset,
-            "log_end_offset_after": after.log_end_offset,
-            "effective_backlog": int64(found.effective_backlog),
-            "state_partition": state_partition,
-            **{name: row[name] for name in _CARRIED},
-        }
 
-    def _state_partition(self, row: _Row) -> int | None:
-        """Where the state is, or would be."""
-        count = self.observation.state_partition_count
-        if row["state_partition"] is not None or count is None or row["topic_id"] is None:
-            found: int | None = row["state_partition"]
-            return found
-        key = share_partition_of(row)
-        return state_partition_of(key, count)
+def reconcile_rows(
+    states: pa.Table, described: Descriptions, observation: Observation, coverages: Mapping[int, Coverage]
+) -> pa.Table:
+    """Rows of ``RECONCILED``: a verdict on each of `states`, and on each share partition that was only described.
 
-    def _incomplete(self, row: _Row, state_partition: int | None) -> str | None:
-        if row["completeness"] in _UNRELIABLE:
-            reason: str = row["completeness_reason"]
-            return reason
-        coverage = None if state_partition is None else self.coverages.get(state_partition)
-        if coverage is None:
-            return "the state topic was not seen before the export"
-        if row["is_durable"] is None and coverage.incomplete is None and coverage.unattributed_at is not None:
-            return (
-                f"the record at offset {coverage.unattributed_at} of state partition {state_partition} "
-                "names no share partition; it may be this one's"
-            )
+    Args:
+        states: what ``one_state_per_partition`` gives.
+        coverages: by state partition.
+    """
+    only_described = described.only_described(states)
+    rows = pa.concat_tables([states, only_described], promote_options="default").combine_chunks()
+    columns: _Columns = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns |= described.beside(rows)
+    columns["state_partition"] = _state_partitions(rows, observation.state_partition_count)
+    columns |= _reliance(columns, len(only_described), coverages)
+    columns["moved"] = _moved(columns)
+    verdicts = verdicts_of(pa.table(columns))
+    columns |= dict(zip(verdicts.column_names, verdicts.columns, strict=True))
+    count = rows.num_rows
+    columns |= {
+        "cluster_id": pa.repeat(pa.scalar(observation.cluster_id, pa.string()), count),
+        "run_id": pa.repeat(observation.run_id, count),
+        "observed_at": pa.repeat(pa.scalar(observation.observed_at, INSTANT), count),
+        "topic": pc.coalesce(_text(columns["topic"]), columns["described_topic"]),
+        "durable_start_offset": columns["start_offset"],
+        "log_start_offset": pc.coalesce(columns["log_start_offset_after"], columns["log_start_offset_before"]),
+        **{f"described_{name}_{phase}": columns[f"{name}_{phase}"] for name in _SAID[:2] for phase in PHASES},
+    }
+    return pa.table([columns[name] for name in RECONCILED.names], schema=RECONCILED)
+
+
+def _text(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`texts`, null where empty."""
+    return pc.if_else(pc.not_equal(texts, ""), texts, pa.scalar(None, pa.string()))
+
+
+def _state_partitions(rows: pa.Table, count: int | None) -> pa.ChunkedArray:
+    """Where the state is, or would be."""
+    homes = rows["state_partition"].to_numpy(zero_copy_only=False).copy()
+    unknown = pc.and_(pc.is_null(rows["state_partition"]), pc.is_valid(rows["topic_id"]))
+    places = np.flatnonzero(unknown.to_numpy())
+    known = pc.is_valid(rows["state_partition"]).to_numpy().copy()
+    if count is not None and len(places):
+        homes[places] = state_partitions_of(rows.take(pa.array(places)), count)
+        known[places] = True
+    return pa.array(np.nan_to_num(homes).astype(np.int32), mask=~known)
+
+
+def _reliance(columns: _Columns, only_described: int, coverages: Mapping[int, Coverage]) -> _Columns:
+    """`incomplete` and `was_initialized` of each row; the last `only_described` rows were not replayed."""
+    numbers = list(coverages)
+    index = pc.index_in(columns["state_partition"], value_set=pa.array(numbers, pa.int32()))
+    texts = {
+        "stated": [coverages[n].incomplete for n in numbers],
+        "stateless": [_incomplete_without_state(coverages[n]) for n in numbers],
+    }
+    own = {kind: pa.array(found, pa.string()).take(index) for kind, found in texts.items()}
+    ends = pa.array([coverages[n].log.log_end_before for n in numbers], pa.int64()).take(index)
+    is_replayed = pa.array(np.arange(len(index)) < len(index) - only_described)
+    unseen = pa.scalar("the state topic was not seen before the export")
+    covered = pc.if_else(pc.is_null(index), unseen, pc.if_else(is_replayed, own["stated"], own["stateless"]))
+    unreliable = pc.is_in(columns["completeness"], value_set=_UNRELIABLE)
+    initialized = pc.greater_equal(columns["initialized_at"], ends)
+    return {
+        "incomplete": pc.if_else(unreliable, columns["completeness_reason"], covered),
+        "was_initialized": pc.fill_null(initialized, fill_value=False),
+    }
+
+
+_UNRELIABLE: Final = pa.array([Completeness.GAP.value, Completeness.UNREADABLE.value])
+
+
+def _incomplete_without_state(coverage: Coverage) -> str | None:
+    if coverage.incomplete is not None or coverage.unattributed_at is None:
         return coverage.incomplete
-
-    def _was_initialized(self, row: _Row, state_partition: int | None) -> bool:
-        coverage = None if state_partition is None else self.coverages.get(state_partition)
-        end = None if coverage is None else coverage.log.log_end_before
-        return end is not None and row["initialized_at"] is not None and row["initialized_at"] >= end
-
-
-def _sample(row: _Row, phase: str) -> DescribedPartition:
-    said: _Row | None = row[phase]
-    group_error: str = row[f"group_error_{phase}"] or ""
-    log: _Row = row[f"log_{phase}"] or {}
-    return DescribedPartition(
-        is_listed=said is not None,
-        start_offset=None if said is None else said["start_offset"],
-        lag=None if said is None else said["lag"],
-        error=_error(said) or group_error or None,
-        is_group_present=_is_present(row[f"group_{phase}"]),
-        is_authorized=not (
-            any(_is_refused(each) for each in (said, row[f"group_{phase}"]))
-            or group_error.startswith(tuple(_NOT_AUTHORIZED.values()))
-        ),
-        log_start_offset=log.get("log_start_offset"),
-        log_end_offset=log.get("log_end_offset"),
+    return (
+        f"the record at offset {coverage.unattributed_at} of state partition {coverage.state_partition} "
+        "names no share partition; it may be this one's"
     )
 
 
-def _error(said: _Row | None) -> str | None:
-    if said is None or not said["error_code"]:
-        return None
-    return said["error"] or f"error {said['error_code']}"
+def _moved(columns: _Columns) -> pa.Array:
+    """Where the two descriptions differ."""
+    pairs = ([columns[f"{name}_{phase}"] for phase in PHASES] for name in ("is_listed", "start_offset", "lag"))
+    differs = [_differs(*pair) for pair in pairs]
+    return pc.or_(pc.or_(differs[0], differs[1]), differs[2])
 
 
-def _is_refused(said: _Row | None) -> bool:
-    return said is not None and said["error_code"] in _NOT_AUTHORIZED
+def _differs(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(
+        pc.and_(pc.is_valid(before), pc.is_valid(after)),
+        pc.not_equal(before, after),
+        pc.not_equal(pc.is_valid(before), pc.is_valid(after)),
+    )
 
 
-def _is_present(group: _Row | None) -> bool | None:
-    if group is None or group["error_code"] == _GROUP_NOT_FOUND:
-        return False
-    return None if group["error_code"] else True
+def verdicts_of(evidence: pa.Table) -> pa.Table:
+    """Verdict, reason and lags of each row: what ``reconcile`` gives for it.
+
+    Rows on which both sides plainly agree are decided as columns, the others one by one by ``reconcile``.
+
+    Args:
+        evidence: the columns of a replayed state (null: none), the fields of ``DescribedPartition`` with ``_before``
+            and ``_after`` at the end of their names, `topic_status`, `incomplete`, `was_initialized`.
+    """
+    batches = StateBatches.of(evidence)
+    agree = _agree(evidence, batches)
+    found = pa.table(_agreements(evidence, batches), schema=_VERDICTS)
+    others = np.flatnonzero(~agree)
+    if not len(others):
+        return found
+    rows = evidence.take(pa.array(others)).to_pylist()
+    plain = pa.Table.from_pylist([_plain(reconcile(_evidence(row))) for row in rows], schema=_VERDICTS)
+    places = np.arange(len(agree))
+    places[others] = len(agree) + np.arange(len(others))
+    return pa.concat_tables([found, plain]).take(pa.array(places))
 
 
-def _group_state(row: _Row) -> str | None:
-    newest: _Row = row["group_after"] or row["group_before"] or {}
-    return newest.get("group_state")
+def _plain(found: Reconciliation) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict.value,
+        "reason": found.reason,
+        "durable_lag": int64(found.durable_lag),
+        "effective_backlog": int64(found.effective_backlog),
+    }
+
+
+def _evidence(row: Mapping[str, Any]) -> ReconciliationInput:
+    before, after = (DescribedPartition(**{name: row[f"{name}_{phase}"] for name in _SAMPLE}) for phase in PHASES)
+    return ReconciliationInput(
+        durable=state_of(row),
+        before=before,
+        after=after,
+        topic_status=None if row["topic_status"] is None else TopicStatus(row["topic_status"]),
+        incomplete=row["incomplete"],
+        was_initialized=row["was_initialized"],
+    )
+
+
+def _agree(rows: pa.Table, batches: StateBatches) -> BoolArray:
+    """Rows with a verdict of ``match`` for certain: a reliable state, two sound descriptions with a start offset, and
+    none of the rules after that applies. All numbers are small enough to add."""
+    start, count, numbers = batches.starts, _numbers(rows["delivery_complete_count"]), _samples(rows)
+    agree = batches.regular & batches.known & _has(rows["snapshot_epoch"]) & ~_has(rows["incomplete"])
+    for phase in PHASES:
+        for name in ("is_listed", "is_group_present", "is_authorized"):
+            agree &= pc.fill_null(rows[f"{name}_{phase}"], fill_value=False).to_numpy()
+        agree &= ~_has(rows[f"error_{phase}"]) & numbers[f"start_offset_{phase}"].mask
+    for column in numbers.values():
+        agree &= ~is_large(column.values)
+    starts, lags, ends = ([numbers[f"{name}_{phase}"] for phase in PHASES] for name in ("start_offset", "lag", _END))
+    low, high = (extreme(*(column.values for column in starts)) for extreme in (np.minimum, np.maximum))
+    agree &= (low <= start) & (start <= high)
+    progress = start + count.values
+    least = np.minimum(*(e.values for e in ends)) - np.maximum(*(lag.values for lag in lags))
+    most = np.maximum(*(e.values for e in ends)) - np.minimum(*(lag.values for lag in lags))
+    compared = (low == high) & count.mask & lags[0].mask & lags[1].mask & ends[0].mask & ends[1].mask
+    agree &= ~compared | ((least <= progress) & (progress <= most))
+    log_end = np.maximum(*(np.where(e.mask, e.values, _LOWEST) for e in ends))
+    agree &= ~(ends[0].mask | ends[1].mask) | (batches.end_offsets().values <= log_end)
+    log_start = _newest(numbers, "log_start_offset")
+    return agree & (~log_start.mask | (start >= log_start.values))
+
+
+_END: Final = "log_end_offset"
+_LOWEST: Final = np.iinfo(np.int64).min
+
+
+def _agreements(rows: pa.Table, batches: StateBatches) -> _Columns:
+    """What ``reconcile`` gives where both sides agree; in other rows these columns mean nothing."""
+    numbers, count = _samples(rows), _numbers(rows["delivery_complete_count"])
+    log_start, log_end = _newest(numbers, "log_start_offset"), _newest(numbers, _END)
+    first = np.maximum(batches.starts, log_start.values)
+    done = batches.covered(batches.is_in(TERMINAL_STATES), first, log_end.values)
+    lag = log_end.values - batches.starts - count.values
+    return {
+        "verdict": pa.repeat(Verdict.MATCH.value, rows.num_rows),
+        "reason": _reasons(rows, count.mask & _has(rows["lag_before"]) & _has(rows["lag_after"])),
+        "durable_lag": pa.array(lag, mask=~(log_end.mask & count.mask)),
+        "effective_backlog": pa.array(
+            np.maximum(log_end.values - first - done, 0), mask=~(log_start.mask & log_end.mask)
+        ),
+    }
+
+
+def _reasons(rows: pa.Table, are_lags_known: BoolArray) -> pa.ChunkedArray:
+    before, after = rows["start_offset_before"], rows["start_offset_after"]
+    low, high = (pc.cast(f(before, after), pa.string()) for f in (pc.min_element_wise, pc.max_element_wise))
+    start = pc.cast(rows["start_offset"], pa.string())
+    described = pc.if_else(pc.equal(before, after), high, pc.binary_join_element_wise(low, "to", high, " "))
+    suffix = pc.if_else(pa.array(are_lags_known), "", "; lag not known")
+    return pc.binary_join_element_wise(
+        "replayed start offset ", start, ", described start offset ", described, suffix, ""
+    )
+
+
+def _samples(rows: pa.Table) -> _Numbers:
+    return {f"{name}_{phase}": _numbers(rows[f"{name}_{phase}"]) for name in _SAID for phase in PHASES}
+
+
+def _newest(numbers: _Numbers, name: str) -> NumberColumn:
+    """The number after the export, else the one before it."""
+    before, after = (numbers[f"{name}_{phase}"] for phase in PHASES)
+    return NumberColumn(values=np.where(after.mask, after.values, before.values), known=after.mask | before.mask)
+
+
+def _numbers(column: pa.ChunkedArray) -> NumberColumn:
+    return NumberColumn.of_arrow(column.combine_chunks())
+
+
+def _has(column: pa.ChunkedArray) -> BoolArray:
+    mask: BoolArray = pc.is_valid(column).to_numpy()
+    return mask

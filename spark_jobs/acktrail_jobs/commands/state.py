@@ -73,12 +73,12 @@ def _command(
 
     at_ms = None if at is None else time_ms("--at", at)
     forgo_pandas()
-    from acktrail.reconcile.state_at import read_moment, state_rows
+    from acktrail.reconcile.state_at import read_moment, states_at_moment
     from acktrail.tables.delta.store import Tables
 
     stored = Tables(TablesConfig.from_environment(tables, tables_options))
     moment = read_moment(stored, at_ms)
-    rows = list(state_rows(stored, moment, group))
+    rows = states_at_moment(stored, moment, group).to_pylist()
     if group is not None and not rows:
         _refuse_unknown_group(stored, group)
     topics = {row["topic_id"]: row["topic"] for row in stored.read("topics", columns=["topic_id", "topic"]).to_pylist()}

@@ -17,7 +17,7 @@ from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_di
 from acktrail.reconcile.coverage import read_coverage
 from acktrail.reconcile.exported_until import Extents
 from acktrail.reconcile.observed_run import read_observation
-from acktrail.reconcile.saved.replay_start import Recall, RememberedShare, replay_shares
+from acktrail.reconcile.saved.replay_start import Recall, ReplayShare, replay_shares
 from acktrail.reconcile.saved.saved_export import quarantined_of
 from acktrail.reconcile.saved.saved_replay import MEMORY_COLUMNS
 from acktrail.reconcile.saved.saved_replay_table import MEMORY_TABLE, Kept, kept_memory, read_memory
@@ -137,7 +137,7 @@ def _replayed_again(workers: Workers, stored: Tables, kept: Kept, moment: TopicA
     if not coverages:
         return MEMORY_COLUMNS.empty_table()
     shares = replay_shares(coverages, Recall(), workers.count)
-    work = RememberedShare(config=stored.config, observation=moment.observation)
+    work = ReplayShare(config=stored.config, observation=moment.observation)
     return collected(workers.run(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
 
 

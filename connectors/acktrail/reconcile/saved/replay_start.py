@@ -20,7 +20,7 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.workers.partitioning import shares_of
 from acktrail.workers.worker_results import parcels_of
 
-__all__ = ["Recall", "RememberedShare", "replay_of", "replay_shares"]
+__all__ = ["Recall", "ReplayShare", "replay_of", "replay_shares"]
 
 _RECORDS_OF_A_SHARE: Final = 250_000
 """A worker holds what it still needs of the records of one share: more records make more shares, not larger ones."""
@@ -47,15 +47,16 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RememberedShare:
-    """What a worker does where nothing but memory is asked for."""
+class ReplayShare:
+    """What a worker does with its share of the state partitions: replay them."""
 
     config: TablesConfig
     observation: Observation
+    recall: Recall = field(default_factory=Recall)
 
     def __call__(self, coverages: Sequence[Coverage]) -> Iterator[pa.RecordBatch]:
-        """Parcels ``memory``: what a replay of all records remembers."""
-        replay = replay_of(Tables(self.config), self.observation, Recall(), coverages)
+        """Parcels ``memory``: what the replay leaves of every share partition."""
+        replay = replay_of(Tables(self.config), self.observation, self.recall, coverages)
         yield from parcels_of("memory", replay.remembered())
 
 

@@ -1,0 +1,220 @@
+"""Columns that a replayed state alone decides: what its batches count, and which rules it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.model_values import replayed_state_of
+from acktrail.columnar.record_columns import BatchColumns, NumberColumn
+from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
+from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES, DeliveryState
+from acktrail.model.lag import counts_by_state
+from acktrail.model.replay import SharePartitionState
+from acktrail.reconcile.state_rules import HIGHEST_DELIVERY_COUNT, STATE_RULES, broken_rules
+
+__all__ = ["LARGE", "StateBatches", "derived_columns", "int64", "state_of"]
+
+LARGE: Final = 1 << 61
+"""Offsets at or beyond it are left to the model's unlimited integers: sums of smaller ones fit into 64 bits."""
+
+_COUNTED: Final = {
+    "available_records": DeliveryState.AVAILABLE,
+    "acknowledged_records": DeliveryState.ACKNOWLEDGED,
+    "archiving_records": DeliveryState.ARCHIVING,
+    "archived_records": DeliveryState.ARCHIVED,
+}
+_DERIVED: Final = ("effective_start_offset", "end_offset", *_COUNTED, "max_delivery_count")
+_BIT: Final = {rule: 1 << number for number, rule in enumerate(STATE_RULES)}
+
+_Numbers = dict[str, NumberColumn]
+
+
+def int64(number: int | None) -> int | None:
+    """`number`, or None where it is too great for a column: records can name any offset."""
+    return number if number is None or abs(number) < 1 << 63 else None
+
+
+def state_of(row: Mapping[str, Any]) -> SharePartitionState | None:
+    """The state in a row of ``SHARE_PARTITION_STATES``; None when it has none."""
+    return None if row["snapshot_epoch"] is None else replayed_state_of(row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateBatches:
+    """The batches of many states, end to end, those of row i at ``begins[i]:ends[i]``, and what they are compared with.
+
+    `regular` (one for each row): the batches ascend, do not overlap, and no offset is ``LARGE``. Then they are their
+    own cover, and sums over them are sums over offsets. `owners`: the row of each batch. `starts`, `known`: the start
+    offset of each row, and whether it has one.
+    """
+
+    batches: BatchColumns
+    begins: Int64Array
+    ends: Int64Array
+    owners: Int64Array
+    starts: Int64Array
+    known: BoolArray
+    regular: BoolArray
+
+    @classmethod
+    def of(cls, states: pa.Table) -> StateBatches:
+        """Of rows with `start_offset` and `batches`; a null list is an empty one."""
+        batches = BatchColumns.of_arrow(states["batches"].combine_chunks())
+        start = NumberColumn.of_arrow(states["start_offset"].combine_chunks())
+        ends = np.cumsum(batches.counts)
+        begins, owners = ends - batches.counts, np.repeat(np.arange(len(ends)), batches.counts)
+        first, last = batches.first_offset, batches.last_offset
+        is_odd = (first > last) | is_large(first) | is_large(last)
+        is_odd[1:] |= (first[1:] <= last[:-1]) & (owners[1:] == owners[:-1])
+        return cls(
+            batches=batches,
+            begins=begins,
+            ends=ends,
+            owners=owners,
+            starts=start.values,
+            known=start.mask,
+            regular=~is_large(start.values) & ~_any_between(is_odd, begins, ends),
+        )
+
+    def is_in(self, states: Any) -> BoolArray:
+        """Which batches are in one of the delivery `states`."""
+        return np.isin(self.batches.delivery_state, [int(state) for state in states])
+
+    def covered(self, chosen: BoolArray, first: Int64Array, end: Int64Array | None = None) -> Int64Array:
+        """For each row, how many offsets from `first` on (and below `end`) its `chosen` batches cover."""
+        begins = np.maximum(self.batches.first_offset, first[self.owners])
+        lasts = self.batches.last_offset
+        if end is not None:
+            lasts = np.minimum(lasts, end[self.owners] - 1)
+        lengths = np.where(chosen, np.maximum(lasts - begins + 1, 0), 0)
+        # The running total may pass 2**63 and wrap; the difference of two of its values is right all the same.
+        total = np.append(0, np.cumsum(lengths))
+        counts: Int64Array = total[self.ends] - total[self.begins]
+        return counts
+
+    def end_offsets(self) -> NumberColumn:
+        """``SharePartitionState.end_offset`` of regular rows: one past the last batch, or the start offset."""
+        ends, filled = self.starts.copy(), self.begins < self.ends
+        reached = self.batches.last_offset[self.ends[filled] - 1] + 1
+        ends[filled] = np.where(self.known[filled], np.maximum(ends[filled], reached), reached)
+        return NumberColumn(values=ends, known=self.known | filled)
+
+
+def is_large(numbers: npt.NDArray[Any]) -> BoolArray:
+    """Which numbers are too great to compute with."""
+    large: BoolArray = (numbers >= LARGE) | (numbers <= -LARGE)
+    return large
+
+
+def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
+    """Effective start and end offset, offsets by delivery state, highest delivery count and broken rules.
+
+    Rows with regular batches are computed as columns, all others by the model (``counts_by_state``, ``broken_rules``).
+    Rows without a state (`snapshot_epoch` null) get nulls, and break no rule.
+
+    Returns:
+        Arrays by column of ``SHARE_PARTITION_STATES``, and `broken_rules`: list of names in the order of STATE_RULES.
+    """
+    if not states.num_rows:
+        return {**{n: pa.array([], SHARE_PARTITION_STATES.field(n).type) for n in _DERIVED}, "broken_rules": _rules([])}
+    batches = StateBatches.of(states)
+    has_state = states["snapshot_epoch"].combine_chunks().is_valid().to_numpy(zero_copy_only=False)
+    numbers = {
+        "effective_start_offset": NumberColumn(values=_effective_starts(batches), known=batches.known.copy()),
+        "end_offset": batches.end_offsets(),
+        **_counts(batches),
+        "max_delivery_count": _highest_counts(batches),
+    }
+    broken = np.where(has_state, _broken(batches, states, numbers), 0)
+    for row in np.flatnonzero(has_state & ~batches.regular):
+        state = replayed_state_of(states.slice(row, 1).to_pylist()[0])
+        for name, number in _plain_numbers(state).items():
+            known = number is not None
+            numbers[name].put(np.array([row]), NumberColumn(values=np.array([number or 0]), known=np.array([known])))
+        broken[row] = sum(_BIT[rule] for rule in broken_rules(state))
+    columns = {
+        name: NumberColumn(values=column.values, known=column.mask & has_state).to_arrow(
+            SHARE_PARTITION_STATES.field(name).type
+        )
+        for name, column in numbers.items()
+    }
+    return {**columns, "broken_rules": _rules(broken)}
+
+
+def _plain_numbers(state: SharePartitionState) -> dict[str, int | None]:
+    counts = counts_by_state(state)
+    return {
+        "effective_start_offset": int64(state.effective_start_offset),
+        "end_offset": int64(state.end_offset),
+        **{name: int64(counts[kind]) for name, kind in _COUNTED.items()},
+        "max_delivery_count": max((batch.delivery_count for batch in state.batches), default=None),
+    }
+
+
+def _effective_starts(states: StateBatches) -> Int64Array:
+    """Past the batches that lead on from the start offset without a gap, as long as they are terminal."""
+    found = states.starts.copy()
+    filled = np.flatnonzero(states.begins < states.ends)
+    if not len(filled):
+        return found
+    heads, last = states.begins[filled], states.batches.last_offset
+    expected = np.append(0, last[:-1] + 1)
+    expected[heads] = states.starts[filled]
+    leads_on = states.is_in(TERMINAL_STATES) & (states.batches.first_offset == expected)
+    places = np.where(leads_on, len(last), np.arange(len(last)))
+    stops = np.minimum(np.minimum.reduceat(places, heads), states.ends[filled])
+    moved = stops > heads
+    found[filled[moved]] = last[stops[moved] - 1] + 1
+    return found
+
+
+def _counts(states: StateBatches) -> _Numbers:
+    first = np.where(states.known, states.starts, -LARGE)
+    counts = {name: states.covered(states.is_in({kind}), first) for name, kind in _COUNTED.items()}
+    return {name: NumberColumn(values=count, known=np.ones(len(count), np.bool_)) for name, count in counts.items()}
+
+
+def _highest_counts(states: StateBatches) -> NumberColumn:
+    filled = states.begins < states.ends
+    highest = np.zeros(len(filled), np.int32)
+    if filled.any():
+        highest[filled] = np.maximum.reduceat(states.batches.delivery_count, states.begins[filled])
+    return NumberColumn(values=highest, known=filled)
+
+
+def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> Int64Array:
+    """The rules that regular rows break, as bits."""
+    batches, (begins, ends) = states.batches, (states.begins, states.ends)
+    done = NumberColumn.of_arrow(rows["delivery_complete_count"].combine_chunks())
+    shown = numbers["acknowledged_records"].values + numbers["archived_records"].values
+    counts = batches.delivery_count
+    is_below = batches.first_offset < states.starts[states.owners]
+    masks = {
+        "batches_not_below_start": states.known & _any_between(is_below, begins, ends),
+        "delivery_state_allowed": _any_between(~states.is_in(DURABLE_STATES), begins, ends),
+        "delivery_count_possible": _any_between((counts < 0) | (counts > HIGHEST_DELIVERY_COUNT), begins, ends),
+        "uninitialized_without_batches": ~states.known & (begins < ends),
+        "delivery_complete_count_covers": done.mask & states.known & (done.values < shown),
+    }
+    broken: Int64Array = sum((mask * _BIT[rule] for rule, mask in masks.items()), np.zeros(len(ends), np.int64))
+    return broken
+
+
+def _any_between(mask: BoolArray, begins: Int64Array, ends: Int64Array) -> BoolArray:
+    total = np.append(0, np.cumsum(mask))
+    found: BoolArray = total[ends] > total[begins]
+    return found
+
+
+def _rules(broken: Any) -> pa.Array:
+    """The names behind bits, row by row."""
+    distinct, rows = np.unique(np.asarray(broken, np.int64), return_inverse=True)
+    names = [[rule for rule, bit in _BIT.items() if bits & bit] for bits in distinct.tolist()]
+    return pa.array(names, pa.list_(pa.string())).take(pa.array(rows))

@@ -37,11 +37,11 @@ REPORTED: Final = Asset(name="acktrail_reported", group="acktrail")
 @as_airflow_errors(can_run_again=True)
 def export(**context: Unpack[Context]) -> None:
     """Append the new records of the state topic, and describe the groups as they are now."""
-    from acktrail.export import use_cases
+    from acktrail.export import export_run
 
     target = export_target(context)
     kafka, tables = kafka_config(target["kafka_conn_id"]), tables_config(target["tables_uri"])
-    summary = use_cases.export(kafka, tables, run_id=target["run_id"])
+    summary = export_run.export(kafka, tables, run_id=target["run_id"])
     context["outlet_events"][EXPORTED].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
 
 
@@ -50,14 +50,14 @@ def export(**context: Unpack[Context]) -> None:
 def observe(**context: Unpack[Context]) -> ReconcileTarget:
     """Observe the cluster, export to the end, observe again. Skips where no reconciliation is due (``reconcile_due``),
     and where neither a share group nor the state topic exists."""
-    from acktrail.export import use_cases
+    from acktrail.export import export_run
 
     target = reconcile_target(context)
     exported = followed_export(context)
     if exported is not None:
         _skip_unless_due(target, exported)
     kafka, tables = kafka_config(target["kafka_conn_id"]), tables_config(target["tables_uri"])
-    observed = use_cases.observe(kafka, tables, run_id=target["run_id"])
+    observed = export_run.observe(kafka, tables, run_id=target["run_id"])
     if not any(observed.rows.get(table) for table in ("group_observations", "offset_observations")):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
     return target

@@ -19,8 +19,8 @@ from state_topics.filled_topic import create_state_topic, fill
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import DamagedTables
+from acktrail.export.export_run import export, observe
 from acktrail.export.repair_run import preview, repair
-from acktrail.export.use_cases import export, observe
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.wire.dialects.kafka_4_2 import encode

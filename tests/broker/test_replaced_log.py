@@ -13,7 +13,7 @@ from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, rea
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
-from acktrail.export.use_cases import ExportSummary, export
+from acktrail.export.export_run import ExportSummary, export
 from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker

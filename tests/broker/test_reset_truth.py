@@ -21,7 +21,7 @@ from acktrail.cli.reset.reset_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused, NotAuthorized, PlanStale
-from acktrail.export.use_cases import export
+from acktrail.export.export_run import export
 from acktrail.group_changes import reports, steps
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import Journal

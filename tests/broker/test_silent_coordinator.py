@@ -16,7 +16,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_node import free_ports
 from acktrail.errors import NotAllAnswered
-from acktrail.export.use_cases import export, observe
+from acktrail.export.export_run import export, observe
 from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker

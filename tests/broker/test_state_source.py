@@ -23,7 +23,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, NotAuthorized
-from acktrail.export import repair_run, use_cases
+from acktrail.export import export_run, repair_run
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 
@@ -232,7 +232,7 @@ def test_a_repair_records_what_was_pruned_as_a_gap(pruning: EmbeddedBroker, tmp_
     tables = Tables(target)
     for run in ("r1", "r2"):
         make_pruned(pruning)
-        use_cases.observe(kafka, target, run_id=run)
+        export_run.observe(kafka, target, run_id=run)
         replayed_here(tables, run)
     reached = pc.max(tables.read("state_records")["offset"]).as_py()
     max((tmp_path / "tables" / "state_records" / "_delta_log").glob("*.json")).unlink()
@@ -245,7 +245,7 @@ def test_a_repair_records_what_was_pruned_as_a_gap(pruning: EmbeddedBroker, tmp_
     assert {offset for each in done.gone for offset in range(each.first_offset, each.last_offset + 1)} <= set(lost)
     offsets = sorted([*tables.read("state_records")["offset"].to_pylist(), *lost])
     assert offsets == list(range(offsets[0], reached + 1))
-    use_cases.observe(kafka, target, run_id="r3")
+    export_run.observe(kafka, target, run_id="r3")
     assert repair_run.preview(kafka, target).report.is_sound
     rows = tables.read("export_ranges", columns=["records_read"])
     assert pc.sum(rows["records_read"]).as_py() == tables.read("state_records").num_rows

@@ -23,8 +23,7 @@ from acktrail.connect.worker import FlushPolicy
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.export.continuous_export import export_continuously
-from acktrail.export.export_summary import ExportSummary
-from acktrail.export.use_cases import observe
+from acktrail.export.export_run import ExportSummary, observe
 from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
@@ -107,7 +106,7 @@ def test_it_waits_for_the_state_topic_and_outlives_the_broker(broker: EmbeddedBr
     assert export.summary.status == "stopped"
     assert export.summary.records_read == 80
     lines = [line.split(",")[0].split(" after")[0] for line in export.notices[1:]]
-    assert lines == ["export pauses", "export goes on"] * (len(lines) // 2)
+    assert lines == ["export pauses", "export continues"] * (len(lines) // 2)
     assert len(lines) <= 4  # the topic's creation, and the restart
     assert check_nothing_lost_or_doubled(broker, tables) == 80
 
@@ -171,7 +170,7 @@ def test_it_outlives_the_storage(broker: EmbeddedBroker, s3: S3, tmp_path: Path)
                 write(broker, "while it is away")
                 until(lambda: b"export pauses" in said.read_bytes(), what="the line that says that it pauses")
                 proxy.come_back()
-                until(lambda: b"export goes on" in said.read_bytes(), what="the line that says that it goes on")
+                until(lambda: b"export continues" in said.read_bytes(), what="the line that says that it continues")
                 write(broker, "afterwards")
                 export.send_signal(signal.SIGINT)
                 assert export.wait(120) == 0

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from samples.memory_source import MemorySink, MemoryTables
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import Sink
-from acktrail.connect.testing import MemorySink, MemoryTables
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId

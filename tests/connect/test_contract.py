@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.memory_source import MemoryLog, MemorySource, MemoryTask
 
 from acktrail.connect.contract import Sink, SourceBatch, TaskId
-from acktrail.connect.testing import MemoryLog, MemorySource, MemoryTask
 from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import ConcurrentCommit
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from samples.memory_source import FakeClock, MemoryLog, MemorySink, MemorySource, MemoryTables, MemoryTask
 
 from acktrail.connect.contract import Commit, SourceBatch
-from acktrail.connect.stopping import stop_on_signals
-from acktrail.connect.testing import FakeClock, MemoryLog, MemorySink, MemorySource, MemoryTables, MemoryTask
+from acktrail.connect.signals import stop_on_signals
 from acktrail.connect.worker import FlushPolicy, Progress, Worker
 from acktrail.errors import Unreachable
 

@@ -130,7 +130,7 @@ def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
     export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": str(exported)})
     told = _events(export)["acktrail_exported"]
     before = _run_ids(exported, "offset_observations")
-    monkeypatch.setattr("acktrail.export.use_cases.observe", lambda *_, **__: pytest.fail("a broker was asked"))
+    monkeypatch.setattr("acktrail.export.export_run.observe", lambda *_, **__: pytest.fail("a broker was asked"))
     with pytest.raises(AirflowSkipException, match="nothing changed since run"):
         pipeline_steps.observe.function(**_automatic(told, tmp_path))
     assert _run_ids(exported, "offset_observations") == before

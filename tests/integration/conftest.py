@@ -12,7 +12,7 @@ from state_topics.filled_topic import read_all
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker, KafkaTool
 from acktrail.embedded.workload.workload_run import run_workload
-from acktrail.export.use_cases import observe
+from acktrail.export.export_run import observe
 
 
 @pytest.fixture(scope="module", params=["4.3.1", "4.2.1", "4.4.0"])

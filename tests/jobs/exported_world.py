@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.world import World, topic_id
+from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.connect.contract import Sink
-from acktrail.connect.testing import MemoryLog, MemoryTask
 
 __all__ = ["CLUSTER", "ExportedWorld"]
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import World, key_of, snapshot
+from samples.memory_source import MemoryLog
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, SourceBatch, state_task_id
-from acktrail.connect.testing import MemoryLog
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.reconcile.coverage import Coverage, Gap, read_coverage
 from acktrail.reconcile.observed_run import read_observation

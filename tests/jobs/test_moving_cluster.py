@@ -12,7 +12,7 @@ from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.export.use_cases import observe
+from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.reconcile import reconcile
 

@@ -13,10 +13,10 @@ import pytest
 from broker.workload import Workload, until
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.groups.offsets_source import observe as ask
+from acktrail.broker.groups.observation import observe as ask
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.export.use_cases import observe
+from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.reconcile import reconcile
 

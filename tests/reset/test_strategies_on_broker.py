@@ -19,7 +19,7 @@ from samples.history_tables import build
 
 from acktrail.embedded import EmbeddedBroker, KafkaTool
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
-from acktrail.export.use_cases import export
+from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -9,8 +9,9 @@ import struct
 import sys
 from pathlib import Path
 
+from samples.memory_source import MemoryLog, MemorySource
+
 from acktrail.config import TablesConfig
-from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Progress, Worker
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink

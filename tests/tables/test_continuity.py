@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from samples.memory_source import MemoryLog
 from tables.test_sink import PAIRS, export
 
 from acktrail.config import TablesConfig
-from acktrail.connect.testing import MemoryLog
 from acktrail.errors import DamagedTables
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -24,7 +25,8 @@ KILLS = 10
 
 def start(root: Path, *start_offsets: int) -> subprocess.Popen[str]:
     command = [sys.executable, str(PROCESS), str(root), str(END_OFFSET), str(FLUSH_ROWS), *map(str, start_offsets)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
 
 
 def kill_after(process: subprocess.Popen[str], lines: int, seconds: float) -> bool:

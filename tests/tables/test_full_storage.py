@@ -22,7 +22,7 @@ _WRITER = """
 import os
 import sys
 from acktrail.config import TablesConfig
-from acktrail.connect.testing import MemoryLog, MemorySource
+from samples.memory_source import MemoryLog, MemorySource
 from acktrail.connect.worker import Worker
 from acktrail.errors import AcktrailError
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -49,6 +49,7 @@ def test_a_write_that_fails_says_one_line(tmp_path: Path) -> None:
         [sys.executable, "-c", _WRITER, str(tmp_path / "tables")],
         capture_output=True,
         text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         preexec_fn=_no_large_files,  # no thread runs here
         timeout=120,
         check=True,

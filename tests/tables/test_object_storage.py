@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from samples.memory_source import MemoryLog, MemorySource
 from servers.s3_server import S3, running_s3
 
-from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, DamagedTables
 from acktrail.tables.delta import write_probe
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.damage_survey import survey
+from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.repairs import EMPTY_COMMIT
 
@@ -65,13 +65,13 @@ def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
         log.end_offset = end_offset
         sink = DeltaSink(tables, cluster_id="c", run_id="r")
         Worker(MemorySource([log], cluster_id="c"), sink).run()
-    assert survey(tables).is_sound
+    assert find_damage(tables).is_sound
     place, snapshot = tables.place("state_records"), tables.snapshot("state_records")
     assert snapshot is not None
     lost = snapshot.files()[0].path
     offsets = sorted(tables.read_files("state_records", [lost], columns=["offset"])["offset"].to_pylist())
     place.storage().delete_file(lost)
-    found = survey(tables)
+    found = find_damage(tables)
     assert [each.damage.file for each in found.damages] == [lost]
     assert [(each.first_offset, each.last_offset) for each in found.lost or ()] == [(offsets[0], offsets[-1])]
     place.leave_out([lost])

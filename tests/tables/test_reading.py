@@ -12,6 +12,7 @@ from jobs.world import World, batch, key_of, snapshot, update
 from acktrail.cli.doctor_checks.stored_rows import reading_checks
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.damage_report import find_damage
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def _without_observations(tables: Tables) -> None:
 @pytest.mark.parametrize(
     ("harm", "what", "said"),
     [
-        (_again, "records and ranges", "twice, 1 of state partition 0"),
+        (_again, "records and ranges", "1 records of state partition 0 are stored twice"),
         (
             _beside,
             "records and ranges",
@@ -83,9 +84,19 @@ def test_what_does_not_fit_is_named(world: World, harm: Callable[[Tables], None]
     assert said in _faults(world)[what]
 
 
+@pytest.mark.parametrize("harm", [_again, _beside, _without_a_file])
+def test_repair_lists_what_doctor_lists(world: World, harm: Callable[[Tables], None]) -> None:
+    """Doubled, unranged and missing records are faults of the one report that doctor and repair show."""
+    assert find_damage(world.tables).is_sound
+    harm(world.tables)
+    report = find_damage(world.tables)
+    assert not report.is_sound
+    assert "; ".join(report.record_faults()) == _faults(world)["records and ranges"]
+
+
 def test_what_fits_is_counted(world: World) -> None:
     """Records, ranges and rows of every table that is there."""
     found = {check.what: check.detail for check in reading_checks(world.config)}
     assert found["records and ranges"] == "8 records, each in one range"
-    assert found["records and raw bytes"] == "8 records say what their bytes say"
+    assert found["records and raw bytes"] == "8 records agree with their bytes"
     assert found["table export_ranges"] == "2 rows"

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.memory_source import MemoryLog, MemorySource
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceBatch, TaskId
-from acktrail.connect.testing import MemoryLog, MemorySource
 from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import ConcurrentCommit, ForeignCluster
 from acktrail.tables.delta import table_layout

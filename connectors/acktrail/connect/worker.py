@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from threading import Event
 
 from acktrail.connect.contract import LogSpan, Sink, Source, SourceBatch, SourceTask, TaskId
@@ -15,10 +15,10 @@ __all__ = ["FlushPolicy", "Progress", "Worker", "WorkerSummary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushPolicy:
-    """When to commit: as soon as one of them is reached, and at the end.
+    """When to commit: as soon as one bound is reached, and at the end.
 
-    The bounds on rows and bytes hold memory flat, whatever the size of the log; `interval_s` bounds how old a row
-    may get that no commit has yet. `poll_s` is how long one task may be waited for while all are idle.
+    The bounds on rows and bytes hold memory flat, whatever the size of the log; `interval_s` bounds the age of
+    an uncommitted row. `poll_s` is the longest wait for one task while all are idle.
     """
 
     rows: int = 100_000
@@ -29,7 +29,7 @@ class FlushPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run is. Records are those of logs; observations do not count."""
+    """How far a run is. Records are counted in logs; observations do not count."""
 
     records_read: int
     records_committed: int
@@ -44,56 +44,59 @@ class WorkerSummary:
     `was_stopped`: the stop event ended the run before all tasks were finished.
     """
 
-    records_read: int
-    records_quarantined: int
-    gaps: tuple[LogSpan, ...]
-    commits: int
-    rows: dict[str, int]
+    records_read: int = 0
+    records_quarantined: int = 0
+    gaps: tuple[LogSpan, ...] = ()
+    commits: int = 0
+    rows: Mapping[str, int] = field(default_factory=dict)
     """Rows committed, by table."""
-    positions: dict[TaskId, int]
+    positions: Mapping[TaskId, int] = field(default_factory=dict)
     """Positions committed by this run."""
-    tasks: int
-    tasks_finished: int
-    was_stopped: bool
+    tasks: int = 0
+    tasks_finished: int = 0
+    was_stopped: bool = False
 
     @property
     def records_decoded(self) -> int:
         return self.records_read - self.records_quarantined
 
+    def followed_by(self, later: WorkerSummary) -> WorkerSummary:
+        """What two runs did, one after the other."""
+        return replace(
+            later,
+            records_read=self.records_read + later.records_read,
+            records_quarantined=self.records_quarantined + later.records_quarantined,
+            gaps=self.gaps + later.gaps,
+            commits=self.commits + later.commits,
+            rows={name: self.rows.get(name, 0) + later.rows.get(name, 0) for name in {**self.rows, **later.rows}},
+            positions={**self.positions, **later.positions},
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class _Counters:
-    """What was read, committed and is pending so far."""
+    """What was read and not committed yet."""
 
-    records_read: int = 0
-    records_committed: int = 0
-    records_quarantined: int = 0
-    pending_bytes: int = 0
-    commits: int = 0
-    finished: int = 0
-    gaps: list[LogSpan] = field(default_factory=list)
-    rows: dict[str, int] = field(default_factory=dict)
-    positions: dict[TaskId, int] = field(default_factory=dict)
-    was_cut: bool = False
-    """What was read ahead when the run was stopped was left to the next run."""
-    landed: tuple[int, int, int] = (0, 0, 0)
-    """Records read, records quarantined and gaps as of the last commit."""
+    records: int = 0
+    quarantined: int = 0
+    size_bytes: int = 0
+    gaps: tuple[LogSpan, ...] = ()
 
     def take(self, batch: SourceBatch) -> None:
-        self.pending_bytes += sum(rows.nbytes for rows in batch.rows.values())
+        self.size_bytes += sum(rows.nbytes for rows in batch.rows.values())
         if batch.span is not None:
-            self.records_read += batch.span.records
-            self.records_quarantined += batch.span.quarantined
+            self.records += batch.span.records
+            self.quarantined += batch.span.quarantined
             if batch.span.gap_first is not None:
-                self.gaps.append(batch.span)
+                self.gaps = (*self.gaps, batch.span)
 
 
 class Worker:
-    """Runs every task of `source` into `sink`: to their ends if they have one, else until it is told to stop.
+    """Runs every task of `source` into `sink`: to its end if it has one, else until it is stopped.
 
-    Tasks are polled on one thread of their own, the sink is used on the caller's: reading goes on during a commit.
+    Tasks are polled on a thread of their own, the sink is used on the caller's: reading continues during a commit.
 
-    `clock` gives seconds that never go back. `progress` is called after every batch and every commit.
+    `clock` gives seconds that never decrease. `progress` is called after every batch and every commit.
     """
 
     def __init__(
@@ -105,103 +108,92 @@ class Worker:
         clock: Callable[[], float] = time.monotonic,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
-        self._source = source
-        self._sink = sink
+        self._source, self._sink = source, sink
         self._policy = policy or FlushPolicy()
-        self._clock = clock
-        self._progress = progress
-        self._tally = _Counters()
-        self._tasks = 0
+        self._clock, self._progress = clock, progress
+        self._pending = _Counters()
+        self._done = WorkerSummary()
+        self._left_unread = False
+        """Batches that were read ahead when the run was stopped are left to the next run."""
 
     @property
-    def landed(self) -> WorkerSummary:
+    def summary(self) -> WorkerSummary:
         """What the run has committed so far, also after an error."""
-        counters = self._tally
-        records, quarantined, gaps = counters.landed
-        return WorkerSummary(
-            records_read=records,
-            records_quarantined=quarantined,
-            gaps=tuple(counters.gaps[:gaps]),
-            commits=counters.commits,
-            rows=counters.rows,
-            positions=counters.positions,
-            tasks=self._tasks,
-            tasks_finished=counters.finished,
-            was_stopped=counters.was_cut or counters.finished < self._tasks,
-        )
+        is_finished = self._done.tasks_finished == self._done.tasks
+        return replace(self._done, was_stopped=self._left_unread or not is_finished)
 
     def run(self, stop: Event | None = None) -> WorkerSummary:
-        """Run until all tasks are finished or `stop` is set. Then one more commit follows at most: of what was read, as
-        far as one commit takes it. The rest is read again by the next run, so that a stop takes no longer than two
-        commits, however much was read ahead.
+        """Run until all tasks are finished or `stop` is set. Then at most one more commit follows, of as many batches
+        as one commit takes. The next run reads the rest again, so that a stop takes no longer than two commits, however
+        much was read ahead.
 
-        An error ends the run at once: what was not committed is read again by the next one.
+        An error ends the run at once: uncommitted records are read again by the next run.
 
         Raises:
-            AcktrailError: whatever the source or the sink raises.
+            AcktrailError: any error of the source or the sink.
         """
         tasks = list(self._source.tasks())
+        self._pending, self._done = _Counters(), WorkerSummary(tasks=len(tasks))
         try:
-            return self._run(tasks, stop or Event())
+            for task in tasks:
+                task.start(self._sink.position(task.task_id))
+            self._move(tasks, stop or Event())
+            self._flush()
+            return self.summary
         finally:
             for task in tasks:
                 task.close()
 
-    def _run(self, tasks: list[SourceTask], stop: Event) -> WorkerSummary:
-        counters = self._tally = _Counters()
-        self._tasks = len(tasks)
-        for task in tasks:
-            task.start(self._sink.position(task.task_id))
-        self._move(tasks, stop, counters)
-        self._flush(counters, len(tasks))
-        return self.landed
-
-    def _move(self, tasks: list[SourceTask], stop: Event, counters: _Counters) -> None:
-        """Put what comes and flush when it is time to, while the next batches are being read."""
+    def _move(self, tasks: list[SourceTask], stop: Event) -> None:
+        """Put each batch and flush when it is time to, while the next batches are being read."""
         flushed_at = self._clock()
         with ReadAhead(tasks, stop, poll_s=self._policy.poll_s) as reading:
             while not reading.is_over:
                 batch = reading.take(self._policy.poll_s)
-                counters.finished = reading.finished
+                self._done = replace(self._done, tasks_finished=reading.finished)
                 if batch is not None:
-                    self._put(batch, counters, len(tasks))
-                if self._is_due(counters, flushed_at):
+                    self._sink.put(batch)
+                    self._pending.take(batch)
+                    self._report()
+                if self._is_due(flushed_at):
                     if stop.is_set():
-                        counters.was_cut = True
+                        self._left_unread = True
                         break
-                    self._flush(counters, len(tasks))
+                    self._flush()
                     flushed_at = self._clock()
-        counters.finished = reading.finished
+        self._done = replace(self._done, tasks_finished=reading.finished)
 
-    def _put(self, batch: SourceBatch, counters: _Counters, tasks: int) -> None:
-        self._sink.put(batch)
-        counters.take(batch)
-        self._progress(_progress(counters, tasks))
-
-    def _is_due(self, counters: _Counters, flushed_at: float) -> bool:
+    def _is_due(self, flushed_at: float) -> bool:
         return (
             self._sink.pending_rows >= self._policy.rows
-            or counters.pending_bytes >= self._policy.size_bytes
+            or self._pending.size_bytes >= self._policy.size_bytes
             or self._clock() - flushed_at >= self._policy.interval_s
         )
 
-    def _flush(self, counters: _Counters, tasks: int) -> None:
+    def _flush(self) -> None:
         commit = self._sink.flush()
-        if commit.rows or commit.positions:
-            counters.commits += 1
-        for name, rows in commit.rows.items():
-            counters.rows[name] = counters.rows.get(name, 0) + rows
-        counters.positions.update(commit.positions)
-        counters.records_committed = counters.records_read
-        counters.landed = (counters.records_read, counters.records_quarantined, len(counters.gaps))
-        counters.pending_bytes = 0
-        self._progress(_progress(counters, tasks))
+        pending, self._pending = self._pending, _Counters()
+        self._done = self._done.followed_by(
+            WorkerSummary(
+                records_read=pending.records,
+                records_quarantined=pending.quarantined,
+                gaps=pending.gaps,
+                commits=1 if commit.rows or commit.positions else 0,
+                rows=commit.rows,
+                positions=commit.positions,
+                tasks=self._done.tasks,
+                tasks_finished=self._done.tasks_finished,
+            )
+        )
+        self._report()
 
-
-def _progress(counters: _Counters, tasks: int) -> Progress:
-    return Progress(
-        records_read=counters.records_read,
-        records_committed=counters.records_committed,
-        tasks_finished=counters.finished,
-        tasks=tasks,
-    )
+    def _report(self) -> None:
+        committed = self._done.records_read
+        self._progress(
+            Progress(
+                records_read=committed + self._pending.records,
+                records_committed=committed,
+                tasks_finished=self._done.tasks_finished,
+                tasks=self._done.tasks,
+            )
+        )

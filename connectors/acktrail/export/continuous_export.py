@@ -1,4 +1,4 @@
-"""The export that goes on for days: it takes up again by itself after anything that passes."""
+"""The export that runs for days: it resumes after every outage."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, InputError, OutcomeUnknown, RetryableError
-from acktrail.export.export_run import Deadline, ExportRun
-from acktrail.export.export_summary import ExportSummary
-from acktrail.export.use_cases import CONNECTORS, check_connectors
+from acktrail.export.export_run import CONNECTORS, Deadline, ExportRun, ExportSummary, check_connectors
 from acktrail.times import new_run_id
 
 if TYPE_CHECKING:
@@ -40,8 +38,8 @@ def export_continuously(
 ) -> ExportSummary:
     """Copy the cluster's share-group state into the tables as it is written, until `stop` is set.
 
-    Every `observe_every_s` seconds (None: never) the brokers are asked before and after, under a run id of its own, as
-    `acktrail reconcile` needs it. Another writer on the same tables, a broker or a storage that is away, and a cluster
+    Every `observe_every_s` seconds (None: never) the brokers are sampled before and after, under a run id of its own,
+    as `acktrail reconcile` needs it. Another writer on the same tables, an outage of broker or storage, and a cluster
     without a state topic do not end it. `notice` gets one line when an outage begins and one when it ends.
 
     Raises:
@@ -52,44 +50,44 @@ def export_continuously(
         raise InputError("a continuous export follows the state topic", hint="leave out --connector offsets")
     outage = _Outage(notice)
 
-    def told(now: Progress) -> None:
+    def on_progress(now: Progress) -> None:
         outage.end()
         progress(now)
 
-    run = ExportRun(kafka, tables, run_id or new_run_id(), stop, policy, told)
-    following = _Following(run, stop, observe_every_s if "offsets" in connectors else None, notice)
+    run = ExportRun(kafka, tables, run_id, stop, policy, on_progress)
+    follower = _Follower(run, stop, observe_every_s if "offsets" in connectors else None, notice)
     while not stop.is_set():
         try:
             with run.open():
-                following.go()
+                follower.run()
         except (RetryableError, OutcomeUnknown) as error:
             stop.wait(outage.begin(error))
     return replace(run.summary(), status="stopped")
 
 
-class _Following:
-    """Reads on, and observes when it is time to."""
+class _Follower:
+    """Reads continuously, and observes when it is time to."""
 
     def __init__(
         self, run: ExportRun, stop: Event, observe_every_s: float | None, notice: Callable[[str], None]
     ) -> None:
-        self._run, self._stop, self._every_s, self._notice = run, stop, observe_every_s, notice
+        self._export, self._stop, self._every_s, self._notice = run, stop, observe_every_s, notice
         self._observed_at: float | None = None
         self._waits = False
 
-    def go(self) -> None:
-        """Until the stop. Raises whatever ends the reading."""
+    def run(self) -> None:
+        """Until the stop. Raises the error that ends the reading."""
         while not self._stop.is_set():
             left_s = self._left_s()
             if left_s is not None and left_s <= 0:
                 self._observed_at = time.monotonic()
-                self._run.observe(new_run_id(), follows=True)
+                self._export.observe(new_run_id(), follows=True)
             else:
                 self._read(left_s)
 
     def _read(self, left_s: float | None) -> None:
-        self._run.read_state(bounded=False, stop=Deadline(self._stop, seconds=left_s))
-        if self._run.is_topic_absent:
+        self._export.read_state(bounded=False, stop=Deadline(self._stop, seconds=left_s))
+        if self._export.is_topic_absent:
             if not self._waits:
                 self._notice("waiting for the state topic: no share consumer has come to this cluster yet")
             self._waits = True
@@ -102,7 +100,7 @@ class _Following:
 
 
 class _Outage:
-    """One line when it begins, one when it ends, nothing in between."""
+    """Reports one line when it begins, one when it ends."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
@@ -118,8 +116,8 @@ class _Outage:
         return pause_s
 
     def end(self) -> None:
-        """Something was read or committed."""
+        """Records were read or committed."""
         if self._began_at is not None:
             seconds = time.monotonic() - self._began_at
             self._began_at, self._pause_s = None, _FIRST_PAUSE_S
-            self._notice(f"export goes on after {seconds:.0f} s")
+            self._notice(f"export continues after {seconds:.0f} s")

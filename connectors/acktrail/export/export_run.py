@@ -1,4 +1,4 @@
-"""One run of the exporter: the state topic is read while the brokers are asked about groups and offsets."""
+"""Exports one cluster's share-group state: once to the present end, or one observation for a reconciliation."""
 
 from __future__ import annotations
 
@@ -6,28 +6,119 @@ import gc
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import ConcurrentCommit, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
-from acktrail.export.export_summary import ExportSummary, added, summed
+from acktrail.errors import ConcurrentCommit, InputError, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
+from acktrail.times import new_run_id
 
 if TYPE_CHECKING:
     from acktrail.connect.contract import Source, SourceBatch
     from acktrail.connect.worker import FlushPolicy, Progress, WorkerSummary
 
-__all__ = ["Deadline", "ExportRun"]
+__all__ = ["CONNECTORS", "Deadline", "ExportRun", "ExportSummary", "Gap", "check_connectors", "export", "observe"]
+
+CONNECTORS: Final = ("offsets", "state")
+"""What can be exported."""
 
 _SWITCH_S: Final = 0.000_2
 _RESUMPTIONS: Final = 20
-"""How often in a row the reading starts again from the last commit before the error is the caller's."""
+"""How often in a row the reading resumes from the last commit before the error is raised."""
 _LONGEST_PAUSE_S: Final = 1.0
 _LOOK_UP_S: Final = 0.1
 _REASONS_KEPT: Final = 20
-_ANSWER_LATER: Final = "the state records are exported; run again when the brokers answer"
+_GAPS_KEPT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets of one state partition, both inclusive, that are in no row, and why (``connect.contract``)."""
+
+    state_partition: int
+    first_offset: int
+    last_offset: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSummary:
+    """What one run wrote. records_read = records_decoded + records_quarantined.
+
+    `status` is ``complete``, ``stopped`` (ended before it was finished) or ``state_topic_absent`` (no share consumer
+    ever came to this cluster). `unanswered` lists the requests that brokers did not answer.
+    """
+
+    run_id: str
+    cluster_id: str
+    status: str
+    records_read: int = 0
+    records_decoded: int = 0
+    records_quarantined: int = 0
+    commits: int = 0
+    gaps: tuple[Gap, ...] = ()
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows committed, by table."""
+    unanswered: tuple[str, ...] = ()
+
+
+def check_connectors(connectors: Sequence[str]) -> None:
+    """Raises InputError for a connector that does not exist."""
+    unknown = sorted(set(connectors) - set(CONNECTORS))
+    if unknown:
+        raise InputError(f"unknown connector {unknown[0]!r}", hint=f"there are {', '.join(CONNECTORS)}")
+
+
+def export(
+    kafka: KafkaConfig,
+    tables: TablesConfig,
+    *,
+    run_id: str | None = None,
+    connectors: Sequence[str] = CONNECTORS,
+    stop: Event | None = None,
+    policy: FlushPolicy | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> ExportSummary:
+    """Copy the cluster's share-group state and its descriptions of groups and offsets into the tables.
+
+    Up to the present end of the state topic. Nothing is changed in the cluster. The next run continues where the tables
+    end. The state topic is read while the brokers are asked.
+
+    Raises:
+        NotAllAnswered: the state records are exported; requests that brokers did not answer are recorded as unknown.
+        Unreachable, NotAuthorized, ForeignCluster, ConcurrentCommit, ConfigurationError: nothing half written.
+        OutcomeUnknown: the storage is gone; run again.
+    """
+    check_connectors(connectors)
+    run = ExportRun(kafka, tables, run_id, stop or Event(), policy, progress)
+    with run.open():
+        if "offsets" in connectors:
+            run.sample("before", reads_state="state" in connectors)
+        elif "state" in connectors:
+            run.read_state(bounded=True)
+    return run.checked_summary()
+
+
+def observe(
+    kafka: KafkaConfig,
+    tables: TablesConfig,
+    *,
+    run_id: str | None = None,
+    stop: Event | None = None,
+    policy: FlushPolicy | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> ExportSummary:
+    """One observation: ask the brokers, read the state topic to its present end, ask the brokers again.
+
+    The state that is replayed from the tables up to here must lie between the two samples. Raises as ``export``.
+    """
+    run = ExportRun(kafka, tables, run_id, stop or Event(), policy, progress)
+    with run.open():
+        run.observe()
+    return run.checked_summary()
 
 
 class Deadline(Event):
@@ -46,23 +137,23 @@ class Deadline(Event):
 class ExportRun:
     """One run against one cluster into one set of tables. Use ``open`` first; one thread.
 
-    Reading starts again from the last commit when another writer committed first, when a partition's leader changed,
-    and when nobody can say whether a commit landed: positions are read from the tables.
+    Reading resumes from the last commit when another writer committed first, when a partition's leader changed, and
+    when it is not known whether a commit landed: positions are read from the tables.
     """
 
     def __init__(
         self,
         kafka: KafkaConfig,
         tables: TablesConfig,
-        run_id: str,
+        run_id: str | None,
         stop: Event,
         policy: FlushPolicy | None,
         progress: Callable[[Progress], None],
     ) -> None:
         self._kafka, self._tables = kafka, tables
-        self._run_id, self._stop = run_id, stop
+        self._run_id, self._stop = run_id or new_run_id(), stop
         self._policy, self._progress = policy, progress
-        self._done: list[WorkerSummary] = []
+        self._done: WorkerSummary | None = None
         self._unanswered: list[str] = []
         self._is_stopped = False
         self.is_topic_absent = False
@@ -71,7 +162,7 @@ class ExportRun:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Connect, and see that the tables are this cluster's before anything is read."""
+        """Connect, and check that the tables belong to this cluster before anything is read."""
         from acktrail.broker.admin import ShareGroupAdmin
 
         with ShareGroupAdmin(self._kafka) as admin:
@@ -81,34 +172,23 @@ class ExportRun:
             yield
 
     def observe(self, run_id: str | None = None, *, follows: bool = False) -> None:
-        """Ask the brokers, read the state topic to the end it has, ask the brokers again. Rows of the answers have
-        `run_id` (None: the run's own).
-
-        While the brokers are asked, the state topic is read as well, so that a coordinator that keeps silent does not
-        hold up the export: to its present end, or with `follows` for as long as they are asked.
-        """
-        if self._sample_beside(run_id, "before", follows=follows):
+        """Sample the brokers, read the state topic to its present end, sample the brokers again. Rows of the samples
+        have `run_id` (None: the run's own); `follows` as of ``sample``."""
+        if self.sample("before", run_id, follows=follows):
             self.read_state(bounded=True)
-            self._sample_beside(run_id, "after", follows=follows)
+            self.sample("after", run_id, reads_state=False, follows=follows)
 
-    def sample(self, *, with_state: bool) -> None:
-        """Ask the brokers for groups, start offsets, lag and log offsets, now; `with_state`: while they are asked, read
-        the state topic to its present end."""
-        if with_state:
-            self._sample_beside(None, "before", follows=False)
-        else:
-            self._await_and_store(_Sampling(self._kafka, self._tables, self._run_id, "before"))
+    def sample(self, phase: str, run_id: str | None = None, *, reads_state: bool = True, follows: bool = False) -> bool:
+        """Ask the brokers for groups, start offsets, lag and log offsets, and commit them; False: the run was stopped.
 
-    def _sample_beside(self, run_id: str | None, phase: str, *, follows: bool) -> bool:
-        """Whether the answers are there; False: the run was stopped."""
+        While they are asked, the state topic is read, so that a silent coordinator does not hold up the export:
+        `reads_state` to its present end, `follows` until the brokers answered.
+        """
         sampling = _Sampling(self._kafka, self._tables, run_id or self._run_id, phase)
         if follows:
             self.read_state(bounded=False, stop=Deadline(self._stop, sampling.done))
-        elif phase == "before":
+        elif reads_state:
             self.read_state(bounded=True)
-        return self._await_and_store(sampling)
-
-    def _await_and_store(self, sampling: _Sampling) -> bool:
         while not (sampling.done.wait(_LOOK_UP_S) or self._stop.is_set()):
             pass
         if not sampling.done.is_set():
@@ -129,14 +209,35 @@ class ExportRun:
         self._resuming(read)
 
     def summary(self) -> ExportSummary:
-        """What was done so far."""
+        """What was done so far; `gaps` are at most the newest thousand."""
         status = "state_topic_absent" if self.is_topic_absent else "complete"
-        return summed(
-            self._done,
+        summary = ExportSummary(
             run_id=self._run_id,
             cluster_id=self._cluster_id,
             status="stopped" if self._is_stopped else status,
-            unanswered=self._unanswered,
+            unanswered=tuple(self._unanswered),
+        )
+        done = self._done
+        if done is None:
+            return summary
+        gaps = (
+            Gap(
+                state_partition=span.partition,
+                first_offset=span.gap_first,
+                last_offset=span.gap_last,
+                reason=span.gap_reason,
+            )
+            for span in done.gaps
+            if span.gap_first is not None and span.gap_last is not None
+        )
+        return replace(
+            summary,
+            records_read=done.records_read,
+            records_decoded=done.records_decoded,
+            records_quarantined=done.records_quarantined,
+            commits=done.commits,
+            gaps=tuple(gaps),
+            rows=dict(done.rows),
         )
 
     def checked_summary(self) -> ExportSummary:
@@ -147,7 +248,8 @@ class ExportRun:
         """
         summary = self.summary()
         if summary.unanswered:
-            raise NotAllAnswered("; ".join(summary.unanswered), summary=summary, hint=_ANSWER_LATER)
+            hint = "the state records are exported; run again when the brokers answer"
+            raise NotAllAnswered("; ".join(summary.unanswered), summary=summary, hint=hint)
         return summary
 
     def _resuming(self, work: Callable[[], None]) -> None:
@@ -170,8 +272,8 @@ class ExportRun:
         self._sink = DeltaSink(Tables(self._tables), cluster_id=self._cluster_id, run_id=self._run_id)
 
     def _store(self, sampling: _Sampling) -> None:
-        """Commit what the brokers answered, and remember what they did not."""
-        from acktrail.broker.groups.offsets_source import unanswered_groups
+        """Commit the brokers' responses, and remember the missing ones."""
+        from acktrail.broker.groups.observation import unanswered_groups
 
         if isinstance(sampling.error, RetryableError):
             self._unanswered.append(f"not observed {sampling.phase} the export: {sampling.error.message}")
@@ -185,19 +287,20 @@ class ExportRun:
             self._unanswered.append(f"no coordinator answered for {len(silent)} group(s): {named}")
         self._unanswered = list(dict.fromkeys(self._unanswered))[-_REASONS_KEPT:]
         batch = sampling.batch
-        self._resuming(lambda: self._move(_Batches(batch), Event()))
+        self._resuming(lambda: self._move(_OneBatch(batch), Event()))
 
     def _move(self, source: Source, stop: Event) -> None:
         from acktrail.connect.worker import Worker
 
         worker = Worker(source, self._sink, policy=self._policy, progress=self._progress)
         try:
-            with _eager_threads(), _settled_objects():
+            with _tuned_interpreter():
                 worker.run(stop)
         finally:
             source.close()
-            self._done = [added(self._done[0], worker.landed) if self._done else worker.landed]
-        if worker.landed.was_stopped and self._stop.is_set():
+            done = worker.summary if self._done is None else self._done.followed_by(worker.summary)
+            self._done = replace(done, gaps=done.gaps[-_GAPS_KEPT:])
+        if worker.summary.was_stopped and self._stop.is_set():
             self._is_stopped = True
 
 
@@ -213,43 +316,40 @@ class _Sampling:
 
     def _run(self) -> None:
         try:
-            self.batch = self._ask()
-        except BaseException as error:  # noqa: BLE001  # raised again by whoever waits
+            self.batch = self._observe()
+        except BaseException as error:  # noqa: BLE001  # raised again on the export's thread
             self.error = error
         finally:
             self.done.set()
 
-    def _ask(self) -> SourceBatch | None:
-        from acktrail.broker.groups.offsets_source import OffsetsSource
+    def _observe(self) -> SourceBatch:
+        from acktrail.broker.admin import ShareGroupAdmin
+        from acktrail.broker.groups.observation import observe as observe_brokers
         from acktrail.tables.delta.store import Tables
         from acktrail.tables.known_names import known_names
 
         known = known_names(Tables(self._tables))
-        source = OffsetsSource(
-            self._kafka, run_id=self._run_id, phase=self.phase, groups=known.groups, topic_ids=known.topic_ids
-        )
-        try:
-            (task,) = source.tasks()
-            task.start(None)
-            return task.poll(0)
-        finally:
-            source.close()
+        with ShareGroupAdmin(self._kafka) as admin:
+            return observe_brokers(
+                admin, run_id=self._run_id, phase=self.phase, groups=known.groups, topic_ids=known.topic_ids
+            )
 
 
-class _Batches:
+class _OneBatch:
     """One batch as a source with one task."""
 
     def __init__(self, batch: SourceBatch) -> None:
         self._waiting: list[SourceBatch] = [batch]
         self.task_id = batch.task
 
-    def tasks(self) -> tuple[_Batches]:
-        return (self,)
+    def tasks(self) -> list[_OneBatch]:
+        """The one task."""
+        return [self]
 
     def start(self, position: int | None) -> None:
-        """There is nothing to go on from."""
+        """There is no position to resume from."""
 
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # the contract has it
+    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
         return self._waiting.pop() if self._waiting else None
 
     @property
@@ -257,27 +357,19 @@ class _Batches:
         return not self._waiting
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing is open."""
 
 
 @contextmanager
-def _eager_threads() -> Iterator[None]:
-    """Reading, decoding and committing are threads that want the interpreter for microseconds at a time: to wait
-    Python's usual 5 ms for it costs a seventh of an export's time."""
+def _tuned_interpreter() -> Iterator[None]:
+    """Reading, decoding and committing are threads that need the interpreter for microseconds at a time: waiting
+    Python's usual 5 ms for it costs a seventh of an export's time. Imported objects are not searched for garbage:
+    millions of messages would start that every 100,000, a tenth of an export's time."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)
-
-
-@contextmanager
-def _settled_objects() -> Iterator[None]:
-    """What was imported is not looked through for garbage: messages by the million would have that done every 100,000,
-    a tenth of an export's time."""
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
+        sys.setswitchinterval(usual)

@@ -1,4 +1,4 @@
-"""What ``acktrail import`` does: copied records into the tables, exactly once, with where they came from."""
+"""Imports copied records into the tables, exactly once, with the files they came from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from acktrail.connect.contract import Origin
-    from acktrail.connect.worker import Progress, WorkerSummary
+    from acktrail.connect.worker import Progress
     from acktrail.offline.import_source import Destination
     from acktrail.offline.load_files import FileSummary
     from acktrail.tables.delta.store import Tables
@@ -29,7 +29,7 @@ _SHIPPED: Final = "4.0, 4.1 or 4.2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """What to import, and what the caller says of it. `topic_id` None: the segments' folders say it, or nobody does."""
+    """What to import, as the caller describes it. `topic_id` None: from the segments' folders, or not known."""
 
     files: Sequence[Path]
     cluster_id: str
@@ -68,18 +68,17 @@ def import_files(
     *,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> ImportSummary:
-    """Copy the records of files into ``state_records``, and what each commit covered into ``export_ranges``.
+    """Copy the records of files into ``state_records``, and the range of each commit into ``export_ranges``.
 
     Tables grow in the order of the log, as with an export, and share its positions: records that the tables have are
-    compared and passed over, so that a file may be imported again, and an export goes on behind an import.
+    compared and skipped, so that a file may be imported again, and an export continues behind an import.
 
     Raises:
         InputError, MissingDependency: as ``read_file``; records lie before those in the tables, or behind a hole.
         ForeignCluster: files or tables are of another cluster or incarnation of the state topic.
         ConfigurationError: the dialect is ambiguous or not that of the tables; the tables cannot be written.
     """
-    run = _Import(plan, config, reading, progress)
-    return run.go()
+    return _Import(plan, config, reading, progress).run()
 
 
 class _Import:
@@ -88,13 +87,15 @@ class _Import:
     def __init__(
         self, plan: ImportPlan, config: TablesConfig, reading: ReadReport, progress: Callable[[Progress], None]
     ) -> None:
+        from acktrail.connect.worker import WorkerSummary
         from acktrail.tables.delta.store import Tables
 
         self._plan, self._reading, self._progress = plan, reading, progress
         self._tables: Tables = Tables(config)
-        self._done: list[tuple[WorkerSummary, int]] = []
+        self._done = WorkerSummary()
+        self._known = 0
 
-    def go(self) -> ImportSummary:
+    def run(self) -> ImportSummary:
         from acktrail.offline.load_files import ascending_groups, summarize_file
         from acktrail.tables.exported.delta_sink import DeltaSink
 
@@ -102,15 +103,15 @@ class _Import:
             raise InputError("no cluster is named", hint="--cluster ID: the id that the cluster gives itself")
         _check_clusters(self._plan)
         topic_id = _topic_id(self._plan)
-        surveys = [summarize_file(file, self._reading) for file in self._plan.files]
+        summaries = [summarize_file(file, self._reading) for file in self._plan.files]
         dialect = self._dialect()
         sink = DeltaSink(self._tables, cluster_id=self._plan.cluster_id, run_id=self._plan.run_id, dialect=dialect.name)
         sink.start()
         self._check_tables(topic_id, dialect)
-        destination = self._destination(sink, surveys, topic_id, dialect)
-        for group in ascending_groups(surveys):
+        destination = self._destination(sink, summaries, topic_id, dialect)
+        for group in ascending_groups(summaries):
             self._move(group, sink, destination, dialect)
-        return self._summary(surveys, topic_id, dialect)
+        return self._summary(summaries, topic_id, dialect)
 
     def _dialect(self) -> Dialect[Any]:
         from acktrail.offline.read.copied_files import choose_dialect, sample_of
@@ -124,7 +125,7 @@ class _Import:
         return dialect
 
     def _check_tables(self, topic_id: str | None, dialect: Dialect[Any]) -> None:
-        """See that the tables are of that topic and dialect before anything is written."""
+        """Check that the tables are of that topic and dialect before anything is written."""
         from acktrail.tables.cluster_check import check_dialect, check_state_topic
 
         snapshot = self._tables.snapshot("state_records")
@@ -133,18 +134,23 @@ class _Import:
             check_dialect(self._tables, snapshot, dialect.name)
 
     def _destination(
-        self, sink: DeltaSink, surveys: Sequence[FileSummary], topic_id: str | None, dialect: Dialect[Any]
+        self, sink: DeltaSink, summaries: Sequence[FileSummary], topic_id: str | None, dialect: Dialect[Any]
     ) -> Destination:
         from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
         from acktrail.connect.contract import state_task_id
         from acktrail.offline.import_source import Destination
         from acktrail.wire.dialects.released import KAFKA_4_2
 
-        partitions = {partition for found in surveys for partition in found.offset_ranges}
+        partitions = {partition for file in summaries for partition in file.offset_ranges}
         tasks = {p: state_task_id(self._plan.cluster_id, topic_id, p) for p in partitions}
         for partition, task in tasks.items():
             if sink.stored_log(task, partition).offset_shift:
-                raise _replaced(partition)
+                raise ConfigurationError(
+                    f"the log of state partition {partition} was replaced while it was exported: offsets in the tables "
+                    "are shifted",
+                    hint="import the files into tables of their own",
+                    data={"state_partition": partition},
+                )
         reached = {p: position for p, task in tasks.items() if (position := sink.position(task)) is not None}
         return Destination(
             cluster_id=self._plan.cluster_id,
@@ -170,42 +176,30 @@ class _Import:
         quiet = replace(self._reading, on_damage=lambda _: None, nameless=[])
         files = [found.file for found in group]
         source = FileSource(load_records(files, quiet), [_origin(file, dialect) for file in files], to)
-        summary = Worker(source, sink, progress=self._progress).run()
-        self._done.append((summary, source.known))
+        self._done = self._done.followed_by(Worker(source, sink, progress=self._progress).run())
+        self._known += source.known
 
-    def _summary(self, surveys: Sequence[FileSummary], topic_id: str | None, dialect: Dialect[Any]) -> ImportSummary:
-        done = [summary for summary, _ in self._done]
-        rows: dict[str, int] = {}
-        for name, count in (item for summary in done for item in summary.rows.items()):
-            rows[name] = rows.get(name, 0) + count
+    def _summary(self, summaries: Sequence[FileSummary], topic_id: str | None, dialect: Dialect[Any]) -> ImportSummary:
+        done = self._done
         return ImportSummary(
             run_id=self._plan.run_id,
             cluster_id=self._plan.cluster_id,
             dialect=dialect.name,
             state_topic_id=topic_id,
-            files=len(surveys),
-            records_in_files=sum(found.records for found in surveys),
-            records_known=sum(known for _, known in self._done),
-            records_new=sum(summary.records_read for summary in done),
-            records_decoded=sum(summary.records_decoded for summary in done),
-            records_quarantined=sum(summary.records_quarantined for summary in done),
-            commits=sum(summary.commits for summary in done),
+            files=len(summaries),
+            records_in_files=sum(file.records for file in summaries),
+            records_known=self._known,
+            records_new=done.records_read,
+            records_decoded=done.records_decoded,
+            records_quarantined=done.records_quarantined,
+            commits=done.commits,
             gaps=tuple(
                 (span.partition, span.gap_first, span.gap_last)
-                for summary in done
-                for span in summary.gaps
+                for span in done.gaps
                 if span.gap_first is not None and span.gap_last is not None
             ),
-            rows=rows,
+            rows=dict(done.rows),
         )
-
-
-def _replaced(partition: int) -> ConfigurationError:
-    return ConfigurationError(
-        f"the log of state partition {partition} was replaced while it was exported: offsets in the tables are shifted",
-        hint="import the files into tables of their own",
-        data={"state_partition": partition},
-    )
 
 
 def _origin(file: Path, dialect: Dialect[Any]) -> Origin:
@@ -229,7 +223,7 @@ def _check_clusters(plan: ImportPlan) -> None:
 
 
 def _topic_id(plan: ImportPlan) -> str | None:
-    """The state topic's id: as named, as the files beside the segments say, or None; they may not contradict."""
+    """The state topic's id: as named, or of the files beside the segments, or None; they must not contradict."""
     from acktrail.offline.read.provenance import topic_id_beside
 
     named = plan.topic_id

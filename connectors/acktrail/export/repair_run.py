@@ -1,4 +1,5 @@
-"""Damaged tables mended: what cannot be read is left out, what Kafka still has is exported again, the rest is noted."""
+"""Repairs damaged tables: unreadable files are left out, records that Kafka still has are exported again, the others
+are recorded as a gap."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import LostOffsets
-from acktrail.tables.exported.damage_survey import DamageReport, RepairAction, find_damage
+from acktrail.tables.exported.damage_report import DamageReport, RepairAction, find_damage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["RepairPreview", "preview", "repair"]
 
 _RECORDS: Final = "state_records"
-_PATIENCE_S: Final = 5.0
+_POLL_S: Final = 5.0
 _Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPreview:
-    """What is wrong, and what becomes of lost records: those that Kafka still has, and those that are lost for good.
-    None: not known before the log is mended."""
+    """What is wrong, and which lost records Kafka still has (`available`) or not (`gone`). None: not known before the
+    log is repaired."""
 
     report: DamageReport
     available: tuple[LostOffsets, ...] | None
@@ -55,7 +56,7 @@ def preview(
 def repair(
     kafka: KafkaConfig, target: TablesConfig, *, run_id: str, progress: _Progress = lambda _table, _rows: None
 ) -> RepairPreview:
-    """Mend what can be mended; gives what was wrong and what became of it. Twice is as good as once.
+    """Repair what can be repaired; gives what was wrong, exported again and lost. A second call changes nothing.
 
     Raises:
         DamagedTables: a file has to be restored from elsewhere first; nothing was changed.
@@ -63,42 +64,79 @@ def repair(
         ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: run it again.
     """
     from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.tables.exported.export_ranges import copy_ranges
+    from acktrail.tables.exported.presence import missing_records, present_records
+    from acktrail.tables.exported.repairs import end_positions, note_lost
 
     tables = Tables(target)
     with ShareGroupAdmin(kafka) as admin:
         first = _preview(admin, tables, progress)
         _refuse(tables, first.report)
-        _mend_files(tables, first.report)
-        found = first if first.available is not None else _preview(admin, tables, progress)
-        if found.available is None or found.gone is None:
-            _refuse(tables, found.report)
+        _repair_files(tables, first.report)
+        now = first if first.available is not None else _preview(admin, tables, progress)
+        if now.available is None or now.gone is None:
+            _refuse(tables, now.report)
             raise DamagedTables(
                 f"tables at {tables.root}: the log of state_records cannot be mended",
                 hint="restore the table from the storage's own versions or a backup",
                 table=_RECORDS,
             )
-        _export_again(kafka, admin, tables, found.available, run_id)
-    if found.report.is_whole and not found.available and not found.gone:
+        _export_again(kafka, admin, tables, now.available, run_id)
+    if now.report.is_whole and not now.available and not now.gone:
+        if now.report.unranged:
+            copy_ranges(tables)  # a killed export left them out
         return RepairPreview(report=first.report, available=(), gone=())
-    gone = _note(tables, found)
-    return RepairPreview(report=first.report, available=_without(found.available, gone), gone=gone)
-
-
-def _note(tables: Tables, found: RepairPreview) -> tuple[LostOffsets, ...]:
-    """Note what is lost for good: more than it looked where Kafka pruned meanwhile."""
-    from acktrail.tables.exported.export_ranges import copy_ranges
-    from acktrail.tables.exported.presence import missing_records, present_records
-    from acktrail.tables.exported.repairs import end_positions, note_lost
-
-    copy_ranges(tables)  # what an export that was killed left
-    gone = tuple(missing_records(tables, present_records(tables)))
-    end_positions(tables, found.report.at_the_end)
+    copy_ranges(tables)
+    gone = tuple(missing_records(tables, present_records(tables)))  # more where Kafka pruned meanwhile
+    end_positions(tables, now.report.at_the_end)
     note_lost(tables, gone)
-    return gone
+    return RepairPreview(report=first.report, available=_without(now.available, gone), gone=gone)
+
+
+def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> RepairPreview:
+    from acktrail.broker.state.state_topic import StateTopic
+    from acktrail.tables.cluster_check import check_state_topic, ensure_same_cluster
+    from acktrail.tables.exported.repairs import shifts_of
+
+    report = find_damage(tables, progress)
+    if report.lost is None:
+        return RepairPreview(report=report, available=None, gone=None)
+    ensure_same_cluster(tables, admin.cluster_id)
+    lost = tuple(sorted({*report.lost}))
+    topic = StateTopic(admin)
+    if not lost or not topic.is_present:
+        return RepairPreview(report=report, available=(), gone=lost)
+    records = tables.snapshot(_RECORDS)
+    if records is not None:
+        check_state_topic(tables, records, topic.topic_id)
+    logs = topic.log_offsets()
+    shifts = shifts_of(tables)
+    available: list[LostOffsets] = []
+    gone: list[LostOffsets] = []
+    for each in lost:
+        log, shift = logs.get(each.state_partition), each.offset_shift
+        if log is None or shift != shifts.get(each.state_partition, 0):
+            gone.append(each)  # Kafka replaced its log
+            continue
+        for part, is_there in _parts(each, (log.log_start_offset or 0) + shift, (log.high_watermark or 0) + shift):
+            (available if is_there else gone).append(part)
+    return RepairPreview(report=report, available=tuple(available), gone=tuple(gone))
+
+
+def _parts(lost: LostOffsets, start: int, end: int) -> Iterator[tuple[LostOffsets, bool]]:
+    """The parts of `lost` before, in and after a log from `start` to before `end`; whether the log has them."""
+    first, last = lost.first_offset, lost.last_offset
+    for begin, stop, is_there in (
+        (first, min(last, start - 1), False),
+        (max(first, start), min(last, end - 1), True),
+        (max(first, end, start), last, False),
+    ):
+        if begin <= stop:
+            yield replace(lost, first_offset=begin, last_offset=stop), is_there
 
 
 def _without(available: Sequence[LostOffsets], gone: Sequence[LostOffsets]) -> tuple[LostOffsets, ...]:
-    """Stretches without the offsets that are gone."""
+    """`available` without the offsets that are `gone`."""
     left: dict[int, OffsetRanges] = {}
     for each in available:
         left.setdefault(each.state_partition, OffsetRanges()).add(each.first_offset, each.last_offset)
@@ -111,18 +149,18 @@ def _without(available: Sequence[LostOffsets], gone: Sequence[LostOffsets]) -> t
     )
 
 
-def _refuse(tables: Tables, found: DamageReport) -> None:
-    """Raise for the first file that nothing here can mend."""
-    for each in found.damages:
+def _refuse(tables: Tables, report: DamageReport) -> None:
+    """Raise for the first file that cannot be repaired here."""
+    for each in report.damages:
         if each.mending is RepairAction.NONE:
             raise tables.damaged(each.damage, each.table)
 
 
-def _mend_files(tables: Tables, found: DamageReport) -> None:
+def _repair_files(tables: Tables, report: DamageReport) -> None:
     from acktrail.tables.exported.repairs import EMPTY_COMMIT
 
-    for name in sorted({each.table for each in found.damages}):
-        place, own = tables.place(name), [each for each in found.damages if each.table == name]
+    for name in sorted({each.table for each in report.damages}):
+        place, own = tables.place(name), [each for each in report.damages if each.table == name]
         with place.translated():
             if own[0].mending is RepairAction.REMADE:
                 place.discard()
@@ -135,97 +173,45 @@ def _mend_files(tables: Tables, found: DamageReport) -> None:
                 place.leave_out(data)
 
 
-def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> RepairPreview:
-    from acktrail.broker.state.state_topic import StateTopic
-    from acktrail.tables.cluster_check import ensure_same_cluster
-    from acktrail.tables.exported.repairs import shifts_of
-
-    found = find_damage(tables, progress)
-    if found.lost is None:
-        return RepairPreview(report=found, available=None, gone=None)
-    ensure_same_cluster(tables, admin.cluster_id)
-    lost = tuple(sorted({*found.lost}))
-    topic = StateTopic(admin)
-    if not lost or not topic.is_present:
-        return RepairPreview(report=found, available=(), gone=lost)
-    _check_topic(tables, topic.topic_id)
-    logs = topic.log_offsets()
-    shifts = shifts_of(tables)
-    available: list[LostOffsets] = []
-    gone: list[LostOffsets] = []
-    for each in lost:
-        log, shift = logs.get(each.state_partition), each.offset_shift
-        if log is None or shift != shifts.get(each.state_partition, 0):
-            gone.append(each)  # its log is no more
-            continue
-        for part, has in _parts(each, (log.log_start_offset or 0) + shift, (log.high_watermark or 0) + shift):
-            (available if has else gone).append(part)
-    return RepairPreview(report=found, available=tuple(available), gone=tuple(gone))
-
-
-def _parts(lost: LostOffsets, start: int, end: int) -> Iterator[tuple[LostOffsets, bool]]:
-    """The parts of a stretch before, in and after a log from `start` to before `end`; whether the log has them."""
-    first, last = lost.first_offset, lost.last_offset
-    for begin, stop, has in (
-        (first, min(last, start - 1), False),
-        (max(first, start), min(last, end - 1), True),
-        (max(first, end, start), last, False),
-    ):
-        if begin <= stop:
-            yield replace(lost, first_offset=begin, last_offset=stop), has
-
-
-def _check_topic(tables: Tables, topic_id: str) -> None:
-    from acktrail.tables.cluster_check import check_state_topic
-
-    snapshot = tables.snapshot(_RECORDS)
-    if snapshot is not None:
-        check_state_topic(tables, snapshot, topic_id)
-
-
 def _export_again(
-    kafka: KafkaConfig, admin: ShareGroupAdmin, tables: Tables, stretches: Sequence[LostOffsets], run_id: str
+    kafka: KafkaConfig, admin: ShareGroupAdmin, tables: Tables, available: Sequence[LostOffsets], run_id: str
 ) -> None:
     from acktrail.broker.state.state_source import StateSource
     from acktrail.broker.state.state_topic import StateTopic
     from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
-    from acktrail.tables.exported.repairs import add_records
 
-    if not stretches:
+    if not available:
         return
     source = StateSource(kafka, run_id=run_id, bounded=True)
     try:
         tasks = source.tasks()
         create_records_for(tables, admin.cluster_id, StateTopic(admin).topic_id, OWN_DIALECT)
-        for number, own in groupby(stretches, key=lambda each: each.state_partition):
+        for number, own in groupby(available, key=lambda each: each.state_partition):
             for rows in _read(tasks[number], tables, list(own)):
-                add_records(tables, rows)
+                tables.append(_RECORDS, rows)
     finally:
         source.close()
 
 
-def _read(task: StateTask, tables: Tables, stretches: Sequence[LostOffsets]) -> Iterator[pa.Table]:
-    """The records of stretches of one state partition; the one before the first must be the one that tables have."""
+def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets]) -> Iterator[pa.Table]:
+    """The `wanted` records of one state partition; the record before the first must equal the stored one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    number, first, last = stretches[0].state_partition, stretches[0].first_offset, stretches[-1].last_offset
-    shift = stretches[0].offset_shift
+    number, first, last = wanted[0].state_partition, wanted[0].first_offset, wanted[-1].last_offset
+    shift = wanted[0].offset_shift
     task.start(max(first - 1 - shift, 0))
     reached = -1
     while reached < last and not task.is_finished:
-        batch = task.poll(_PATIENCE_S)
+        batch = task.poll(_POLL_S)
         if batch is None or batch.position is None:
             continue
         reached = batch.position - 1 + shift
         rows = _shifted(batch.rows["state_records"], shift)
         _check_same_log(tables, rows.filter(pc.field("offset") == first - 1), number)
-        offsets = rows["offset"]
-        wanted = [
-            rows.filter(pc.and_(pc.greater_equal(offsets, s.first_offset), pc.less_equal(offsets, s.last_offset)))
-            for s in stretches
-        ]
-        found = pa.concat_tables(wanted)
+        offset = pc.field("offset")
+        parts = [rows.filter((offset >= each.first_offset) & (offset <= each.last_offset)) for each in wanted]
+        found = pa.concat_tables(parts)
         if found.num_rows:
             yield found
     task.close()
@@ -251,7 +237,7 @@ def _check_same_log(tables: Tables, neighbour: pa.Table, number: int) -> None:
     kept = tables.read(_RECORDS, columns=columns, where=where).to_pylist()
     if kept and kept[0] != found:
         raise ForeignCluster(
-            f"state partition {number}: the record at offset {offset} is another one than the tables have",
-            hint="the log was truncated and grew again: what is lost cannot be exported again",
+            f"state partition {number}: the record at offset {offset} is another one than in the tables",
+            hint="the log was truncated and grew again: the lost records cannot be exported again",
             data={"state_partition": number, "offset": offset},
         )

@@ -13,7 +13,7 @@ import typer
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAllAnswered
-from acktrail.export.use_cases import CONNECTORS, ExportSummary, Gap
+from acktrail.export.export_run import CONNECTORS, ExportSummary, Gap
 from acktrail.progress import LiveLine
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def export(
     continuous: Annotated[
         bool,
         typer.Option(
-            "--continuous", help="Go on until Ctrl-C, over outages too, instead of ending at the topic's present end."
+            "--continuous", help="Run until Ctrl-C, over outages too, instead of ending at the topic's present end."
         ),
     ] = False,
     observation: Annotated[
@@ -57,17 +57,17 @@ def export(
 ) -> None:
     """Export share-group state and offsets into Delta tables, exactly once.
 
-    Goes on where the tables end; killed at any moment, it loses nothing and doubles nothing. What Kafka pruned before
-    it was exported is recorded as a gap. Reads only: nothing in the cluster is changed.
+    Continues where the tables end; killed at any moment, it loses nothing and doubles nothing. Records that were pruned
+    before their export are recorded as a gap. Nothing in the cluster is changed.
 
     Example: acktrail export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.export import use_cases
+    from acktrail.export import export_run
     from acktrail.export.continuous_export import export_continuously
 
     forgo_pandas()
-    from acktrail.connect.stopping import stop_on_signals
+    from acktrail.connect.signals import stop_on_signals
     from acktrail.connect.worker import FlushPolicy
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
@@ -90,9 +90,9 @@ def export(
                     notice=_noticed_on(line),
                 )
             elif observation and not connector:
-                summary = use_cases.observe(kafka, target, run_id=run_id, stop=stop, policy=policy, progress=shown)
+                summary = export_run.observe(kafka, target, run_id=run_id, stop=stop, policy=policy, progress=shown)
             else:
-                summary = use_cases.export(
+                summary = export_run.export(
                     kafka, target, run_id=run_id, connectors=chosen, stop=stop, policy=policy, progress=shown
                 )
     except NotAllAnswered as error:

@@ -23,7 +23,7 @@ __all__ = ["app"]
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _WHAT: dict[str, str] = {
-    "remade": "the table is thrown away; the next `acktrail reconcile` makes it anew",
+    "remade": "the table is removed; the next `acktrail reconcile` builds it again",
     "left_out": "it is left out of the table and kept beside it; its records are exported again where Kafka has them",
     "none": "restore it from the storage's own versions or a backup",
 }
@@ -41,9 +41,9 @@ def repair(
 ) -> None:
     """Show what is wrong with the tables, and mend it with --execute.
 
-    Finds lost commits, missing and unreadable files, and records that are not there any more. What Kafka still has is
-    exported again; the rest is recorded as a gap. Tables that are made from the records are made anew. The cluster is
-    only read. Exit code 3 when something is wrong and nothing was mended.
+    Finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no range. Records
+    that Kafka still has are exported again; the others are recorded as a gap. Tables that are derived from the records
+    are built again. The cluster is only read. Exit code 3 when something is wrong and nothing was mended.
 
     Example: acktrail repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
@@ -95,4 +95,4 @@ def _text(found: RepairPreview, *, executed: bool) -> str:
     gone = "lost; recorded as a gap" if executed else "lost: Kafka does not have them any more"
     lines += [f"{each} ({each.records:,}): {again}" for each in found.available]
     lines += [f"{each} ({each.records:,}): {gone}" for each in found.gone]
-    return "\n".join(lines or ["export_ranges tells of another commit than state_records has; no record is missing"])
+    return "\n".join(lines + found.report.other_faults())

@@ -18,7 +18,7 @@ from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.exported.stored_log import shift_mark
 
-__all__ = ["EMPTY_COMMIT", "add_records", "corrected", "end_positions", "note_lost", "shifts_of"]
+__all__ = ["EMPTY_COMMIT", "corrected", "end_positions", "note_lost", "shifts_of"]
 
 _TASK: Final = ("cluster_id", "state_topic_id", "state_partition")
 
@@ -31,15 +31,6 @@ _NO_RECORDS: Final = {
 }
 
 _Row = dict[str, Any]
-
-
-def add_records(tables: Tables, records: pa.Table) -> None:
-    """Put rows of ``STATE_RECORDS`` back that ``export_ranges`` tells of.
-
-    Raises:
-        ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``Tables.append``.
-    """
-    tables.append(RECORDS, records)
 
 
 def end_positions(tables: Tables, lost: Iterable[LostOffsets]) -> None:

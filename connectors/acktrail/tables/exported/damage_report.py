@@ -1,4 +1,4 @@
-"""Everything that is wrong with the tables under a root, and what of it can be mended."""
+"""Everything that is wrong with the tables under a root, and how each damaged file is repaired."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from acktrail.tables.delta.damaged_files import Damage, broken_data
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_whole, lost_at_the_end
-from acktrail.tables.exported.presence import Presence, missing_records, present_records
+from acktrail.tables.exported.presence import Presence, missing_records, present_records, unranged_records
 from acktrail.tables.exported.record_files import RECORDS
 
 __all__ = ["DamageReport", "DamagedFile", "RepairAction", "find_damage"]
 
 _FIRST: Final = f"{0:020d}.json"
+_RESTORE: Final = "restore the table from the storage's own versions or a backup"
 
 
 class RepairAction(StrEnum):
-    """What is done about a damaged file."""
+    """What the repair does about a damaged file."""
 
     REMADE = "remade"
-    """The table is thrown away; the next reconciliation makes it anew."""
+    """The table is removed; the next reconciliation builds it again."""
     LEFT_OUT = "left_out"
-    """The commit or data file is left out of the table; what it held is exported again as far as Kafka has it."""
+    """The commit or data file is left out of the table; its records are exported again as far as Kafka has them."""
     NONE = "none"
     """It has to be restored from elsewhere."""
 
@@ -45,37 +46,55 @@ class DamagedFile:
 class DamageReport:
     """What is wrong.
 
-    `damages`: files that are missing or cannot be read. `lost`: records that ``export_ranges`` tells of and that have
-    no row; None: not known before the log of ``state_records`` or ``export_ranges`` is mended. `at_the_end`: those of
-    them after which no record of their state partition is left. `is_whole`: ``state_records`` has every commit that
-    ``export_ranges`` tells of. `presence`: the records that are there; None where `lost` is.
+    `damages`: files that are missing or cannot be read. `lost`: records in ``export_ranges`` that have no row; None:
+    not known before the log of ``state_records`` or ``export_ranges`` is repaired. `at_the_end`: those of them after
+    which no record of their state partition is left. `is_whole`: ``state_records`` has every commit that
+    ``export_ranges`` refers to. `unranged`: records that are in no range. `presence`: the records that have a row; None
+    where `lost` is.
     """
 
     damages: tuple[DamagedFile, ...]
-    lost: tuple[LostOffsets, ...] | None
-    at_the_end: tuple[LostOffsets, ...]
-    is_whole: bool
+    lost: tuple[LostOffsets, ...] | None = None
+    at_the_end: tuple[LostOffsets, ...] = ()
+    is_whole: bool = False
+    unranged: tuple[LostOffsets, ...] = ()
     presence: Presence | None = None
 
     @property
     def is_sound(self) -> bool:
         """Nothing is wrong."""
-        return self.is_whole and not self.damages and self.lost == ()
+        return not self.damages and self.lost == () and not self.other_faults()
+
+    def record_faults(self) -> list[str]:
+        """What is wrong with the records, one line each: missing, without a range, doubled."""
+        missing = [f"{_count(self.lost)} records are missing, the first ones: {self.lost[0]}"] if self.lost else []
+        return missing + self.other_faults()
+
+    def other_faults(self) -> list[str]:
+        """``record_faults`` without the missing records."""
+        faults = []
+        if not self.is_whole and not self.lost:
+            faults.append("state_records lost a commit that export_ranges refers to")
+        if self.unranged:
+            faults.append(f"{_count(self.unranged)} records are in no range, the first ones: {self.unranged[0]}")
+        for number, rows in self.presence.doubles.items() if self.presence else ():
+            faults.append(f"{rows:,} records of state partition {number} are stored twice: {_RESTORE}")
+        return faults
 
 
 def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _table, _rows: None) -> DamageReport:
     """Look at every table's log and list of files, and at every record's address; change nothing.
 
-    `progress` is told a table and how many of its rows were read.
+    `progress` gets a table and how many of its rows were read.
 
     Raises:
         ConfigurationError, RetryableError: the storage does not answer.
     """
     damages = tuple(each for name in TABLES for each in _damages(tables, name))
     if any(each.damage.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):
-        return DamageReport(damages=damages, lost=None, at_the_end=(), is_whole=False)
+        return DamageReport(damages=damages)
     if any(each.table == RANGES_TABLE for each in damages):
-        return DamageReport(damages=damages, lost=None, at_the_end=(), is_whole=is_whole(tables))
+        return DamageReport(damages=damages, is_whole=is_whole(tables))
     broken = {each.damage.file for each in damages if each.table == RECORDS}
     presence, unreadable = _present(tables, broken, lambda rows: progress(RECORDS, rows))
     return DamageReport(
@@ -83,8 +102,13 @@ def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _t
         lost=tuple(missing_records(tables, presence)),
         at_the_end=lost_at_the_end(tables),
         is_whole=is_whole(tables),
+        unranged=tuple(unranged_records(tables, presence)),
         presence=presence,
     )
+
+
+def _count(lost: tuple[LostOffsets, ...]) -> str:
+    return f"{sum(each.records for each in lost):,}"
 
 
 def _damages(tables: Tables, name: str) -> Iterator[DamagedFile]:
@@ -97,19 +121,16 @@ def _damages(tables: Tables, name: str) -> Iterator[DamagedFile]:
 def _present(
     tables: Tables, broken: set[str], progress: Callable[[int], None]
 ) -> tuple[Presence, tuple[DamagedFile, ...]]:
-    """What is present in files that can be read, and those that turn out not to be."""
+    """The records in files that can be read, and the files that turn out to be unreadable."""
     try:
         return present_records(tables, without=broken, progress=progress), ()
     except DamagedTables:
-        storage = tables.place(RECORDS).storage()
         snapshot = tables.snapshot(RECORDS)
         paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in broken]
-        found = tuple(
-            DamagedFile(table=RECORDS, damage=damage, mending=RepairAction.LEFT_OUT)
-            for damage in broken_data(storage, paths)
-        )
-        without = broken | {each.damage.file for each in found}
-        return present_records(tables, without=without, progress=progress), found
+        damages = tuple(broken_data(tables.place(RECORDS).storage(), paths))
+        without = broken | {damage.file for damage in damages}
+        found = (DamagedFile(table=RECORDS, damage=each, mending=RepairAction.LEFT_OUT) for each in damages)
+        return present_records(tables, without=without, progress=progress), tuple(found)
 
 
 def _mending(name: str, damage: Damage) -> RepairAction:

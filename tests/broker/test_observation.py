@@ -10,9 +10,8 @@ import pytest
 from broker.workload import Worked, Workload, until
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.groups.offsets_source import OffsetsSource, observe
+from acktrail.broker.groups.observation import observe
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch
 from acktrail.model.share_partition import STATE_TOPIC
 
@@ -105,17 +104,10 @@ def until_gone(admin: ShareGroupAdmin, topic: str) -> None:
     until(lambda: topic not in {t.name for t in admin.topics()}, what="deletion")
 
 
-def test_the_source_gives_one_batch_with_the_clocks_instants(kafka: KafkaConfig, worked: Worked) -> None:
-    """One task, one batch, then it is finished; rows are stamped when their answers were there."""
+def test_rows_have_the_clocks_instants(admin: ShareGroupAdmin) -> None:
+    """Rows are stamped with the clock's time; the batch has no position, so that run and phase identify it."""
     at = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
-    source = OffsetsSource(kafka, run_id="r3", phase="after", clock=lambda: at)
-    (task,) = source.tasks()
-    task.start(None)
-    assert not task.is_finished
-    batch = task.poll(0)
-    assert batch is not None
-    assert task.poll(0) is None
-    assert task.is_finished
-    assert batch.task == task.task_id
+    batch = observe(admin, run_id="r3", phase="after", clock=lambda: at)
+    assert batch.task == f"observation/{admin.cluster_id}"
+    assert batch.position is None
     assert set(batch.rows["offset_observations"].column("observed_at").to_pylist()) == {at}
-    source.close()

@@ -78,7 +78,7 @@ class MemoryTask:
         self._next = self._log.start_offset if position is None else position
         self._end = self._log.end_offset
 
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
+    def poll(self, timeout_s: float) -> SourceBatch | None:
         first = self._position()
         start = max(first, self._log.start_offset)
         end = min(start + self._batch_rows, self._limit())

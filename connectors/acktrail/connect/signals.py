@@ -1,4 +1,4 @@
-"""Signals that ask a run to end: it commits what it has and ends by itself."""
+"""Signals that ask a run to end: it commits the records it has and ends."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def stop_on_signals() -> Iterator[Event]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
+    def request_stop(_number: int, _frame: FrameType | None) -> None:
         stop.set()
         restore()
 
     for number in _SIGNALS:
-        signal.signal(number, ask)
+        signal.signal(number, request_stop)
     try:
         yield stop
     finally:

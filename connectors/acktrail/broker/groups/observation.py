@@ -1,10 +1,9 @@
-"""Groups, start offsets, lag and log offsets of a cluster at one moment, as a source with one task."""
+"""Groups, start offsets, lag and log offsets of a cluster at one moment, as one batch."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -14,11 +13,10 @@ from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
 from acktrail.broker.descriptions import GroupDescription, GroupOffsets, TopicDescription, TopicPartition
 from acktrail.broker.groups.observation_rows import ObservationRows
 from acktrail.columnar.schemas.table_schemas import OFFSET_OBSERVATIONS
-from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.model.share_partition import STATE_TOPIC
 
-__all__ = ["ObservationTask", "OffsetsSource", "observe", "unanswered_groups"]
+__all__ = ["observe", "unanswered_groups"]
 
 Clock = Callable[[], dt.datetime]
 
@@ -97,75 +95,6 @@ def unanswered_groups(batch: SourceBatch) -> tuple[str, ...]:
 
 def _no_offsets(group: GroupDescription) -> GroupOffsets:
     return GroupOffsets(group_id=group.group_id, error_code=group.error_code, error=group.error)
-
-
-class OffsetsSource:
-    """`observe` as a source for the worker: one task that gives one batch. See `connect.contract.Source`.
-
-    `groups` and `topic_ids` are asked for by name, listed or not.
-
-    Raises:
-        Unreachable, ConfigurationError: the cluster cannot be asked.
-    """
-
-    def __init__(
-        self,
-        config: KafkaConfig,
-        *,
-        run_id: str,
-        phase: str,
-        groups: Collection[str] = (),
-        topic_ids: Collection[str] = (),
-        clock: Clock = _utc_now,
-    ) -> None:
-        self._admin = ShareGroupAdmin(config)
-        self._observe = partial(
-            observe, self._admin, run_id=run_id, phase=phase, groups=groups, topic_ids=topic_ids, clock=clock
-        )
-
-    def tasks(self) -> Sequence[ObservationTask]:
-        """The one task."""
-        return (ObservationTask(self._admin.cluster_id, self._observe),)
-
-    def close(self) -> None:
-        """Close the connections. May be called twice."""
-        self._admin.close()
-
-
-class ObservationTask:
-    """Asks once. It has no position: its rows are distinguished by run and phase."""
-
-    def __init__(self, cluster_id: str, ask: Callable[[], SourceBatch]) -> None:
-        self._cluster_id = cluster_id
-        self._ask = ask
-        self._is_finished = False
-
-    @property
-    def task_id(self) -> TaskId:
-        return TaskId(f"observation/{self._cluster_id}")
-
-    def start(self, position: int | None) -> None:  # noqa: ARG002
-        """There is no position to resume from."""
-        self._is_finished = False
-
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
-        """The observation, the first time; it takes as long as the brokers take.
-
-        Raises:
-            Unreachable, RetryableError, ConfigurationError: as `observe`.
-        """
-        if self._is_finished:
-            return None
-        batch = self._ask()
-        self._is_finished = True
-        return batch
-
-    @property
-    def is_finished(self) -> bool:
-        return self._is_finished
-
-    def close(self) -> None:
-        """The connections are the source's."""
 
 
 def _partitions(topics: Mapping[str, TopicDescription], groups: Iterable[GroupOffsets]) -> list[TopicPartition]:

@@ -13,6 +13,7 @@ MODULES = (
     "acktrail.columnar.replaying.fold",
     "acktrail.columnar.replaying.interval_cover",
     "acktrail.columnar.replaying.raw_log",
+    "acktrail.columnar.schemas.table_fields",
     "acktrail.columnar.sorting",
     "acktrail.model.batches",
 )

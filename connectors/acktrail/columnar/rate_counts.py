@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.schemas.table_fields import INT32, INT64, STRING, schema
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause
@@ -33,15 +34,7 @@ start offset moved past without a state; records that got their state at an unkn
 
 _KEY: Final = ("group_id", "topic_id", "partition", "interval_start_ms")
 
-RATES: Final = pa.schema(
-    [
-        pa.field("group_id", pa.string()),
-        pa.field("topic_id", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("interval_start_ms", pa.int64()),
-        *(pa.field(name, pa.int64()) for name in COUNTS),
-    ]
-)
+RATES: Final = schema((STRING, "group_id", "topic_id"), (INT32, "partition"), (INT64, "interval_start_ms", *COUNTS))
 """The counts of one share partition in one interval that has any. Null: more than int64 holds."""
 
 RATE_INPUTS: Final = (

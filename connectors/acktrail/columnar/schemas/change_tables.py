@@ -6,130 +6,74 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_fields import BATCHES, INSTANT, fields
+from acktrail.columnar.schemas.table_fields import BATCHES, BOOL, INSTANT, INT16, INT32, INT64, STRING, schema
 
 __all__ = ["RESET_AUDIT", "RESET_EXECUTIONS", "RESET_PLANS", "RESET_PLAN_PARTITIONS"]
 
-RESET_PLANS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("plan_id", pa.string()),
-        ("plan_hash", pa.string()),
-        ("kind", pa.string()),  # reset | undo | delete_groups | delete_offsets | alter_configs
-        ("created_at", INSTANT),
-        ("created_by", pa.string()),
-        ("requested_by", pa.string()),
-        ("reason", pa.string()),
-        ("release", pa.string()),
-        ("strategy", pa.string()),
-        ("undoes", pa.string()),
-        ("group_ids", pa.list_(pa.string())),
-        ("partitions", pa.int64()),
-        ("refusals", pa.int64()),
-        ("delivered_again", pa.int64()),
-        ("skipped", pa.int64()),
-        ("acknowledgements_forgotten", pa.int64()),
-        ("archived_forgotten", pa.int64()),
-        ("in_flight_discarded", pa.int64()),
-        ("plan", pa.string()),  # the whole plan, as its file has it
-        ("acknowledgements_known", pa.int64()),  # a lower bound of those forgotten
-        ("archived_known", pa.int64()),
-        ("audit_sequence", pa.int64()),  # the newest row of reset_audit when this one was written
-        ("audit_hash", pa.string()),
-    )
+RESET_PLANS: Final = schema(
+    (STRING, "cluster_id", "run_id", "plan_id", "plan_hash"),
+    (STRING, "kind"),  # reset | undo | delete_groups | delete_offsets | alter_configs
+    (INSTANT, "created_at"),
+    (STRING, "created_by", "requested_by", "reason", "release", "strategy", "undoes"),
+    (pa.list_(pa.string()), "group_ids"),
+    (INT64, "partitions", "refusals", "delivered_again", "skipped", "acknowledgements_forgotten"),
+    (INT64, "archived_forgotten", "in_flight_discarded"),
+    (STRING, "plan"),  # the whole plan, as its file has it
+    (INT64, "acknowledgements_known"),  # a lower bound of those forgotten
+    (INT64, "archived_known"),
+    (INT64, "audit_sequence"),  # the newest row of reset_audit when this one was written
+    (STRING, "audit_hash"),
 )
 """One plan of a change, whether it was carried out or not."""
 
-RESET_PLAN_PARTITIONS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("plan_id", pa.string()),
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("state_partition", pa.int32()),
-        ("log_start_offset", pa.int64()),
-        ("log_end_offset", pa.int64()),
-        ("start_offset", pa.int64()),
-        ("effective_start_offset", pa.int64()),
-        ("snapshot_epoch", pa.int32()),
-        ("state_epoch", pa.int32()),
-        ("batches", BATCHES),
-        ("wanted_offset", pa.int64()),
-        ("target_offset", pa.int64()),
-        ("clamp", pa.string()),  # below_log_start | above_log_end
-        ("to_deliver", pa.int64()),
-        ("delivered_again", pa.int64()),
-        ("passed_again", pa.int64()),
-        ("acknowledgements_forgotten", pa.int64()),
-        ("archived_forgotten", pa.int64()),
-        ("skipped", pa.int64()),
-        ("in_flight_discarded", pa.int64()),
-        ("first_record_ms", pa.int64()),
-        ("last_record_ms", pa.int64()),
-        ("refused", pa.bool_()),
-        ("notices", pa.list_(pa.string())),
-        ("acknowledgements_known", pa.int64()),  # a lower bound of those forgotten; null in plans of version 1
-        ("archived_known", pa.int64()),
-        ("passed_acknowledged", pa.int64()),  # those of them below the start offset
-        ("passed_archived", pa.int64()),
-        ("passed_unknown", pa.int64()),  # below the start offset, not in the history
-    )
+RESET_PLAN_PARTITIONS: Final = schema(
+    (STRING, "cluster_id", "run_id", "plan_id", "group_id", "topic", "topic_id"),
+    (INT32, "partition", "state_partition"),
+    (INT64, "log_start_offset", "log_end_offset", "start_offset", "effective_start_offset"),
+    (INT32, "snapshot_epoch", "state_epoch"),
+    (BATCHES, "batches"),
+    (INT64, "wanted_offset", "target_offset"),
+    (STRING, "clamp"),  # below_log_start | above_log_end
+    (INT64, "to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten"),
+    (INT64, "archived_forgotten", "skipped", "in_flight_discarded", "first_record_ms", "last_record_ms"),
+    (BOOL, "refused"),
+    (pa.list_(pa.string()), "notices"),
+    (INT64, "acknowledgements_known"),  # a lower bound of those forgotten; null in plans of version 1
+    (INT64, "archived_known"),
+    (INT64, "passed_acknowledged"),  # those of them below the start offset
+    (INT64, "passed_archived"),
+    (INT64, "passed_unknown"),  # below the start offset, not in the history
 )
 """One share partition of one plan: what was there (the snapshot that an undo goes back to) and what would happen."""
 
-RESET_EXECUTIONS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("plan_id", pa.string()),
-        ("attempt", pa.int32()),
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("target_offset", pa.int64()),
-        ("status", pa.string()),
-        ("error_code", pa.int16()),
-        ("error", pa.string()),
-        ("error_scope", pa.string()),  # top | part | absent | no_answer
-        ("start_offset_before", pa.int64()),
-        ("start_offset_after", pa.int64()),
-        ("described_start_offset", pa.int64()),
-        ("snapshot_epoch_before", pa.int32()),
-        ("snapshot_epoch_after", pa.int32()),
-        ("state_epoch_before", pa.int32()),
-        ("state_epoch_after", pa.int32()),
-        ("evidence_state_partition", pa.int32()),
-        ("evidence_offset", pa.int64()),
-        ("verified_at", INSTANT),
-        ("audit_sequence", pa.int64()),  # the newest row of reset_audit when this one was written
-        ("audit_hash", pa.string()),
-    )
+RESET_EXECUTIONS: Final = schema(
+    (STRING, "cluster_id", "run_id", "plan_id"),
+    (INT32, "attempt"),
+    (STRING, "group_id", "topic", "topic_id"),
+    (INT32, "partition"),
+    (INT64, "target_offset"),
+    (STRING, "status"),
+    (INT16, "error_code"),
+    (STRING, "error"),
+    (STRING, "error_scope"),  # top | part | absent | no_answer
+    (INT64, "start_offset_before", "start_offset_after", "described_start_offset"),
+    (INT32, "snapshot_epoch_before", "snapshot_epoch_after", "state_epoch_before", "state_epoch_after"),
+    (INT32, "evidence_state_partition"),
+    (INT64, "evidence_offset"),
+    (INSTANT, "verified_at"),
+    (INT64, "audit_sequence"),  # the newest row of reset_audit when this one was written
+    (STRING, "audit_hash"),
 )
 """One share partition at one verification of one attempt to carry out a plan."""
 
-RESET_AUDIT: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("sequence", pa.int64()),
-        ("audited_at", INSTANT),
-        ("actor", pa.string()),
-        ("host", pa.string()),
-        ("kind", pa.string()),
-        ("event", pa.string()),
-        ("plan_id", pa.string()),
-        ("plan_hash", pa.string()),
-        ("attempt", pa.int32()),
-        ("group_id", pa.string()),
-        ("outcome", pa.string()),
-        ("detail", pa.string()),  # JSON
-        ("previous_hash", pa.string()),
-        ("row_hash", pa.string()),
-    )
+RESET_AUDIT: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INT64, "sequence"),
+    (INSTANT, "audited_at"),
+    (STRING, "actor", "host", "kind", "event", "plan_id", "plan_hash"),
+    (INT32, "attempt"),
+    (STRING, "group_id", "outcome"),
+    (STRING, "detail"),  # JSON
+    (STRING, "previous_hash", "row_hash"),
 )
 """One step of one change, append-only; every row holds the hash of the one before."""

@@ -6,46 +6,48 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_fields import INSTANT, STATE_COLUMNS, fields
+from acktrail.columnar.schemas.table_fields import (
+    BOOL,
+    INSTANT,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STATE_COLUMNS,
+    STRING,
+    schema,
+)
 
 __all__ = ["DELIVERY_HISTORY", "HELD_STATES", "RECONCILE_CHECKS", "REPLAY_MEMORY"]
 
-DELIVERY_HISTORY: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("chunk", pa.int64()),  # rows of one chunk lie together, in the order below
-        ("group_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("first_offset", pa.int64()),
-        ("last_offset", pa.int64()),
-        ("before_standing", pa.string()),
-        ("before_state", pa.int8()),
-        ("before_count", pa.int16()),
-        ("standing", pa.string()),  # recorded | unrecorded | below_start | uninitialized | absent | unknown
-        ("delivery_state", pa.int8()),  # recorded only
-        ("delivery_count", pa.int16()),
-        ("cause", pa.string()),  # update | snapshot | initialize | reset | tombstone | gap | unreadable
-        ("is_dated", pa.bool_()),  # it happened with this record; else the record only shows it
-        ("state_partition", pa.int32()),
-        ("record_offset", pa.int64()),
-        ("record_timestamp_ms", pa.int64()),
-    )
+DELIVERY_HISTORY: Final = schema(
+    (STRING, "cluster_id"),
+    (INT64, "chunk"),  # rows of one chunk lie together, in the order below
+    (STRING, "group_id", "topic_id"),
+    (INT32, "partition"),
+    (INT64, "first_offset", "last_offset"),
+    (STRING, "before_standing"),
+    (INT8, "before_state"),
+    (INT16, "before_count"),
+    (STRING, "standing"),  # recorded | unrecorded | below_start | uninitialized | absent | unknown
+    (INT8, "delivery_state"),  # recorded only
+    (INT16, "delivery_count"),
+    (STRING, "cause"),  # update | snapshot | initialize | reset | tombstone | gap | unreadable
+    (BOOL, "is_dated"),  # it happened with this record; else the record only shows it
+    (INT32, "state_partition"),
+    (INT64, "record_offset", "record_timestamp_ms"),
 )
 """One change of a range of offsets, never changed except for its chunk. An interval lasts from one to the next."""
 
-HELD_STATES: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("state_partition", pa.int32()),
-        ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
-        ("records_files", pa.string()),  # in that row: a digest of the files of state_records that were used
-        ("group_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("held", pa.string()),  # state | absent | unknown
-        *STATE_COLUMNS,
-    )
+HELD_STATES: Final = schema(
+    (STRING, "cluster_id"),
+    (INT32, "state_partition"),
+    (INT64, "next_offset"),  # the row of a state partition itself: its records before that are applied
+    (STRING, "records_files"),  # in that row: a digest of the files of state_records that were used
+    (STRING, "group_id", "topic_id"),
+    (INT32, "partition"),
+    (STRING, "held"),  # state | absent | unknown
+    *STATE_COLUMNS,
 )
 """What the history resumes from: the replayed state of every share partition ever seen, and one row for each state
 partition. Replaced by every run."""
@@ -71,53 +73,40 @@ _EXPORTED: Final = pa.struct(
 )
 """What is known of the export of a state partition."""
 
-REPLAY_MEMORY: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("state_partition", pa.int32()),
-        ("next_offset", pa.int64()),  # the row of a state partition itself: its records before that are applied
-        ("share_partitions", pa.int64()),  # and how many rows it has; null in those, as all up to `exported`
-        ("run_id", pa.string()),
-        ("records_table", pa.string()),
-        ("state_topic_id", pa.string()),
-        ("dialect", pa.string()),
-        ("law", pa.int32()),
-        ("records_version", pa.int64()),
-        ("records_files", pa.string()),  # a digest of its files: a version can come back as another one
-        ("unfinished", pa.list_(pa.string())),
-        ("exported", _EXPORTED),
-        ("group_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("last_record_offset", pa.int64()),
-        ("last_record_timestamp_ms", pa.int64()),
-        ("base_offset", pa.int64()),  # newest snapshot or tombstone
-        ("tombstone_offset", pa.int64()),
-        ("initialized_offset", pa.int64()),
-        ("unreadable_offset", pa.int64()),
-        ("archived_offset", pa.int64()),
-        ("archived_ranges", _OFFSETS),
-        *STATE_COLUMNS,  # from here on null: no state
-    )
+REPLAY_MEMORY: Final = schema(
+    (STRING, "cluster_id"),
+    (INT32, "state_partition"),
+    (INT64, "next_offset"),  # the row of a state partition itself: its records before that are applied
+    (INT64, "share_partitions"),  # and how many rows it has; null in those, as all up to `exported`
+    (STRING, "run_id", "records_table", "state_topic_id", "dialect"),
+    (INT32, "law"),
+    (INT64, "records_version"),
+    (STRING, "records_files"),  # a digest of its files: a version can come back as another one
+    (pa.list_(pa.string()), "unfinished"),
+    (_EXPORTED, "exported"),
+    (STRING, "group_id", "topic_id"),
+    (INT32, "partition"),
+    (INT64, "last_record_offset", "last_record_timestamp_ms"),
+    (INT64, "base_offset"),  # newest snapshot or tombstone
+    (INT64, "tombstone_offset", "initialized_offset", "unreadable_offset", "archived_offset"),
+    (_OFFSETS, "archived_ranges"),
+    *STATE_COLUMNS,  # from here on null: no state
 )
 """What a reconciliation's replay resumes from: every share partition ever seen, and one row for each state partition.
 Replaced by every reconciliation that reads further."""
 
-RECONCILE_CHECKS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),  # the newest reconciliation; null: none yet
-        ("reconciled_at", INSTANT),
-        ("records_version", pa.string()),  # what it covered; null: not all of it
-        ("offsets_digest", pa.string()),
-        ("groups_digest", pa.string()),
-        ("attempt_run_id", pa.string()),  # the newest one that was begun
-        ("attempted_at", INSTANT),
-        ("checked_run_id", pa.string()),  # the export that was looked at last
-        ("checked_at", INSTANT),
-        ("checks", pa.int64()),  # looks since the reconciliation that began none
-        ("decision", pa.string()),  # run | unchanged | waiting
-        ("reason", pa.string()),
-    )
+RECONCILE_CHECKS: Final = schema(
+    (STRING, "cluster_id"),
+    (STRING, "run_id"),  # the newest reconciliation; null: none yet
+    (INSTANT, "reconciled_at"),
+    (STRING, "records_version"),  # what it covered; null: not all of it
+    (STRING, "offsets_digest", "groups_digest"),
+    (STRING, "attempt_run_id"),  # the newest one that was begun
+    (INSTANT, "attempted_at"),
+    (STRING, "checked_run_id"),  # the export that was looked at last
+    (INSTANT, "checked_at"),
+    (INT64, "checks"),  # looks since the reconciliation that began none
+    (STRING, "decision"),  # run | unchanged | waiting
+    (STRING, "reason"),
 )
 """One row: what the newest reconciliation covered, and the newest look whether another one is due."""

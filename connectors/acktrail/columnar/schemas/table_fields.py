@@ -1,42 +1,55 @@
-"""Fields that several table schemas share."""
+"""Types and columns that several table schemas share."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = ["BATCHES", "INSTANT", "STATE_COLUMNS", "fields"]
+__all__ = [
+    "BATCHES",
+    "BINARY",
+    "BOOL",
+    "INSTANT",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "STATE_COLUMNS",
+    "STRING",
+    "schema",
+]
 
+STRING: Final = pa.string()
+BINARY: Final = pa.binary()
+BOOL: Final = pa.bool_()
+INT8: Final = pa.int8()
+INT16: Final = pa.int16()
+INT32: Final = pa.int32()
+INT64: Final = pa.int64()
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 """A UTC instant of acktrail's own clock."""
 
 
-def fields(*pairs: tuple[str, pa.DataType], required: tuple[str, ...] = ()) -> list[pa.Field]:
-    """Columns by name and type; those in `required` are never null."""
-    return [pa.field(name, kind, nullable=name not in required) for name, kind in pairs]
+def schema(*groups: tuple[Any, ...]) -> pa.Schema:
+    """A schema of nullable columns; each group is a type and the names of consecutive columns of it.
+
+    >>> schema((STRING, "group_id", "topic_id"), (INT32, "partition")).names
+    ['group_id', 'topic_id', 'partition']
+    """
+    return pa.schema([pa.field(name, kind) for kind, *names in groups for name in names])
 
 
 BATCHES: Final = pa.list_(
-    pa.struct(
-        [
-            pa.field("first_offset", pa.int64()),
-            pa.field("last_offset", pa.int64()),
-            pa.field("delivery_state", pa.int8()),
-            pa.field("delivery_count", pa.int16()),
-        ]
-    )
+    pa.struct(schema((INT64, "first_offset", "last_offset"), (INT8, "delivery_state"), (INT16, "delivery_count")))
 )
 """State batches in the order the record has them; `delivery_state` numbers are Kafka's."""
 
 STATE_COLUMNS: Final = (
-    ("snapshot_epoch", pa.int32()),
-    ("state_epoch", pa.int32()),
-    ("leader_epoch", pa.int32()),
-    ("start_offset", pa.int64()),
-    ("delivery_complete_count", pa.int32()),
-    ("create_timestamp_ms", pa.int64()),
-    ("write_timestamp_ms", pa.int64()),
-    ("batches", BATCHES),
+    (INT32, "snapshot_epoch", "state_epoch", "leader_epoch"),
+    (INT64, "start_offset"),
+    (INT32, "delivery_complete_count"),
+    (INT64, "create_timestamp_ms", "write_timestamp_ms"),
+    (BATCHES, "batches"),
 )
 """The content of a snapshot, and of a replayed state."""

@@ -14,7 +14,18 @@ import pyarrow as pa
 
 from acktrail.columnar.schemas.change_tables import RESET_AUDIT, RESET_EXECUTIONS, RESET_PLAN_PARTITIONS, RESET_PLANS
 from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY, HELD_STATES, RECONCILE_CHECKS, REPLAY_MEMORY
-from acktrail.columnar.schemas.table_fields import BATCHES, INSTANT, STATE_COLUMNS, fields
+from acktrail.columnar.schemas.table_fields import (
+    BATCHES,
+    BINARY,
+    BOOL,
+    INSTANT,
+    INT16,
+    INT32,
+    INT64,
+    STATE_COLUMNS,
+    STRING,
+    schema,
+)
 
 __all__ = [
     "BATCHES",
@@ -46,216 +57,139 @@ RAW_RECORDS: Final = pa.schema(
 )
 """Raw records of the state topic: the columns of the offline formats. `timestamp` in ms."""
 
-STATE_RECORDS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("state_partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("record_type", pa.string()),  # snapshot | update | tombstone
-        ("group_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        *STATE_COLUMNS,  # state_epoch: snapshots only
-        ("decode_status", pa.string()),
-        ("decode_error", pa.string()),
-    )
+STATE_RECORDS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INT32, "state_partition"),
+    (INT64, "offset", "timestamp_ms"),
+    (BINARY, "key", "value"),
+    (STRING, "record_type"),  # snapshot | update | tombstone
+    (STRING, "group_id", "topic_id"),
+    (INT32, "partition"),
+    *STATE_COLUMNS,  # state_epoch: snapshots only
+    (STRING, "decode_status", "decode_error"),
 )
 """One record of the state topic, append-only."""
 
-EXPORT_RANGES: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("state_topic_id", pa.string()),
-        ("state_partition", pa.int32()),
-        ("first_offset", pa.int64()),  # null: nothing but a gap
-        ("last_offset", pa.int64()),
-        ("records_read", pa.int64()),
-        ("records_decoded", pa.int64()),
-        ("records_quarantined", pa.int64()),
-        ("log_start_offset", pa.int64()),
-        ("log_end_offset", pa.int64()),
-        ("gap_first", pa.int64()),  # offsets that were pruned before they were exported
-        ("gap_last", pa.int64()),
-        ("exported_at", INSTANT),
-        ("dialect", pa.string()),  # null, as the two below: read from the cluster
-        ("source_file", pa.string()),
-        ("source_digest", pa.string()),
-        (
-            "gap_reason",
-            pa.string(),
-        ),  # pruned | pruned_before_first_export | log_replaced | lost_from_tables; null: in no imported file
-        ("offset_shift", pa.int64()),  # offset here minus offset in Kafka's log; null: they are the same
-    )
+EXPORT_RANGES: Final = schema(
+    (STRING, "cluster_id", "run_id", "state_topic_id"),
+    (INT32, "state_partition"),
+    (INT64, "first_offset"),  # null: nothing but a gap
+    (INT64, "last_offset", "records_read", "records_decoded", "records_quarantined", "log_start_offset"),
+    (INT64, "log_end_offset"),
+    (INT64, "gap_first"),  # offsets that were pruned before they were exported
+    (INT64, "gap_last"),
+    (INSTANT, "exported_at"),
+    (STRING, "dialect"),  # null, as the two below: read from the cluster
+    (STRING, "source_file", "source_digest"),
+    # pruned | pruned_before_first_export | log_replaced | lost_from_tables; null: in no imported file
+    (STRING, "gap_reason"),
+    (INT64, "offset_shift"),  # offset here minus offset in Kafka's log; null: they are the same
 )
 """One state partition's part in one commit of the exporter. records_read = records_decoded + records_quarantined."""
 
-TOPICS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition_count", pa.int32()),
-        ("is_internal", pa.bool_()),
-        ("first_seen_at", INSTANT),
-        ("last_seen_at", INSTANT),
-        ("status", pa.string()),  # present | deleted | recreated | not_authorized
-        ("successor_topic_id", pa.string()),  # recreated: the id that has the name now
-        ("run_id", pa.string()),
-    )
+TOPICS: Final = schema(
+    (STRING, "cluster_id", "topic_id", "topic"),
+    (INT32, "partition_count"),
+    (BOOL, "is_internal"),
+    (INSTANT, "first_seen_at", "last_seen_at"),
+    (STRING, "status"),  # present | deleted | recreated | not_authorized
+    (STRING, "successor_topic_id"),  # recreated: the id that has the name now
+    (STRING, "run_id"),
 )
 """One topic id, for ever: a deleted or recreated topic keeps its row."""
 
-GROUP_OBSERVATIONS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("phase", pa.string()),  # before | after
-        ("observed_at", INSTANT),
-        ("group_id", pa.string()),
-        ("group_type", pa.string()),
-        ("group_state", pa.string()),
-        ("group_epoch", pa.int32()),
-        ("assignment_epoch", pa.int32()),
-        ("assignor", pa.string()),
-        ("members", pa.int32()),
-        ("coordinator_id", pa.int32()),
-        ("configs", pa.map_(pa.string(), pa.string())),
-        ("error_code", pa.int16()),  # 0: none
-        ("error", pa.string()),
-    )
+GROUP_OBSERVATIONS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (STRING, "phase"),  # before | after
+    (INSTANT, "observed_at"),
+    (STRING, "group_id", "group_type", "group_state"),
+    (INT32, "group_epoch", "assignment_epoch"),
+    (STRING, "assignor"),
+    (INT32, "members", "coordinator_id"),
+    (pa.map_(pa.string(), pa.string()), "configs"),
+    (INT16, "error_code"),  # 0: none
+    (STRING, "error"),
 )
 """One group at one side of one observation."""
 
-OFFSET_OBSERVATIONS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("phase", pa.string()),
-        ("observed_at", INSTANT),
-        ("group_id", pa.string()),  # null: a topic partition, with log offsets; else a share partition
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("log_start_offset", pa.int64()),
-        ("log_end_offset", pa.int64()),  # the high watermark
-        ("last_stable_offset", pa.int64()),
-        ("log_leader_epoch", pa.int32()),
-        ("start_offset", pa.int64()),
-        ("lag", pa.int64()),
-        ("leader_epoch", pa.int32()),
-        ("error_code", pa.int16()),
-        ("error", pa.string()),
-    )
+OFFSET_OBSERVATIONS: Final = schema(
+    (STRING, "cluster_id", "run_id", "phase"),
+    (INSTANT, "observed_at"),
+    (STRING, "group_id"),  # null: a topic partition, with log offsets; else a share partition
+    (STRING, "topic", "topic_id"),
+    (INT32, "partition"),
+    (INT64, "log_start_offset"),
+    (INT64, "log_end_offset"),  # the high watermark
+    (INT64, "last_stable_offset"),
+    (INT32, "log_leader_epoch"),
+    (INT64, "start_offset", "lag"),
+    (INT32, "leader_epoch"),
+    (INT16, "error_code"),
+    (STRING, "error"),
 )
 """One topic partition (log offsets) or one share partition (as described) at one side of an observation."""
 
-SHARE_PARTITION_STATES: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("observed_at", INSTANT),
-        ("group_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("topic", pa.string()),  # null: no topic with this id was ever seen
-        ("partition", pa.int32()),
-        ("state_partition", pa.int32()),
-        ("snapshot_epoch", pa.int32()),
-        ("state_epoch", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("start_offset", pa.int64()),
-        ("effective_start_offset", pa.int64()),
-        ("end_offset", pa.int64()),
-        ("delivery_complete_count", pa.int32()),
-        ("available_records", pa.int64()),
-        ("acknowledged_records", pa.int64()),
-        ("archiving_records", pa.int64()),
-        ("archived_records", pa.int64()),
-        ("archived_seen", pa.int64()),  # distinct offsets archived in any exported record
-        ("max_delivery_count", pa.int32()),
-        ("batches", BATCHES),
-        ("create_timestamp_ms", pa.int64()),
-        ("write_timestamp_ms", pa.int64()),
-        ("last_record_offset", pa.int64()),
-        ("last_record_timestamp_ms", pa.int64()),
-        ("completeness", pa.string()),  # complete | no_snapshot | gap | unreadable
-        ("completeness_reason", pa.string()),
-    )
+SHARE_PARTITION_STATES: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INSTANT, "observed_at"),
+    (STRING, "group_id", "topic_id"),
+    (STRING, "topic"),  # null: no topic with this id was ever seen
+    (INT32, "partition", "state_partition", "snapshot_epoch", "state_epoch", "leader_epoch"),
+    (INT64, "start_offset", "effective_start_offset", "end_offset"),
+    (INT32, "delivery_complete_count"),
+    (INT64, "available_records", "acknowledged_records", "archiving_records", "archived_records"),
+    (INT64, "archived_seen"),  # distinct offsets archived in any exported record
+    (INT32, "max_delivery_count"),
+    (BATCHES, "batches"),
+    (INT64, "create_timestamp_ms", "write_timestamp_ms", "last_record_offset", "last_record_timestamp_ms"),
+    (STRING, "completeness"),  # complete | no_snapshot | gap | unreadable
+    (STRING, "completeness_reason"),
 )
 """The replayed state of one share partition at one reconciliation."""
 
-RECONCILIATIONS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("observed_at", INSTANT),
-        ("group_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("verdict", pa.string()),
-        ("reason", pa.string()),
-        ("moved", pa.bool_()),  # the described values changed while the state topic was read
-        ("group_state", pa.string()),
-        ("state_epoch", pa.int32()),
-        ("durable_start_offset", pa.int64()),
-        ("durable_lag", pa.int64()),
-        ("described_start_offset_before", pa.int64()),
-        ("described_start_offset_after", pa.int64()),
-        ("described_lag_before", pa.int64()),
-        ("described_lag_after", pa.int64()),
-        ("log_start_offset", pa.int64()),
-        ("log_end_offset_before", pa.int64()),
-        ("log_end_offset_after", pa.int64()),
-        ("effective_backlog", pa.int64()),
-        ("archived_seen", pa.int64()),
-        ("completeness", pa.string()),
-    )
+RECONCILIATIONS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INSTANT, "observed_at"),
+    (STRING, "group_id", "topic_id", "topic"),
+    (INT32, "partition"),
+    (STRING, "verdict", "reason"),
+    (BOOL, "moved"),  # the described values changed while the state topic was read
+    (STRING, "group_state"),
+    (INT32, "state_epoch"),
+    (INT64, "durable_start_offset", "durable_lag", "described_start_offset_before"),
+    (INT64, "described_start_offset_after", "described_lag_before", "described_lag_after", "log_start_offset"),
+    (INT64, "log_end_offset_before", "log_end_offset_after", "effective_backlog", "archived_seen"),
+    (STRING, "completeness"),
 )
 """One share partition in one run: what is durable against what the cluster says."""
 
-FINDINGS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),  # the run that saw it last
-        ("rule", pa.string()),
-        ("severity", pa.string()),  # info | warning | error | critical
-        ("subject", pa.string()),  # canonical text of what broke the rule
-        ("group_id", pa.string()),
-        ("topic_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("detail", pa.string()),
-        ("evidence_state_partition", pa.int32()),
-        ("evidence_offset", pa.int64()),
-        ("first_seen_at", INSTANT),
-        ("last_seen_at", INSTANT),
-        ("times_seen", pa.int64()),
-    )
+FINDINGS: Final = schema(
+    (STRING, "cluster_id"),
+    (STRING, "run_id"),  # the run that saw it last
+    (STRING, "rule"),
+    (STRING, "severity"),  # info | warning | error | critical
+    (STRING, "subject"),  # canonical text of what broke the rule
+    (STRING, "group_id", "topic_id", "topic"),
+    (INT32, "partition"),
+    (STRING, "detail"),
+    (INT32, "evidence_state_partition"),
+    (INT64, "evidence_offset"),
+    (INSTANT, "first_seen_at", "last_seen_at"),
+    (INT64, "times_seen"),
 )
 """One rule broken by one subject; a later run that sees it again moves `last_seen_at`."""
 
-QUALITY_RESULTS: Final = pa.schema(
-    fields(
-        ("cluster_id", pa.string()),
-        ("run_id", pa.string()),
-        ("suite", pa.string()),
-        ("expectation", pa.string()),
-        ("severity", pa.string()),  # warning | error | critical
-        ("success", pa.bool_()),  # null: no row was compared
-        ("element_count", pa.int64()),
-        ("unexpected_count", pa.int64()),
-        ("observed_value", pa.string()),
-        ("error", pa.string()),  # the expectation itself could not be evaluated
-        ("evaluated_at", INSTANT),
-        ("state", pa.string()),  # holds | fails | not_evaluated; null: written before there were states
-        ("reason", pa.string()),  # not_evaluated: why nothing was compared
-        ("run_rows", pa.string()),  # rows that the tables had of the run at that time: JSON, count by table
-    )
+QUALITY_RESULTS: Final = schema(
+    (STRING, "cluster_id", "run_id", "suite", "expectation"),
+    (STRING, "severity"),  # warning | error | critical
+    (BOOL, "success"),  # null: no row was compared
+    (INT64, "element_count", "unexpected_count"),
+    (STRING, "observed_value"),
+    (STRING, "error"),  # the expectation itself could not be evaluated
+    (INSTANT, "evaluated_at"),
+    (STRING, "state"),  # holds | fails | not_evaluated; null: written before there were states
+    (STRING, "reason"),  # not_evaluated: why nothing was compared
+    (STRING, "run_rows"),  # rows that the tables had of the run at that time: JSON, count by table
 )
 """One expectation in one validation of a run; of several validations the newest counts."""
 

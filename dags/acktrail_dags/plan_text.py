@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.number_text import delivered, forgotten
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.plain_tables import printable
 from acktrail.times import instant_text
 
@@ -25,10 +27,9 @@ _TOTALS: Final = (
 )
 _DELIVERED: Final = ("Records to deliver", "Records delivered again")
 _FORGOTTEN: Final = ("Acknowledgements forgotten", "Archived records forgotten")
-_SUBJECT: Final = ("group_id", "topic", "partition")
 
 
-def plan_text(plan: Mapping[str, Any], *, approval: str = "") -> str:
+def plan_text(plan: ResetPlan, *, approval: str = "") -> str:
     """The plan as Markdown: who may approve it (`approval`), totals, notices, the first 50 share partitions.
 
     Names and texts are escaped: nothing in them is read as Markdown or HTML.
@@ -36,42 +37,41 @@ def plan_text(plan: Mapping[str, Any], *, approval: str = "") -> str:
     return "\n\n".join([*([_cell(approval)] if approval else []), *_sections(plan)])
 
 
-def notice_text(notice: Mapping[str, Any]) -> str:
+def notice_text(notice: Notice) -> str:
     """A notice as one line: rule, group and share partition, text."""
     subject = _subject(notice)
-    return f"{notice['rule']}{f' ({subject})' if subject else ''}: {notice['text']}"
+    return f"{notice.rule}{f' ({subject})' if subject else ''}: {notice.text}"
 
 
-def _sections(plan: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Plan `{plan['plan_id']}`, made {instant_text(plan['created_at_ms'])}, hash `{plan['plan_hash'][:16]}`."
-    totals = {label: _number(plan["totals"].get(name)) for name, label in _TOTALS}
+def _sections(plan: ResetPlan) -> Iterator[str]:
+    yield f"Plan `{plan.plan_id}`, made {instant_text(plan.created_at_ms)}, hash `{plan.plan_hash[:16]}`."
+    totals = {label: _number(getattr(plan.totals, name)) for name, label in _TOTALS}
     totals.update(zip(_DELIVERED, delivered(plan), strict=True))
     totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
     yield _table(("", "Number"), list(totals.items()))
-    notices = [(each["severity"], each["rule"], _subject(each) or "all", each["text"]) for each in plan["notices"]]
+    notices = [(each.severity.value, each.rule, _subject(each) or "all", each.text) for each in plan.notices]
     if notices:
         yield _table(("Severity", "Rule", "About", "What"), notices[:_NOTICES]) + _more(len(notices), _NOTICES)
-    partitions = [_share_partition(row) for row in plan["partitions"]]
+    partitions = [_share_partition(row) for row in plan.partitions]
     headers = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Delivered again", "Skipped")
     yield _table(headers, partitions[:_SHARE_PARTITIONS]) + _more(len(partitions), _SHARE_PARTITIONS)
     yield "Delivery states and counts cannot be restored afterwards: an undo restores start offsets only."
 
 
-def _share_partition(row: Mapping[str, Any]) -> tuple[object, ...]:
-    impact = row["impact"] or {}
+def _share_partition(row: PartitionPlan) -> tuple[object, ...]:
     return (
-        row["group_id"],
-        row["topic"],
-        row["partition"],
-        _number(row["start_offset"]),
-        "refused" if row["target_offset"] is None else row["target_offset"],
-        _number(impact.get("delivered_again")),
-        _number(impact.get("skipped")),
+        row.group_id,
+        row.topic,
+        row.partition,
+        _number(row.start_offset),
+        "refused" if row.target_offset is None else row.target_offset,
+        _number(None if row.impact is None else row.impact.delivered_again),
+        _number(None if row.impact is None else row.impact.skipped),
     )
 
 
-def _subject(notice: Mapping[str, Any]) -> str:
-    return " ".join(str(notice[name]) for name in _SUBJECT if notice.get(name) is not None)
+def _subject(notice: Notice) -> str:
+    return " ".join(str(part) for part in (notice.group_id, notice.topic, notice.partition) if part is not None)
 
 
 def _number(value: object) -> object:

@@ -15,7 +15,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.config import ApprovalRule, approval_rule
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
-from acktrail.group_changes import reports, steps
+from acktrail.group_changes import api
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.json_values import from_plain, to_plain
+from acktrail.group_changes.lifecycle import plan_status
+from acktrail.group_changes.planning.notices import refusals_among
+from acktrail.group_changes.planning.plan import ResetPlan
+from acktrail.group_changes.request.reset_request import ResetRequest
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval import DECISION
 from acktrail_dags.connection import kafka_config
@@ -100,7 +106,7 @@ def validate_reset(**context: Unpack[Context]) -> ResetOrder:
         "reason": form["reason"] or "",
         "requested_by": requester,
     }
-    return _order(form, steps.validate(asked))
+    return _order(form, api.parse_request(asked))
 
 
 @task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
@@ -112,28 +118,29 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     if not form["plan_id"]:
         raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
     tables = tables_config(form["tables_uri"])
-    earlier = steps.load_plan(tables, form["plan_id"])
+    earlier = api.load_reset(tables, form["plan_id"])
     topics = tuple(form["topics"] or ())
-    steps.check_undo(tables, earlier, topics=topics)
-    undo = steps.undo_params(
+    api.check_undo(tables, earlier, topics=topics)
+    undo = api.undo_request(
         earlier,
         topics=topics,
         reason=form["reason"] or "",
         requested_by=requester,
         allow_moved_on=form["allow_moved_on"],
+        allow_skip=form["allow_skip"],
     )
-    return _order(form, steps.validate({**undo, "allow_skip": form["allow_skip"]}))
+    return _order(form, undo)
 
 
 @task(execution_timeout=_SHORT)
 @as_airflow_errors()
 def preflight(order: ResetOrder) -> None:
     """Groups, releases, rights, topics: what forbids a reset with any plan. Members may still leave."""
-    found = steps.preflight(kafka_config(order["kafka_conn_id"]), order["request"])
-    notices = [notice for notice in found["notices"] if notice["rule"] != "group_not_empty"]
+    with Cluster(kafka_config(order["kafka_conn_id"])) as cluster:
+        notices = [n for n in api.preflight(cluster, _request(order)) if n.rule != "group_not_empty"]
     for notice in notices:
         _log.info("%s", notice_text(notice))
-    refusals = _refusals(notices)
+    refusals = [notice_text(notice) for notice in refusals_among(notices)]
     if refusals and not order["partial"]:
         raise AirflowFailException("; ".join(refusals))
 
@@ -142,27 +149,28 @@ def preflight(order: ResetOrder) -> None:
 @as_airflow_errors()
 def wait_until_empty(order: ResetOrder) -> None:
     """Wait for the last member to leave, as long as the form allows."""
-    kafka = kafka_config(order["kafka_conn_id"])
-    steps.groups_empty(kafka, order["request"], timeout_s=float(order["wait_for_empty_s"]))
+    with Cluster(kafka_config(order["kafka_conn_id"])) as cluster:
+        groups = api.requested_groups(cluster, _request(order))
+        api.wait_until_empty(cluster, groups, timeout_s=float(order["wait_for_empty_s"]))
 
 
 @task(task_id="plan", multiple_outputs=False, execution_timeout=timedelta(hours=1))
 @as_airflow_errors()
 def make_plan(order: ResetOrder) -> StoredPlan:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
-    kafka, tables, request = kafka_config(order["kafka_conn_id"]), tables_config(order["tables_uri"]), order["request"]
-    snapshot = steps.snapshot(kafka, request, tables=tables)
-    plan = steps.plan(request, snapshot, kafka=kafka, created_by=request["requested_by"] or None)
-    steps.store_plan(tables, plan)
-    preview = plan_text(plan, approval=steps.approval_needed(plan))
+    tables, request = tables_config(order["tables_uri"]), _request(order)
+    with Cluster(kafka_config(order["kafka_conn_id"])) as cluster:
+        plan = api.make_plan(cluster, request, tables=tables, created_by=request.requested_by or None)
+    api.store_plan(tables, plan)
+    preview = plan_text(plan, approval=api.approval_needed(plan))
     _log.info("%s", preview)
     return StoredPlan(
         kafka_conn_id=order["kafka_conn_id"],
         tables_uri=order["tables_uri"],
-        plan_id=plan["plan_id"],
-        plan_hash=plan["plan_hash"],
+        plan_id=plan.plan_id,
+        plan_hash=plan.plan_hash,
         preview=preview,
-        refusals=_refusals(plan["notices"]),
+        refusals=[notice_text(notice) for notice in plan.refusals],
         partial=order["partial"],
         watch_s=order["watch_s"],
     )
@@ -197,8 +205,9 @@ def dry_run_ends_here(**context: Unpack[Context]) -> bool:
 def recheck(stored: StoredPlan) -> int:
     """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
     closed. Returns how many share partitions would be sent now."""
-    kafka, tables = kafka_config(stored["kafka_conn_id"]), tables_config(stored["tables_uri"])
-    rows = steps.would_send(kafka, _load(stored), partial=stored["partial"], tables=tables, is_approved=True)
+    tables = tables_config(stored["tables_uri"])
+    with Cluster(kafka_config(stored["kafka_conn_id"])) as cluster:
+        rows = api.would_send(cluster, _load(stored), partial=stored["partial"], tables=tables, is_approved=True)
     return len(rows)
 
 
@@ -216,7 +225,7 @@ def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
     person = str(user.get("name") or user.get("id") or "no one")
     approved = answer.get("chosen_options") == ["Approve"]
     expired = not approved and not user
-    status = steps.note_decision(
+    status = api.note_decision(
         tables_config(stored["tables_uri"]),
         _load(stored),
         approved=approved,
@@ -233,8 +242,11 @@ def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
 def send_requests(stored: StoredPlan, approver: str) -> dict[str, Any]:
     """Send one request per group; returns what the brokers answered for each share partition. No retries: an unknown
     outcome is verified first."""
-    kafka, tables = kafka_config(stored["kafka_conn_id"]), tables_config(stored["tables_uri"])
-    return steps.execute(kafka, tables, _load(stored), partial=stored["partial"], actor=approver)
+    plan = _load(stored)
+    with Cluster(kafka_config(stored["kafka_conn_id"])) as cluster:
+        journal = api.open_journal(tables_config(stored["tables_uri"]), plan, actor=approver)
+        done: dict[str, Any] = to_plain(api.execute(cluster, journal, plan, partial=stored["partial"]))
+    return done
 
 
 @task(trigger_rule=TriggerRule.NONE_SKIPPED, execution_timeout=timedelta(minutes=80))
@@ -243,11 +255,14 @@ def verify(stored: StoredPlan | None) -> list[dict[str, Any]]:
     """Settle the attempt by the state topic and the brokers' answers, also when the execution failed."""
     if stored is None:
         raise AirflowSkipException(_NO_PLAN)
-    kafka, tables = kafka_config(stored["kafka_conn_id"]), tables_config(stored["tables_uri"])
-    if not reports.progress(tables, stored["plan_id"])["groups"]:
+    tables = tables_config(stored["tables_uri"])
+    if not plan_status.plan_status(tables, stored["plan_id"])["groups"]:
         raise AirflowSkipException("nothing was sent")
+    plan = _load(stored)
     try:
-        return steps.verify(kafka, tables, _load(stored), watch_s=float(stored["watch_s"]))
+        with Cluster(kafka_config(stored["kafka_conn_id"])) as cluster:
+            journal = api.open_journal(tables, plan)
+            return [to_plain(one) for one in api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))]
     except OutcomeUnknown as error:
         if isinstance(error.__cause__, RetryableError):
             raise error.__cause__ from error  # nothing is settled: Airflow looks again
@@ -279,21 +294,25 @@ def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
     return {strategy: str(form[field])}
 
 
-def _order(form: Mapping[str, Any], request: dict[str, Any]) -> ResetOrder:
+def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
     return ResetOrder(
         kafka_conn_id=form["kafka_conn_id"] or DEFAULT_KAFKA_CONN_ID,
         tables_uri=tables_config(form["tables_uri"]).uri,
-        request=request,
+        request=to_plain(request),
         partial=form["partial"],
         wait_for_empty_s=form["wait_for_empty_s"],
         watch_s=form["watch_s"],
     )
 
 
-def _load(stored: StoredPlan) -> dict[str, Any]:
+def _request(order: ResetOrder) -> ResetRequest:
+    return from_plain(ResetRequest, order["request"], "request")
+
+
+def _load(stored: StoredPlan) -> ResetPlan:
     """The plan from the tables. Refused when its hash is not that of the plan that was shown to people."""
-    plan = steps.load_plan(tables_config(stored["tables_uri"]), stored["plan_id"])
-    if plan["plan_hash"] != stored["plan_hash"]:
+    plan = api.load_reset(tables_config(stored["tables_uri"]), stored["plan_id"])
+    if plan.plan_hash != stored["plan_hash"]:
         raise UnknownName("plan with the hash that was shown", stored["plan_id"])
     return plan
 
@@ -305,7 +324,3 @@ def _requester(context: Context) -> str:
         hint = "trigger it from Airflow's page or interface, signed in"
         raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
     return name
-
-
-def _refusals(notices: list[Mapping[str, Any]]) -> list[str]:
-    return [notice_text(notice) for notice in notices if notice["severity"] == "refusal"]

@@ -22,12 +22,12 @@ from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused, NotAuthorized, PlanStale
 from acktrail.export.export_run import export
-from acktrail.group_changes import reports, steps
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import Journal
-from acktrail.group_changes.execution import execute
-from acktrail.group_changes.json_values import from_plain, to_plain
-from acktrail.group_changes.planning.plan import ResetPlan, sealed
+from acktrail.group_changes.execution import execute_reset
+from acktrail.group_changes.json_values import from_plain, to_plain, with_hash
+from acktrail.group_changes.lifecycle.plan_status import list_plans
+from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
@@ -109,7 +109,7 @@ def test_of_two_applies_with_tables_of_their_own_one_sends(
         assert {row["status"][:2] for row in second.verify(theirs)} == {"OK"}
 
     if moment == "look":
-        once(monkeypatch, execute, "look_again", overtake, lambda *_, **__: True)
+        once(monkeypatch, execute_reset, "collect_again", overtake, lambda *_, **__: True)
     else:
         event = Event.LEASE_TAKEN if moment == "lease" else Event.BEFORE_CALL
         once(monkeypatch, Journal, "note", overtake, has_event(event))
@@ -122,7 +122,7 @@ def test_of_two_applies_with_tables_of_their_own_one_sends(
     with pytest.raises(PlanStale):
         world.execute(mine)
     assert starts(world, group)[0] == target
-    (line,) = [line for line in reports.list_plans(world.tables) if line["plan_id"] == mine["plan_id"]]
+    (line,) = [line for line in list_plans(world.tables) if line["plan_id"] == mine["plan_id"]]
     assert line["standing"] == "REFUSED"
     assert world.verify(mine) == []
 
@@ -204,8 +204,8 @@ def test_poison_below_the_start_offset_is_counted_from_the_history(world: World,
     assert (starts(world, group)[0] or 0) >= 12, "the start offset is past the first ones"
 
     def totals(tables: TablesConfig | None) -> dict[str, Any]:
-        request = world.request(groups=[group], topics=[topic], strategies={"to-earliest": None})
-        plan = steps.plan(request, steps.snapshot(world.kafka, request, tables=tables))
+        with_tables = replace(world, tables=tables)
+        plan = with_tables.plan(groups=[group], topics=[topic], strategies={"to-earliest": None})
         assert plan["totals"]["to_deliver"] == 20
         return {"rules": {notice["rule"] for notice in plan["notices"]}, **plan["totals"]}
 
@@ -219,7 +219,7 @@ def test_poison_below_the_start_offset_is_counted_from_the_history(world: World,
     assert "passed_unknown" not in told["rules"]
 
     plan = here.reset(groups=[group], topics=[topic], strategies={"to-earliest": None})
-    undo = here.plan(**steps.undo_params(plan))
+    undo = here.undo(plan)
     here.execute(undo)
     here.verify(undo)
     behind = totals(here.tables)
@@ -235,7 +235,7 @@ def test_a_plan_of_another_cluster_does_not_bind_fresh_tables(world: World, grou
     """It is refused before anything is stored: the tables stay free for the cluster that they are meant for."""
     fresh = replace(world, tables=TablesConfig(uri=str(tmp_path / "fresh")))
     plan = from_plain(ResetPlan, plan_to(world, group, 0))
-    other = to_plain(sealed(replace(plan, cluster=replace(plan.cluster, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))))
+    other = to_plain(with_hash(replace(plan, cluster=replace(plan.cluster, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))))
     with pytest.raises(PlanStale) as caught:
         fresh.execute(other)
     assert caught.value.rule == "other_cluster"

@@ -11,8 +11,8 @@ from reset.scenes import a_plan, a_request, a_snapshot
 
 from acktrail.config import TablesConfig
 from acktrail.errors import OutcomeUnknown, Unreachable
-from acktrail.group_changes import reports, steps
-from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes import api
+from acktrail.group_changes.lifecycle import plan_status
 
 pytestmark = pytest.mark.airflow
 
@@ -21,9 +21,9 @@ def planned(folder: Path, requested_by: str = "ann") -> Any:
     """A stored plan, as the tasks hand it on."""
     tables = TablesConfig(uri=str(folder))
     now_ms = time.time_ns() // 1_000_000
-    plan = to_plain(a_plan(a_request(requested_by=requested_by), a_snapshot(taken_at_ms=now_ms)))
-    steps.store_plan(tables, plan)
-    named = {name: plan[name] for name in ("plan_id", "plan_hash")}
+    plan = a_plan(a_request(requested_by=requested_by), a_snapshot(taken_at_ms=now_ms))
+    api.store_plan(tables, plan)
+    named = {"plan_id": plan.plan_id, "plan_hash": plan.plan_hash}
     rest = {"kafka_conn_id": "acktrail_kafka", "preview": "", "refusals": [], "partial": False, "watch_s": 0}
     return {**named, **rest, "tables_uri": str(folder)}
 
@@ -35,10 +35,10 @@ def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
     from acktrail_dags.reset_steps import check_plan
 
     tables = TablesConfig(uri=str(tmp_path))
-    plan = to_plain(a_plan(a_request(), a_snapshot(partitions=())))
-    steps.store_plan(tables, plan)
-    refusals = [notice["text"] for notice in plan["notices"] if notice["severity"] == "refusal"]
-    about: Any = {"plan_id": plan["plan_id"], "plan_hash": plan["plan_hash"], "tables_uri": str(tmp_path)}
+    plan = a_plan(a_request(), a_snapshot(partitions=()))
+    api.store_plan(tables, plan)
+    refusals = [notice.text for notice in plan.refusals]
+    about: Any = {"plan_id": plan.plan_id, "plan_hash": plan.plan_hash, "tables_uri": str(tmp_path)}
     rest: Any = {"kafka_conn_id": "acktrail_kafka", "preview": "", "refusals": refusals, "watch_s": 0}
 
     for partial in (False, True):
@@ -73,7 +73,7 @@ def decide(stored: Any, ti: Answered) -> str:
 
 
 def standing(folder: Path) -> str:
-    (line,) = reports.list_plans(TablesConfig(uri=str(folder)))
+    (line,) = plan_status.list_plans(TablesConfig(uri=str(folder)))
     return str(line["standing"])
 
 
@@ -95,7 +95,7 @@ def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | N
     for _ in range(2):
         decide(made, Answered("Reject", name))
     assert standing(tmp_path) == expected
-    rows = reports.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
+    rows = plan_status.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
     assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
     with pytest.raises(AirflowFailException, match="make a new plan"):
         decide(made, Answered("Approve", "eve"))
@@ -110,10 +110,10 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     from acktrail_dags.reset_steps import validate_reset
 
     made = planned(tmp_path)
-    plan = steps.load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
-    assert steps.approval_needed(plan) == ""
+    plan = api.load_reset(TablesConfig(uri=str(tmp_path)), made["plan_id"])
+    assert api.approval_needed(plan) == ""
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
-    assert "ann asked for it and may not" in plan_text(plan, approval=steps.approval_needed(plan))
+    assert "ann asked for it and may not" in plan_text(plan, approval=api.approval_needed(plan))
     with pytest.raises(AirflowFailException, match="own_approval"):
         decide(made, Answered("Approve", "ann"))
     assert standing(tmp_path) == "PLANNED"
@@ -138,7 +138,7 @@ def test_a_verification_that_may_pass_later_is_tried_again(
         raise OutcomeUnknown("not known") from (Unreachable("k:9092") if may_pass else ValueError("a defect"))
 
     monkeypatch.setattr(reset_steps, "kafka_config", lambda _: None)
-    monkeypatch.setattr(reports, "progress", lambda *_: {"groups": ["g"]})
-    monkeypatch.setattr(steps, "verify", unknown)
+    monkeypatch.setattr(plan_status, "plan_status", lambda *_: {"groups": ["g"]})
+    monkeypatch.setattr(api, "verify", unknown)
     with pytest.raises(Unreachable if may_pass else AirflowFailException):
         reset_steps.verify.function(planned(tmp_path))

@@ -12,16 +12,16 @@ from reset.scenes import a_plan
 
 from acktrail.broker.changes import ChangeResult, Outcome
 from acktrail.config import TablesConfig
-from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, chained
+from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry, chained
 from acktrail.group_changes.audit.journal import Journal, planned_entry
-from acktrail.group_changes.execution.attempt import after_call, before_call
-from acktrail.group_changes.execution.open_attempts import closing, open_attempts
-from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.execution.sent_request import answer_detail, request_detail
+from acktrail.group_changes.json_values import to_plain, with_hash
 from acktrail.group_changes.lifecycle.change_status import standings
-from acktrail.group_changes.planning.plan import ResetPlan, plan_hash
+from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
+from acktrail.group_changes.verification.open_attempts import closing, open_attempts
 from acktrail.group_changes.verification.partition_outcome import Status
-from acktrail.group_changes.verification.verify import Verified
+from acktrail.group_changes.verification.verify import VerifiedPartition
 from acktrail.tables.cluster_check import create_for
 
 __all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
@@ -34,17 +34,16 @@ def a_journal(root: Path, run_id: str = "r1", cluster_id: str = "c1") -> Journal
 
 
 def planned(plan_id: str) -> ResetPlan:
-    plan = replace(a_plan(), plan_id=plan_id)
-    return replace(plan, plan_hash=plan_hash(plan))
+    return with_hash(replace(a_plan(), plan_id=plan_id))
 
 
 def attempt(root: Path, number: int) -> ResetPlan:
     """Plan, lease, request, answer, verification: the rows that one reset leaves. Every step has a journal of its
     own, as commands and tasks have."""
     plan = planned(f"2026{number:06d}")
-    a_journal(root, f"{number}-plan").write_plan(plan_row(plan), partition_rows(plan))
+    a_journal(root, f"{number}-plan").write_plan(plan)
     journal = a_journal(root, f"{number}-apply")
-    journal.write_plan(plan_row(plan), partition_rows(plan))
+    journal.write_plan(plan)
     assert not journal.standings({"plan_id": plan.plan_id})
     lease, *sent = _sent(plan, journal.now_ms)
     journal.take_lease([lease])
@@ -92,12 +91,12 @@ def _sent(plan: ResetPlan, now_ms: int) -> list[AuditEntry]:
     ]
     return [
         lease,
-        before_call(plan, 1, group, plan.partitions, {3: 0}, now_ms),
-        after_call(plan, 1, group, results),
+        audit_entry(plan, 1, Event.BEFORE_CALL, group, detail=request_detail(plan.partitions, None, {3: 0}, now_ms)),
+        audit_entry(plan, 1, Event.AFTER_CALL, group, outcome="done", detail=answer_detail(results)),
     ]
 
 
-def _found(plan: ResetPlan) -> list[Verified]:
+def _found(plan: ResetPlan) -> list[VerifiedPartition]:
     return [_verified(plan.groups[0].group_id, row.topic, row.partition) for row in plan.partitions]
 
 
@@ -106,10 +105,10 @@ def _executions(plan: ResetPlan, journal: Journal) -> list[dict[str, Any]]:
     return [{**to_plain(one), **at} for one in _found(plan)]
 
 
-def _verified(group: str, topic: str, partition: int) -> Verified:
-    unknown: dict[str, Any] = dict.fromkeys(Verified.__dataclass_fields__)
+def _verified(group: str, topic: str, partition: int) -> VerifiedPartition:
+    unknown: dict[str, Any] = dict.fromkeys(VerifiedPartition.__dataclass_fields__)
     known = {"group_id": group, "topic": topic, "partition": partition, "target_offset": 0, "advice": ""}
-    return Verified(**{**unknown, **known, "status": Status.OK})
+    return VerifiedPartition(**{**unknown, **known, "status": Status.OK})
 
 
 def delta(root: Path, table: str) -> deltalake.DeltaTable:

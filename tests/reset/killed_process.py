@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -11,7 +10,9 @@ from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.group_changes import steps
+from acktrail.group_changes import api
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.planning.plan_file import read_plan
 
 
 def main() -> None:
@@ -24,11 +25,9 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     ShareGroupAdmin.alter_offsets = killed  # type: ignore[method-assign]
-    steps.execute(
-        KafkaConfig(bootstrap_servers=bootstrap_servers),
-        TablesConfig(uri=tables),
-        json.loads(Path(plan).read_text()),
-    )
+    made = read_plan(Path(plan))
+    with Cluster(KafkaConfig(bootstrap_servers=bootstrap_servers)) as cluster:
+        api.execute(cluster, api.open_journal(TablesConfig(uri=tables), made), made)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from acktrail.group_changes.collection.facts import (
     Snapshot,
     TopicFacts,
 )
+from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.planning.plan import ResetPlan, build_plan
 from acktrail.group_changes.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
 from acktrail.model.batches import combine_state_batches
@@ -114,10 +115,12 @@ def a_snapshot(*partitions: PartitionFacts, **changes: Any) -> Snapshot:
 
 
 def a_plan(request: ResetRequest | None = None, snapshot: Snapshot | None = None) -> ResetPlan:
-    return build_plan(
-        request or a_request(),
-        snapshot or a_snapshot(),
-        plan_id="p1",
-        created_by="somebody@here",
-        acktrail_version="0.1.0",
+    return with_hash(
+        build_plan(
+            request or a_request(),
+            snapshot or a_snapshot(),
+            plan_id="p1",
+            created_by="somebody@here",
+            acktrail_version="0.1.0",
+        )
     )

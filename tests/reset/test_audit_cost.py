@@ -9,9 +9,9 @@ from pathlib import Path
 from reset.change_tables import a_journal, attempt, delta, many_attempts
 
 from acktrail.config import TablesConfig
-from acktrail.group_changes import reports
+from acktrail.group_changes.audit.audit_anchor import checked_audit
 from acktrail.group_changes.audit.audit_chain import Event
-from acktrail.group_changes.execution.open_changes import first_open
+from acktrail.group_changes.audit.audit_log import first_open
 
 FEW, MANY, LOOKS = 10, 1_000, 8
 TABLES = ("reset_audit", "reset_plans", "reset_plan_partitions", "reset_executions")
@@ -61,8 +61,8 @@ def test_a_thousand_attempts_cost_what_ten_do(tmp_path: Path) -> None:
         assert len(delta(tmp_path, table).file_uris()) < 40, table
         assert commits_listed(tmp_path, table) <= 25, table
         assert len(list((tmp_path / table / "_delta_log").iterdir())) < 120, table
-    report = reports.check_audit(TablesConfig(uri=str(tmp_path)))
-    assert (report["plans"], report["executions"]) == (MANY + LOOKS, MANY + LOOKS)
+    report = checked_audit(TablesConfig(uri=str(tmp_path)))
+    assert (report.plans, report.executions) == (MANY + LOOKS, MANY + LOOKS)
 
 
 def test_a_lease_reads_only_what_may_keep_it_from_its_group(tmp_path: Path) -> None:

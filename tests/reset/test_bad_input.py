@@ -12,8 +12,8 @@ from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes import steps
-from acktrail.group_changes.request.offsets_file import OffsetRow, check_rows
+from acktrail.group_changes import api
+from acktrail.group_changes.request.offsets_csv import OffsetRow, check_rows
 from acktrail.group_changes.request.reset_request import LARGEST_OFFSET, Strategy, StrategyKind
 
 NINES = "9" * 5_000
@@ -66,8 +66,8 @@ def test_the_furthest_shift_ends_at_the_log(tmp_path: Path, number: int, target:
     assert row.target_offset == target
     assert abs(row.wanted_offset or 0) <= LARGEST_OFFSET
     tables = TablesConfig(uri=str(tmp_path))
-    steps.store_value(tables, plan)
-    assert steps.load_plan(tables, plan.plan_id)["plan_hash"] == plan.plan_hash
+    api.store_plan(tables, plan)
+    assert api.load_plan(tables, plan.plan_id) == plan
 
 
 def _rows(topics: Iterator[str]) -> Iterator[OffsetRow]:

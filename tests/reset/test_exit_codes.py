@@ -15,8 +15,7 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
-from acktrail.group_changes.planning.notices import Notice, Severity
-from acktrail.group_changes.planning.refusals import refusal_error
+from acktrail.group_changes.planning.notices import Notice, Severity, refusal_error
 
 pytestmark = pytest.mark.broker
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from reset.scenes import a_plan
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
-from acktrail.group_changes import reports
+from acktrail.group_changes.audit.audit_anchor import checked_audit
 from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 from acktrail.tables.delta.compaction import compact_small_files
 from acktrail.tables.delta.store import Tables
@@ -47,18 +49,18 @@ def config(root: Path) -> TablesConfig:
 
 def test_what_was_written_is_whole(root: Path) -> None:
     """Nothing is wrong, everything is vouched for, also after files were put together."""
-    before = reports.check_audit(config(root))
-    assert (before["plans"], before["executions"]) == (ATTEMPTS, ATTEMPTS)
-    assert (before["plans_without_audit"], before["executions_without_audit"], before["flaws"]) == (0, 0, [])
+    before = checked_audit(config(root))
+    assert (before.plans, before.executions) == (ATTEMPTS, ATTEMPTS)
+    assert (before.plans_without_audit, before.executions_without_audit, before.flaws) == (0, 0, ())
     for table in ("reset_audit", "reset_plans", "reset_plan_partitions", "reset_executions"):
         tables = Tables(config(root))
         snapshot = tables.snapshot(table)
         assert snapshot is not None
         assert compact_small_files(tables, snapshot, more_than=1)
         assert len(delta(root, table).file_uris()) == 1
-    assert reports.check_audit(config(root)) == before
+    assert checked_audit(config(root)) == before
     attempt(root, ATTEMPTS)
-    assert reports.check_audit(config(root))["rows"] > before["rows"]
+    assert checked_audit(config(root)).rows > before.rows
 
 
 def cut_off(root: Path) -> None:
@@ -184,32 +186,25 @@ def test_an_anchor_elsewhere_shows_what_all_tables_together_hide(
     assert first.code == 0
     assert f"anchor {anchor}: now at row" in first.stderr
     attempt(root, 8)
-    reports.check_audit(config(root), anchor=anchor)
+    checked_audit(config(root), anchor=anchor)
     kept = json.loads(anchor.read_text())
     assert kept["sequence"] == len(delta(root, "reset_audit").to_pyarrow_table()) - 1
-    assert reports.check_audit(config(earlier))["flaws"] == []
+    assert checked_audit(config(earlier)).flaws == ()
     refused = command_line.run(capsys, "reset", "audit", "--tables", earlier, "--anchor", anchor)
     assert f"row {kept['sequence']}: it is missing: {anchor} has noted" in refused.complaint(3)
     assert json.loads(anchor.read_text()) == kept
     anchor.write_text("{}")
     with pytest.raises(MalformedFile, match="no anchor"):
-        reports.check_audit(config(root), anchor=anchor)
+        checked_audit(config(root), anchor=anchor)
 
 
 def test_a_plan_stored_otherwise_is_not_carried_out(root: Path) -> None:
     """A stored plan whose text and hash were both replaced is not the one that was planned: it is refused."""
-    other = planned("2026000001")
-    from dataclasses import replace
-
-    from acktrail.group_changes.planning.plan import plan_hash
-
-    other = replace(other, created_by="somebody else")
-    other = replace(other, plan_hash=plan_hash(other))
-    row = plan_row(other)
+    other = with_hash(replace(planned("2026000001"), created_by="somebody else"))
     unlocked(root, "reset_plans").delete("plan_id = '2026000001'")
-    _put_in(root, "reset_plans", {"cluster_id": "c1", "run_id": "r", **row})
+    _put_in(root, "reset_plans", {"cluster_id": "c1", "run_id": "r", **plan_row(other)})
     with pytest.raises(PlanStale, match="the audit has another hash"):
-        a_journal(root).write_plan(row, partition_rows(other))
+        a_journal(root).write_plan(other)
 
 
 def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> None:
@@ -223,13 +218,13 @@ def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> No
     origin = {"cluster_id": "c1", "run_id": "r"}
     append_rows(journal._tables, "reset_plans", [{**origin, **plan_row(plan)}])
     append_rows(journal._tables, "reset_plan_partitions", [{**origin, **part} for part in partition_rows(plan)])
-    report = reports.check_audit(config(root))
-    assert (report["plans"], report["plans_without_audit"]) == (0, 1)
-    journal.write_plan(plan_row(plan), partition_rows(plan))
+    report = checked_audit(config(root))
+    assert (report.plans, report.plans_without_audit) == (0, 1)
+    journal.write_plan(plan)
     assert [row.event for row in journal.audit()] == [Event.PLANNED]
-    journal.write_plan(plan_row(plan), partition_rows(plan))
-    report = reports.check_audit(config(root))
-    assert (report["plans"], report["plans_without_audit"], report["rows"]) == (1, 0, 1)
+    journal.write_plan(plan)
+    report = checked_audit(config(root))
+    assert (report.plans, report.plans_without_audit, report.rows) == (1, 0, 1)
 
 
 def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,12 +241,12 @@ def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch:
         return found
 
     monkeypatch.setattr(plain_rows, "read_rows", reading)
-    report = reports.check_audit(config(root))
-    assert report["flaws"] == []
+    report = checked_audit(config(root))
+    assert report.flaws == ()
 
 
 def test_no_row_is_an_empty_audit(tmp_path: Path) -> None:
     """Without any change there is nothing to find, and no anchor is made."""
-    report = reports.check_audit(config(tmp_path), anchor=tmp_path / "anchor.json")
-    assert (report["rows"], report["newest_hash"]) == (0, None)
+    report = checked_audit(config(tmp_path), anchor=tmp_path / "anchor.json")
+    assert (report.rows, report.newest_hash) == (0, None)
     assert not (tmp_path / "anchor.json").exists()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, Stamp, chained, first_link
-from acktrail.group_changes.lifecycle.approvers import check_approvals, check_approver, requesters
+from acktrail.group_changes.lifecycle.admission import check_approvals, check_approver, requesters
 from acktrail.group_changes.lifecycle.change_status import Standing, overall
 from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, Step, life_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from acktrail.broker.changes import NewStartOffset
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.group_changes import reports, steps
+from acktrail.group_changes.audit.audit_anchor import checked_audit
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import read_audit
+from acktrail.group_changes.lifecycle.plan_status import list_plans
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -102,7 +103,7 @@ def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def standing(world: World, plan: dict[str, Any]) -> str:
-    return next(line["standing"] for line in reports.list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
+    return next(line["standing"] for line in list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
 
 
 def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetful) -> None:
@@ -114,7 +115,7 @@ def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetf
     with kafka_proxy(world.kafka.bootstrap_servers) as network:
         plan = world.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)})
         network.held.add(ALTER)
-        done = steps.execute(network.config(), world.tables, plan)
+        done = replace(world, kafka=network.config()).execute(plan)
         assert [result["outcome"] for result in done["results"]] == ["unknown"]
         assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"NOT_ATTEMPTED"}
         assert standing(world, plan) == "FAILED"
@@ -126,7 +127,7 @@ def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetf
     rows = read_audit(world.tables, {"plan_id": plan["plan_id"], "event": Event.VERIFIED.value})
     assert [row.outcome for row in rows] == ["not_done", "not_done", "done"]
     assert '"corrects":"FAILED"' in rows[-1].detail
-    assert reports.check_audit(world.tables)["flaws"] == []
+    assert checked_audit(world.tables).flaws == ()
 
 
 def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
-from acktrail.group_changes.request.offsets_file import OffsetRow, check_rows, read_offsets, write_offsets
+from acktrail.group_changes.request.offsets_csv import OffsetRow, check_rows, read_offsets, write_offsets
 
 
 def rows_of(tmp_path: Path, content: bytes) -> list[tuple[str | None, str, int, int]]:

@@ -14,7 +14,8 @@ from reset.world import World
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
-from acktrail.group_changes import other_steps, reports
+from acktrail.group_changes import api
+from acktrail.group_changes.audit.audit_anchor import checked_audit
 
 pytestmark = pytest.mark.broker
 
@@ -129,26 +130,26 @@ def test_an_unknown_outcome_is_settled(
         return tuple(ChangeResult(group_id=group_id, topic=name, outcome=Outcome.UNKNOWN) for name in topics)
 
     monkeypatch.setattr(ShareGroupAdmin, "delete_offsets", lost)
-    plan = other_steps.plan_deletion(world.kafka, [group], [topic])
-    done = other_steps.apply_other(world.kafka, world.tables, plan)
-    assert done["outcomes"] == {group: "DONE"}
+    plan = world.plan_deletion([group], [topic])
+    done = world.execute_change(plan)
+    assert done.outcomes == {group: "DONE"}
     with pytest.raises(OutcomeUnknown):
-        other_steps.raise_unless_other_done(done)
+        api.raise_unless_changed(done)
     shown = run(capsys, "reset", "show", plan["plan_id"], "--tables", world.tables.uri)
     assert "state_is_lost" in shown.stdout
-    assert reports.check_audit(world.tables)["broken_at"] is None
+    assert checked_audit(world.tables).broken_at is None
 
 
 def test_what_moved_since_the_preview_is_not_done(
     world: World, group: str, topic: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A start offset changed between preview and execution, or the plan was edited: nothing is sent."""
-    plan = other_steps.plan_deletion(world.kafka, [group], [topic])
+    plan = world.plan_deletion([group], [topic])
     edited = json.loads(json.dumps(plan).replace(f'"{topic}"', '"other"'))
     with pytest.raises(PlanStale, match="edited_plan"):
-        other_steps.apply_other(world.kafka, world.tables, edited)
+        world.execute_change(edited)
     with ShareGroupAdmin(world.kafka) as admin:
         admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=0, start_offset=4)])
     with pytest.raises(ChangeRefused, match="preview_changed"):
-        other_steps.apply_other(world.kafka, world.tables, plan)
+        world.execute_change(plan)
     assert described(world, group) == 2

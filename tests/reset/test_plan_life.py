@@ -17,15 +17,17 @@ import pytest
 from broker.workload import until
 from confluent_kafka import AcknowledgeType
 from drivers.command_line import Done, run
-from reset.world import World
+from reset.world import World, change_plan, reset_plan
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown, PlanStale
-from acktrail.group_changes import other_steps, reports, steps
+from acktrail.group_changes import api
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import read_audit
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.lifecycle.plan_status import list_plans
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -57,11 +59,11 @@ class Scene(World):
     def earliest(self, group: str, **changes: Any) -> dict[str, Any]:
         """A stored plan."""
         plan = self.plan(**{"groups": [group], "topics": [TOPIC], "strategies": {"to-earliest": None}, **changes})
-        steps.store_plan(self.tables, plan)
+        self.store(plan)
         return plan
 
     def standing(self, plan_id: str) -> str:
-        return next(line["standing"] for line in reports.list_plans(self.tables) if line["plan_id"] == plan_id)
+        return next(line["standing"] for line in list_plans(self.tables) if line["plan_id"] == plan_id)
 
     def is_open(self, plan_id: str) -> bool:
         """Whether nobody knows what became of a plan; RUNNING: the process that sent it, a test, still lives."""
@@ -116,7 +118,7 @@ def test_a_rejected_plan_is_closed_for_every_entry_point(scene: Scene, reset: Co
     with pytest.raises(ChangeRefused, match="plan_rejected"):
         scene.execute(plan)
     with pytest.raises(ChangeRefused, match="plan_rejected"):
-        steps.would_send(scene.kafka, plan, tables=scene.tables)
+        scene.would_send(plan, tables=scene.tables)
     assert reset("reject", plan["plan_id"]).code == 0
     rows = read_audit(scene.tables, {"plan_id": plan["plan_id"]})
     decided = [json.loads(row.detail) for row in rows if row.event == Event.REJECTED]
@@ -130,12 +132,12 @@ def test_a_rejected_plan_is_closed_for_every_entry_point(scene: Scene, reset: Co
 def test_an_approval_that_nobody_gave_in_time_closes_the_plan(scene: Scene, reset: Command) -> None:
     """As the form's time-out notes it; and a plan that is too old is closed for approval and execution alike."""
     plan = scene.earliest(scene.group())
-    steps.note_decision(scene.tables, plan, approved=False, actor="nobody", note="nobody answered", expired=True)
+    scene.note_decision(plan, approved=False, actor="nobody", note="nobody answered", expired=True)
     assert scene.standing(plan["plan_id"]) == "EXPIRED"
     assert "[plan_expired]" in reset("apply", plan["plan_id"], "--execute", "--max-age", "99").complaint(2)
     old = scene.earliest(scene.group())
     with pytest.raises(PlanStale, match="too_old"):
-        steps.would_send(scene.kafka, old, tables=scene.tables, max_age_ms=0)
+        scene.would_send(old, tables=scene.tables, max_age_ms=0)
     assert "[too_old]" in reset("apply", old["plan_id"], "--max-age", "0").complaint(2)
 
 
@@ -149,10 +151,10 @@ def test_a_second_person_approves(scene: Scene, reset: Command, monkeypatch: pyt
     assert "[approval_missing]" in reset("apply", plan["plan_id"], "--execute").complaint(2)
     assert "[own_approval]" in reset("approve", plan["plan_id"]).complaint(2)
     with pytest.raises(ChangeRefused, match="own_approval"):
-        steps.note_decision(scene.tables, plan, approved=True, actor="Ann")
-    assert "ann" in steps.approval_needed(plan)
+        scene.note_decision(plan, approved=True, actor="Ann")
+    assert "ann" in api.approval_needed(reset_plan(plan))
     assert scene.starts(group) == [5, 5]
-    assert steps.note_decision(scene.tables, plan, approved=True, actor="eve") == "APPROVED"
+    assert scene.note_decision(plan, approved=True, actor="eve") == "APPROVED"
     assert reset("apply", plan["plan_id"], "--execute", "--watch", "0").code == 0
     assert scene.starts(group) == [0, 0]
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second_person")
@@ -164,14 +166,14 @@ def test_deletions_have_the_same_life(scene: Scene, reset: Command, monkeypatch:
     id, and a second time nothing is sent."""
     group, spared = scene.group(), scene.group()
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "required")
-    rejected, wanted = (other_steps.plan_deletion(scene.kafka, [name], [TOPIC]) for name in (spared, group))
+    rejected, wanted = (scene.plan_deletion([name], [TOPIC]) for name in (spared, group))
     for plan in (rejected, wanted):
         with pytest.raises(ChangeRefused, match="approval_missing"):
-            other_steps.apply_other(scene.kafka, scene.tables, plan)
+            scene.execute_change(plan)
     assert reset("reject", rejected["plan_id"]).code == 0
     monkeypatch.delenv("ACKTRAIL_RESET_APPROVAL")
     with pytest.raises(ChangeRefused, match="plan_rejected"):
-        other_steps.apply_other(scene.kafka, scene.tables, rejected)
+        scene.execute_change(rejected)
     assert "[plan_rejected]" in reset("apply", rejected["plan_id"], "--execute").complaint(2)
     assert scene.starts(spared) == [5, 5]
 
@@ -182,8 +184,8 @@ def test_deletions_have_the_same_life(scene: Scene, reset: Command, monkeypatch:
     assert reset("apply", wanted["plan_id"], "--execute").code == 0
     assert scene.starts(group) == []
     scene.put(group, {0: 5, 1: 5})
-    done = other_steps.apply_other(scene.kafka, scene.tables, wanted)
-    assert (done["results"], done["outcomes"]) == ([], {group: "DONE"})
+    done = scene.execute_change(wanted)
+    assert (done.results, done.outcomes) == ((), {group: "DONE"})
     assert scene.starts(group) == [5, 5]
 
 
@@ -235,7 +237,7 @@ def test_a_plan_that_changed_nothing_is_not_undone(scene: Scene, reset: Command)
     """PLANNED, REFUSED, REJECTED: the group, which finished everything meanwhile, is not rewound."""
     group = scene.group()
     planned, refused, rejected = scene.earliest(group), scene.earliest(group), scene.earliest(group)
-    steps.note_decision(scene.tables, rejected, approved=False, actor="ann")
+    scene.note_decision(rejected, approved=False, actor="ann")
     scene.put(group, {0: RECORDS, 1: RECORDS})
     with pytest.raises(PlanStale):
         scene.execute(refused)
@@ -276,17 +278,17 @@ def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) 
     """Both were made while the plan was done, to where it was and is: the second is refused although nothing moved."""
     group = scene.group()
     plan = scene.reset(groups=[group], topics=[TOPIC], strategies={"to-current": None})
-    first, second = (scene.plan(**steps.undo_params(plan)) for _ in range(2))
+    first, second = (scene.undo(plan) for _ in range(2))
     scene.execute(first)
     with pytest.raises(ChangeInProgress, match=first["plan_id"]):
-        scene.plan(**steps.undo_params(plan))
+        scene.undo(plan)
     scene.verify(first)
     with pytest.raises(ChangeRefused, match="already_undone"):
         scene.execute(second)
     with pytest.raises(ChangeRefused, match="already_undone"):
-        steps.would_send(scene.kafka, second, tables=scene.tables)
+        scene.would_send(second, tables=scene.tables)
     assert Event.BEFORE_CALL not in scene.events(second["plan_id"])
-    redo = scene.plan(**steps.undo_params(first))
+    redo = scene.undo(first)
     scene.execute(redo)
     scene.verify(redo)
     assert scene.standing(plan["plan_id"]) == "DONE"
@@ -379,13 +381,13 @@ def test_what_verification_cannot_note_is_unknown(
     def fail(*_: Any, **__: Any) -> None:
         raise ConfigurationError("tables: the storage is full")
 
-    settle = verify.verify
+    settle = verify.verify_reset
 
     def failing(*arguments: Any, **named: Any) -> Any:
         monkeypatch.setattr(Journal, step, fail)
         return settle(*arguments, **named)
 
-    monkeypatch.setattr(verify, "verify", failing)
+    monkeypatch.setattr(verify, "verify_reset", failing)
     done = reset("apply", plan["plan_id"], "--execute", "--watch", "0")
     monkeypatch.undo()
     assert unknown(done, plan["plan_id"])
@@ -451,7 +453,7 @@ def test_changes_of_other_kinds_are_unknown_too(
     for name, words in (("delete_offsets", deletion), ("alter_group_configs", setting)):
         with lost_tables(monkeypatch, scene, name):
             done = run(capsys, *words, *scene.arguments())
-        plan_id = reports.list_plans(scene.tables)[0]["plan_id"]
+        plan_id = list_plans(scene.tables)[0]["plan_id"]
         assert unknown(done, plan_id)
         assert scene.is_open(plan_id)
         assert reset("verify", plan_id).code == 0
@@ -488,7 +490,7 @@ def test_a_signal_after_a_deletion_is_not_silent(scene: Scene) -> None:
     group = scene.group()
     words = ("offsets", "delete", "--group", group, "--topic", TOPIC, "--execute")
     code, message = process(scene, "after", str(int(signal.SIGTERM)), *words)
-    plan_id = reports.list_plans(scene.tables)[0]["plan_id"]
+    plan_id = list_plans(scene.tables)[0]["plan_id"]
     assert (code, f"acktrail reset verify {plan_id}" in message) == (5, True), message
     assert scene.standing(plan_id) == "UNKNOWN"
 
@@ -516,7 +518,7 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
     """Killed right after its answer, before verification: exit code 5 for a reset, again for verification while it is
     down, and for a deletion; settled when it is back. The module's functions raise the same."""
     group, other = scene.group(), scene.group()
-    plan, deletion = scene.earliest(group), other_steps.plan_deletion(scene.kafka, [other], [TOPIC])
+    plan, deletion = scene.earliest(group), scene.plan_deletion([other], [TOPIC])
     with after_the_call(monkeypatch, "alter_offsets", scene.broker.kill):
         assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
     assert unknown(reset("verify", plan["plan_id"], "--watch", "0"), plan["plan_id"])
@@ -524,8 +526,9 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
     assert scene.is_open(plan["plan_id"])
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
     with after_the_call(monkeypatch, "delete_offsets", scene.broker.kill), pytest.raises(OutcomeUnknown) as caught:
-        other_steps.apply_other(scene.kafka, scene.tables, deletion)
+        scene.execute_change(deletion)
     assert f"acktrail reset verify {deletion['plan_id']}" in caught.value.hint
     scene.broker.start()
-    assert other_steps.settle(scene.kafka, scene.tables, deletion) == {other: "done"}
+    with Cluster(scene.kafka) as cluster:
+        assert api.settle_change(cluster, scene.tables, change_plan(deletion)) == {other: "done"}
     assert scene.standing(deletion["plan_id"]) == "DONE"

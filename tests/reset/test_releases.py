@@ -16,7 +16,8 @@ from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import NONE
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes import steps
+from acktrail.group_changes import api
+from acktrail.group_changes.cluster import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -49,7 +50,7 @@ def test_a_reset_and_its_undo(older_and_newer: World) -> None:
     plan = world.reset(groups=["g"], topics=["orders"], strategies={"to-earliest": None})
     assert (plan["totals"]["delivered_again"], plan["totals"]["to_deliver"]) == (4, RECORDS)
     assert held_of(world, "g") == (0, ())
-    undo = world.plan(**steps.undo_params(plan))
+    undo = world.undo(plan)
     world.execute(undo)
     assert held_of(world, "g") == (4, ())
     assert {row["status"] for row in world.verify(undo)} == {"OK_EPOCH_NOT_BUMPED"}
@@ -114,10 +115,10 @@ def test_a_release_that_drops_resets_is_refused(tmp_path: Path) -> None:
         world = World.at(broker.config(), tmp_path)
         world.make_topic("orders", 1, RECORDS)
         plan = world.plan(groups=["g"], topics=["orders"], strategies={"to-earliest": None}, allow_create=True)
-        found = steps.preflight(
-            world.kafka, world.request(groups=["g"], all_topics=True, strategies={"to-latest": None})
-        )
+        with Cluster(world.kafka) as cluster:
+            request = world.request(groups=["g"], all_topics=True, strategies={"to-latest": None})
+            notices = api.preflight(cluster, request)
         assert {n["rule"] for n in plan["notices"] if n["severity"] == "refusal"} == {"unsupported_release"}
-        assert "unsupported_release" in {notice["rule"] for notice in found["notices"]}
+        assert "unsupported_release" in {notice.rule for notice in notices}
         with pytest.raises(ChangeRefused, match="unsupported_release"):
             world.execute(plan)

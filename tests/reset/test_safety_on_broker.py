@@ -22,7 +22,11 @@ from acktrail.broker.client.coordinators import SendResult
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, results_per_target
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, GroupNotEmpty, OutcomeUnknown, PlanStale
-from acktrail.group_changes import reports, steps
+from acktrail.group_changes import api
+from acktrail.group_changes.audit.audit_anchor import checked_audit
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.execution.raise_outcome import raise_unless_ok
+from acktrail.group_changes.lifecycle.plan_status import list_plans
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -56,7 +60,7 @@ def starts(world: World, group: str) -> list[int | None]:
 
 
 def standing(world: World, plan: dict[str, Any]) -> str:
-    return next(line["standing"] for line in reports.list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
+    return next(line["standing"] for line in list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
 
 
 @pytest.mark.parametrize(
@@ -113,9 +117,8 @@ def test_members_forbid_a_reset_at_every_step(world: World, group: str, topic: s
     plan = earliest(world, group)
     with world.member(group, topic):
         refused = earliest(world, group)
-        request = world.request(groups=[group], all_topics=True, strategies={"to-current": None})
-        with pytest.raises(GroupNotEmpty) as waited:
-            steps.groups_empty(world.kafka, request, timeout_s=0.2)
+        with Cluster(world.kafka) as cluster, pytest.raises(GroupNotEmpty) as waited:
+            api.wait_until_empty(cluster, [group], timeout_s=0.2)
         with pytest.raises(GroupNotEmpty) as joined:
             world.execute(plan)
         before = starts(world, group)
@@ -159,7 +162,7 @@ def _refused(world: World, plan: dict[str, Any], rule: str) -> None:
     def is_stale() -> bool:
         """The coordinator learns of a changed topic a little later than the controller."""
         try:
-            return not steps.would_send(world.kafka, plan)
+            return not world.would_send(plan)
         except PlanStale as error:
             return error.rule == rule
 
@@ -208,7 +211,7 @@ def test_undo_goes_back_to_the_first_unfinished_record(world: World, topic: str)
 
     world.settle(group, topic, 2 * RECORDS, first_five)
     plan = world.reset(groups=[group], topics=[topic], strategies={"to-earliest": None})
-    undo = world.plan(**steps.undo_params(plan))
+    undo = world.undo(plan)
     assert "states_stay_forgotten" in {notice["rule"] for notice in undo["notices"]}
     assert undo["undoes"] == plan["plan_id"]
     world.execute(undo)
@@ -255,14 +258,14 @@ def test_every_answer_is_verified_and_noted(
     also behind a 'done' that was none, and behind those that leave it open. The audit has both words."""
     plan = earliest(world, group)
     monkeypatch.setattr(ShareGroupAdmin, "alter_offsets", answered(code, scope))
-    done = world.execute(plan)
+    world.execute(plan)
     monkeypatch.undo()
     verified = world.verify(plan, wait_s=0.3)
 
     assert not any(row["status"].startswith("OK") for row in verified)
     assert starts(world, group) == [5, 5]
     with pytest.raises(AcktrailError) as caught:
-        steps.raise_unless_ok(plan, verified, done)
+        raise_unless_ok(plan["plan_id"], verified, None)
     assert caught.value.exit_code == exit_code, caught.value
     rows = [row for row in _audit(world) if row["plan_id"] == plan["plan_id"]]
     assert [row["event"] for row in rows] == [
@@ -317,7 +320,7 @@ def test_an_overwritten_reset_is_noticed(world: World, group: str) -> None:
     assert [row["status"] for row in verified] == ["OK_EPOCH_NOT_BUMPED", "OVERWRITTEN_AFTER_RESET"]
     assert standing(world, plan) == "OVERWRITTEN"
     with pytest.raises(OutcomeUnknown):
-        steps.raise_unless_ok(plan, verified, None)
+        raise_unless_ok(plan["plan_id"], verified, None)
 
 
 def test_a_group_that_goes_to_work_did_not_overwrite_its_reset(world: World, group: str, topic: str) -> None:
@@ -342,6 +345,6 @@ def test_partial_sends_what_is_not_refused(world: World, group: str) -> None:
 
 def test_the_audit_is_whole_after_all_of_this(world: World, group: str) -> None:
     """Every attempt of this module, also the killed and refused ones, lies in one unbroken chain."""
-    report = reports.check_audit(world.tables)
-    assert report["broken_at"] is None
-    assert report["rows"] > 20
+    report = checked_audit(world.tables)
+    assert report.broken_at is None
+    assert report.rows > 20

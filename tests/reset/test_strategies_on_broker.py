@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import AcknowledgeType
-from reset.world import BASE_MS, Delivery, Fates, World, in_parallel
+from reset.world import BASE_MS, Delivery, Fates, World, in_parallel, reset_plan
 from samples.history_tables import build
 
 from acktrail.embedded import EmbeddedBroker, KafkaTool
@@ -190,10 +190,10 @@ def test_what_is_exported_kafkas_tools_read(
     world: World, outcomes: dict[str, Outcome], release: str, tmp_path: Path
 ) -> None:
     """Our CSV is taken by kafka-consumer-groups.sh, and what it exports is taken by us: the offsets survive."""
-    from acktrail.group_changes.reports import export_plan
-    from acktrail.group_changes.request.offsets_file import read_offsets
+    from acktrail.group_changes.request.offsets_csv import read_offsets
+    from acktrail.group_changes.request.offsets_export import planned_offsets
 
-    text, left_out = export_plan(outcomes["from-file"].plan)
+    text, left_out = planned_offsets(reset_plan(outcomes["from-file"].plan))
     ours = tmp_path / "ours.csv"
     ours.write_text(text)
     command = KafkaTool(release).command(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, OutcomeUnknown, Unreachable
-from acktrail.group_changes.execution.departure import Departure
+from acktrail.group_changes.execution.open_requests import OpenRequests
 from acktrail.group_changes.lifecycle.undo import UndoLedger
-from acktrail.group_changes.planning.plan_file import parse_plan, plan_text
+from acktrail.group_changes.planning.plan_file import parse_plan, plan_json
 from acktrail.group_changes.request.reset_request import Strategy, StrategyKind
 from acktrail.group_changes.verification.partition_outcome import Status
 from acktrail.model.delivery import DeliveryState, StateBatch
@@ -64,22 +64,22 @@ def test_what_moved_on_is_refused_unless_allowed(
     for allowed, severity in ((None, "refusal"), (True, "serious")):
         plan = a_plan(a_request(strategy=strategy, allow_moved_on=allowed), a_snapshot(facts))
         assert [n.severity for n in plan.notices if n.rule == "moved_on"] == ([severity] if moved else [])
-        assert parse_plan(plan_text(plan), "here") == plan
+        assert parse_plan(plan_json(plan), "here") == plan
 
 
 def test_plans_of_before_keep_their_text() -> None:
     """What may be allowed since is not in a plan that does not allow it: its text and hash are as they were."""
-    assert "allow_moved_on" not in plan_text(a_plan())
+    assert "allow_moved_on" not in plan_json(a_plan())
 
 
 def ended(error: BaseException, *steps: str, nested: bool = False) -> BaseException:
     """What leaves the block when `error` ends it after `steps`."""
-    departure = Departure("p1")
+    requests = OpenRequests("p1")
     try:
-        with departure:
+        with requests:
             for step in steps:
-                getattr(departure, step)()
-            with departure if nested else nullcontext():
+                getattr(requests, step)()
+            with requests if nested else nullcontext():
                 raise error
     except BaseException as left:  # noqa: BLE001  # whatever it is
         return left
@@ -89,9 +89,9 @@ def ended(error: BaseException, *steps: str, nested: bool = False) -> BaseExcept
 def test_a_request_that_left_makes_everything_unknown(error: BaseException) -> None:
     """Before it leaves, when it was not sent after all, and once it is settled an error is what it is; in between it is
     an unknown outcome, once, that names plan and remedy."""
-    for steps in ((), ("left", "stayed"), ("left", "settled"), ("left", "left", "settled")):
+    for steps in ((), ("add", "remove"), ("add", "settled"), ("add", "add", "settled")):
         assert ended(error, *steps) is error
-    for steps in (("left",), ("left", "left", "stayed")):
+    for steps in (("add",), ("add", "add", "remove")):
         unknown = ended(error, *steps, nested=True)
         assert isinstance(unknown, OutcomeUnknown)
         assert unknown.__cause__ is error
@@ -103,4 +103,4 @@ def test_a_request_that_left_makes_everything_unknown(error: BaseException) -> N
 def test_who_is_at_it_is_no_unknown_outcome() -> None:
     """Another process that verifies the same plan is named as ever."""
     busy = ChangeInProgress("g", plan_id="p1", hint="wait")
-    assert ended(busy, "left") is busy
+    assert ended(busy, "add") is busy

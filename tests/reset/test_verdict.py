@@ -10,15 +10,16 @@ from reset.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partit
 from samples.golden_vectors import SEED
 
 from acktrail.broker.changes import Outcome
-from acktrail.group_changes.collection.drift import what_moved
+from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
 from acktrail.group_changes.collection.facts import PartitionState, Snapshot
-from acktrail.group_changes.collection.past_states import HistoryRecord, state_at
 from acktrail.group_changes.planning.plan import share_partition_of
-from acktrail.group_changes.verification.partition_outcome import Case, Finding, GroupNow, Status, find
+from acktrail.group_changes.request.target_offsets import states_at
+from acktrail.group_changes.verification.partition_outcome import Case, GroupNow, ResetOutcome, Status, judge
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.raw_record import RawRecord
 
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
@@ -46,10 +47,10 @@ def update(start: int | None, *batches: StateBatch) -> ShareUpdate:
     )
 
 
-def found(*records: StateRecord, outcome: Outcome = Outcome.DONE, target: int = 10, **named: Any) -> Finding:
+def found(*records: StateRecord, outcome: Outcome = Outcome.DONE, target: int = 10, **named: Any) -> ResetOutcome:
     seen = [((3, 100 + index), record) for index, record in enumerate(records)]
     case = Case(target=target, outcome=outcome, before=BEFORE, records=seen, group=GroupNow(has_members=False, epoch=9))
-    return find(replace(case, **named))
+    return judge(replace(case, **named))
 
 
 @pytest.mark.parametrize("vector", SEED["alter_share_group_offsets"]["persistence_check_vectors"])
@@ -66,7 +67,7 @@ def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
     before, after = facts(vector["before"]), facts(vector["after"])
     group = GroupNow(has_members=False, epoch=after.state_epoch)
     case = Case(target=vector["target"], outcome=Outcome.DONE, before=before, now=after, is_complete=False, group=group)
-    finding = find(case)
+    finding = judge(case)
     assert finding.status == vector["verdict"]
 
 
@@ -99,7 +100,7 @@ def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
         (found(snapshot(10), outcome=Outcome.NOT_ATTEMPTED), Status.OK_EPOCH_NOT_BUMPED),
     ],
 )
-def test_the_records_decide(finding: Finding, status: Status) -> None:
+def test_the_records_decide(finding: ResetOutcome, status: Status) -> None:
     """R004-28, R002-05: done is what the state topic shows, whatever was answered; a later record of another content
     overwrote it; what a quiet shard writes again is no change."""
     assert finding.status is status
@@ -112,8 +113,8 @@ def test_without_the_records_an_unknown_outcome_stays_unknown() -> None:
     """Pruned before anybody looked: another state says nothing about the reset; the same state says it was not done."""
     other = replace(state(77), snapshot_epoch=6, state_epoch=9)
     case = Case(target=10, outcome=Outcome.UNKNOWN, before=BEFORE, is_complete=False)
-    assert find(replace(case, now=other)).status is Status.UNKNOWN
-    assert find(replace(case, now=replace(BEFORE, snapshot_epoch=9))).status is Status.NOT_ATTEMPTED
+    assert judge(replace(case, now=other)).status is Status.UNKNOWN
+    assert judge(replace(case, now=replace(BEFORE, snapshot_epoch=9))).status is Status.NOT_ATTEMPTED
 
 
 PLAN = a_plan()
@@ -141,7 +142,7 @@ PLAN = a_plan()
 )
 def test_what_moved_makes_a_plan_stale(rule: str, now: Snapshot) -> None:
     """R004-26, R004-30: members, topic ids, partition counts, start offsets, state, the log: each has its rule."""
-    assert {notice.rule for notice in what_moved(PLAN, PLAN.partitions, now)} == {rule}
+    assert {notice.rule for notice in changes_since_plan(PLAN, PLAN.partitions, now)} == {rule}
 
 
 @pytest.mark.parametrize(
@@ -155,15 +156,15 @@ def test_what_moved_makes_a_plan_stale(rule: str, now: Snapshot) -> None:
 )
 def test_what_does_not_matter_keeps_a_plan(now: Snapshot) -> None:
     """New records, a snapshot of the same state, another leader, another group epoch: the plan's numbers still hold."""
-    assert what_moved(PLAN, PLAN.partitions, now) == ()
+    assert changes_since_plan(PLAN, PLAN.partitions, now) == ()
     assert share_partition_of(ROW) == KEY
 
 
-def history(*records: tuple[int, StateRecord]) -> list[HistoryRecord]:
+def history(*records: tuple[int, StateRecord]) -> list[RawRecord]:
     rows = []
     for offset, (timestamp, record) in enumerate(records):
         key, value = encode(record)
-        rows.append(HistoryRecord(state_partition=3, offset=offset, timestamp_ms=timestamp, key=key, value=value))
+        rows.append(RawRecord(state_partition=3, offset=offset, timestamp_ms=timestamp, key=key, value=value))
     return rows
 
 
@@ -175,19 +176,25 @@ def test_the_history_is_a_replay_up_to_a_moment() -> None:
         (300, snapshot(7, epoch=1)),
         (400, Tombstone(key=KEY)),
     )
-    seen = {at: state_at(reversed(rows), at).get(KEY) for at in (99, 100, 200, 300, 400)}
-    assert [None if s is None else s.effective_start_offset for s in seen.values()] == [None, 40, 45, 7, None]
+    seen = {at: states_at(reversed(rows), at).get(KEY) for at in (99, 100, 200, 300, 400)}
+    assert [None if s is None else s.state and s.state.effective_start_offset for s in seen.values()] == [
+        None,
+        40,
+        45,
+        7,
+        None,
+    ]
     at = seen[200]
     assert at is not None
-    assert (at.snapshot_offset, at.reason) == (0, None)
+    assert (at.snapshot_offset, at.unreadable) == (0, None)
 
 
 def test_a_history_that_cannot_be_read_says_so() -> None:
     """An update without its snapshot, and a record that no decoder takes, leave the state unknown until the next
     snapshot."""
-    orphan = state_at(history((100, update(40))), 100)[KEY]
-    assert orphan.reason is not None
+    orphan = states_at(history((100, update(40))), 100)[KEY]
+    assert orphan.snapshot_offset is None
     rows = history((100, snapshot(40, epoch=0)), (200, update(41)), (300, snapshot(7, epoch=1)))
     rows[1] = replace(rows[1], value=b"\x00")
-    assert "offset 1" in (state_at(rows, 200)[KEY].reason or "")
-    assert state_at(rows, 300)[KEY].reason is None
+    assert "offset 1" in (states_at(rows, 200)[KEY].unreadable or "")
+    assert states_at(rows, 300)[KEY].unreadable is None

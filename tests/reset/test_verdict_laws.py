@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.facts import PartitionState
-from acktrail.group_changes.verification.partition_outcome import Case, Finding, GroupNow, Seen, Status, find
+from acktrail.group_changes.verification.partition_outcome import Case, GroupNow, ResetOutcome, Seen, Status, judge
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -108,12 +108,12 @@ def lives(draw: st.DrawFn) -> tuple[Life, list[Step], Outcome, bool]:
     return life, history, said, draw(st.booleans())
 
 
-def verdict(life: Life, history: Sequence[Step], said: Outcome, is_pruned: bool) -> Finding:
+def verdict(life: Life, history: Sequence[Step], said: Outcome, is_pruned: bool) -> ResetOutcome:
     for what, number in history:
         life.step(what, number)
     snapshots = [at for at, (_, record) in enumerate(life.records) if isinstance(record, ShareSnapshot)]
     cut = snapshots[-1] if is_pruned and snapshots else 0
-    return find(
+    return judge(
         Case(
             target=life.target,
             outcome=said,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,9 +17,15 @@ from confluent_kafka import AcknowledgeType, Producer
 
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.group_changes import steps
+from acktrail.group_changes import api
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
+from acktrail.group_changes.planning.plan import ResetPlan
+from acktrail.group_changes.planning.plan_file import parse_plan
+from acktrail.group_changes.request.reset_request import ResetRequest
 
-__all__ = ["BASE_MS", "Delivery", "Fates", "World", "in_parallel"]
+__all__ = ["BASE_MS", "Delivery", "Fates", "World", "change_plan", "in_parallel", "reset_plan"]
 
 BASE_MS: Final = (time.time_ns() // 1_000_000 - 3_600_000) // 1000 * 1000
 """The time of the first record of every partition; the next are a second apart each."""
@@ -99,8 +106,8 @@ class World:
         consumer.commit_sync()
 
     def wait_empty(self, *groups: str) -> None:
-        request = self.request(groups=list(groups), all_topics=True, strategies={"to-earliest": None})
-        until(lambda: steps.groups_empty(self.kafka, request), what="groups to be empty")
+        with Cluster(self.kafka) as cluster:
+            until(lambda: api.wait_until_empty(cluster, groups, timeout_s=0), what="groups to be empty")
 
     @contextmanager
     def member(self, group: str, topic: str) -> Any:
@@ -131,19 +138,49 @@ class World:
         with ShareGroupAdmin(self.kafka) as admin:
             return tuple(member.client_id for member in admin.describe_groups([group])[0].members)
 
-    def request(self, **params: Any) -> dict[str, Any]:
-        return steps.validate(params)
+    def request(self, **params: Any) -> ResetRequest:
+        return api.parse_request(params)
 
     def plan(self, **params: Any) -> dict[str, Any]:
-        """A plan, as the steps hand it on."""
-        request = self.request(**params)
-        return steps.plan(request, steps.snapshot(self.kafka, request, tables=self.tables), kafka=self.kafka)
+        """A plan as its JSON."""
+        return self.plan_of(self.request(**params))
+
+    def plan_of(self, request: ResetRequest) -> dict[str, Any]:
+        with Cluster(self.kafka) as cluster:
+            return to_plain(api.make_plan(cluster, request, tables=self.tables))
+
+    def undo(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
+        """The plan that undoes `plan`."""
+        return self.plan_of(api.undo_request(reset_plan(plan), **named))
+
+    def store(self, plan: dict[str, Any]) -> None:
+        api.store_plan(self.tables, reset_plan(plan))
+
+    def would_send(self, plan: dict[str, Any], **named: Any) -> Any:
+        with Cluster(self.kafka) as cluster:
+            return api.would_send(cluster, reset_plan(plan), **named)
 
     def execute(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
-        return steps.execute(self.kafka, self.tables, plan, **named)
+        made = reset_plan(plan)
+        with Cluster(self.kafka) as cluster:
+            return to_plain(api.execute(cluster, api.open_journal(self.tables, made), made, **named))
 
     def verify(self, plan: dict[str, Any], *, wait_s: float = 10.0, watch_s: float = 0.0) -> list[dict[str, Any]]:
-        return steps.verify(self.kafka, self.tables, plan, wait_s=wait_s, watch_s=watch_s)
+        made = reset_plan(plan)
+        with Cluster(self.kafka) as cluster:
+            journal = api.open_journal(self.tables, made)
+            return to_plain(api.verify(cluster, journal, made, wait_s=wait_s, watch_s=watch_s))
+
+    def note_decision(self, plan: dict[str, Any], **named: Any) -> str:
+        return api.note_decision(self.tables, reset_plan(plan), **named)
+
+    def plan_deletion(self, groups: Sequence[str], topics: Sequence[str] = ()) -> dict[str, Any]:
+        with Cluster(self.kafka) as cluster:
+            return to_plain(api.plan_deletion(cluster, groups, topics))
+
+    def execute_change(self, plan: dict[str, Any]) -> Any:
+        with Cluster(self.kafka) as cluster:
+            return api.execute_change(cluster, self.tables, change_plan(plan))
 
     def reset(self, **params: Any) -> dict[str, Any]:
         """Plan, carry out, verify; everything must be done."""
@@ -160,3 +197,16 @@ def in_parallel(calls: Iterable[Callable[[], Any]]) -> list[Any]:
     every: Sequence[Callable[[], Any]] = list(calls)
     with ThreadPoolExecutor(max(1, len(every))) as pool:
         return [future.result() for future in [pool.submit(call) for call in every]]
+
+
+def reset_plan(plan: dict[str, Any]) -> ResetPlan:
+    """The value of a plan's JSON, with its hash checked."""
+    made = parse_plan(json.dumps(plan), "plan")
+    assert isinstance(made, ResetPlan)
+    return made
+
+
+def change_plan(plan: dict[str, Any]) -> GroupChangePlan:
+    made = parse_plan(json.dumps(plan), "plan")
+    assert isinstance(made, GroupChangePlan)
+    return made

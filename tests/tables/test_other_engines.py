@@ -16,8 +16,8 @@ from reset.scenes import a_plan
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.group_changes import steps
-from acktrail.group_changes.planning.plan import sealed
+from acktrail.group_changes.api import store_plan
+from acktrail.group_changes.json_values import with_hash
 from acktrail.tables.delta.row_values import append_rows, read_rows
 from acktrail.tables.delta.store import Tables
 
@@ -83,7 +83,7 @@ def test_a_plan_is_shown_after_another_engine_wrote(
     """`acktrail reset show` finds the plan and its hash is right."""
     plan = a_plan()
     for plan_id in ("p0", plan.plan_id, "p9"):
-        steps.store_value(TablesConfig(uri=str(tmp_path)), sealed(replace(plan, plan_id=plan_id)))
+        store_plan(TablesConfig(uri=str(tmp_path)), with_hash(replace(plan, plan_id=plan_id)))
     table = DeltaTable(str(tmp_path / "reset_plans"))
     if rewrite is updated:
         table.alter.set_table_properties({"delta.appendOnly": "false"})

@@ -11,16 +11,17 @@ import hashlib
 import json
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acktrail.errors import InputError
 
-__all__ = ["ADDED", "canonical_json", "fingerprint", "from_plain", "to_plain"]
+__all__ = ["ADDED", "canonical_json", "fingerprint", "from_plain", "hash_of", "to_plain", "with_hash"]
 
 T = TypeVar("T")
+PlanT = TypeVar("PlanT", bound="_Hashed")
 _ALGORITHM: Final = "sha256"
 ADDED: Final = types.MappingProxyType({"added": True})
 """The metadata of a dataclass field that earlier releases did not write; its default is None."""
@@ -62,6 +63,25 @@ def canonical_json(data: Any) -> str:
 def fingerprint(data: Any) -> str:
     """``sha256:`` and the digest of the canonical text: equal for equal data, whatever its order or layout was."""
     return f"{_ALGORITHM}:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
+
+
+class _Hashed(Protocol):
+    """A frozen dataclass with the hash of its other fields."""
+
+    @property
+    def plan_hash(self) -> str: ...
+
+
+def hash_of(plan: _Hashed) -> str:
+    """The hash that `plan` should have: over all fields but `plan_hash`."""
+    data = to_plain(plan)
+    del data["plan_hash"]
+    return fingerprint(data)
+
+
+def with_hash(plan: PlanT) -> PlanT:
+    """`plan` with the hash over its other fields."""
+    return replace(plan, plan_hash=hash_of(plan))  # type: ignore[type-var]  # a dataclass
 
 
 @cache

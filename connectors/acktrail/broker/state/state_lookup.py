@@ -16,13 +16,13 @@ from acktrail.broker.client.librdkafka import AT_THE_END, PRUNED, LogReader, raw
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.errors import RetryableError
-from acktrail.model.records import ShareUpdate, StateRecord
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.raw_record import AddressedRecord, decode_raw
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
-__all__ = ["PartitionReading", "StateLookup"]
+__all__ = ["PartitionReading", "StateLookup", "after_record"]
 
 _ATTEMPTS: Final = 3
 
@@ -42,6 +42,8 @@ class PartitionReading:
     offset: int | None = None
     timestamp_ms: int | None = None
     unreadable: str | None = None
+    snapshot_offset: int | None = None
+    """Offset of its newest snapshot record; None: it was not read."""
 
 
 class StateLookup(LogReader):
@@ -72,7 +74,7 @@ class StateLookup(LogReader):
             starts, ends = self._bounds({reading.state_partition for reading in readings.values()})
             try:
                 for key, record in self._records(keys, starts, ends):
-                    readings[key] = _after(readings[key], record)
+                    readings[key] = after_record(readings[key], record)
             except _Pruned:
                 continue
             self._state_topic.check_incarnation()
@@ -132,7 +134,9 @@ class _Pruned(Exception):  # an event, not an error
     """Records were pruned before they could be read."""
 
 
-def _after(reading: PartitionReading, addressed: AddressedRecord[StateRecord]) -> PartitionReading:
+def after_record(reading: PartitionReading, addressed: AddressedRecord[StateRecord]) -> PartitionReading:
+    """`reading` after one more record of its share partition; an unreadable one hides the state until the next snapshot
+    or tombstone."""
     record, raw = addressed.record, addressed.raw
     if record is None:
         where = f"partition {raw.state_partition}, offset {raw.offset}"
@@ -146,4 +150,5 @@ def _after(reading: PartitionReading, addressed: AddressedRecord[StateRecord]) -
         state=apply(reading.state, record),
         offset=raw.offset,
         timestamp_ms=raw.timestamp_ms,
+        snapshot_offset=raw.offset if isinstance(record, ShareSnapshot) else reading.snapshot_offset,
     )

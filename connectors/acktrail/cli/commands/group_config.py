@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset.change_preview import Expect, carry_out
+from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy
 from acktrail.config import KafkaConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
@@ -97,7 +97,8 @@ def set_(
 
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """
-    from acktrail.group_changes.other_steps import plan_configs
+    from acktrail.group_changes.api import plan_configs
+    from acktrail.group_changes.cluster import Cluster
 
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     for setting in settings or ():
@@ -107,11 +108,17 @@ def set_(
         wanted[name] = value
     if not wanted:
         raise ChangeRefused("nothing_to_change", "nothing is to be set", hint="give name=value, or --unset name")
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    plan = plan_configs(kafka, group, wanted, reason=reason, requested_by=requested_by)
-    carry_out(
-        kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json
-    )
+    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+        plan = plan_configs(cluster, group, wanted, reason=reason, requested_by=requested_by)
+        preview_or_execute(
+            cluster,
+            plan,
+            execute=execute,
+            expect=expect,
+            tables=tables,
+            tables_options=tables_options,
+            as_json=as_json,
+        )
 
 
 _NOBODY = "acktrail-nobody-a6b1f0"

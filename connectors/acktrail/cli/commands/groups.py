@@ -11,7 +11,7 @@ import typer
 from acktrail.cli.commands.group_config import app as config_app
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.group_selection import GroupAnswer, describe_all, list_matching, raise_first, selected_ids
-from acktrail.cli.reset.change_preview import Expect, carry_out
+from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.config import KafkaConfig
 from acktrail.errors import InputError
@@ -135,12 +135,19 @@ def delete(
     Groups of other types are refused: Kafka would delete them. The start offsets stay in the plan (`acktrail reset
     show`); acknowledgements and archived records cannot come back.
     """
-    from acktrail.group_changes.other_steps import plan_deletion
-    from acktrail.group_changes.steps import wait_until_empty
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
 
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    wait_until_empty(kafka, groups, timeout_s=wait_empty)
-    plan = plan_deletion(kafka, groups, reason=reason, requested_by=requested_by)
-    carry_out(
-        kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json
-    )
+    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+        if wait_empty > 0:
+            api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
+        plan = api.plan_deletion(cluster, groups, reason=reason, requested_by=requested_by)
+        preview_or_execute(
+            cluster,
+            plan,
+            execute=execute,
+            expect=expect,
+            tables=tables,
+            tables_options=tables_options,
+            as_json=as_json,
+        )

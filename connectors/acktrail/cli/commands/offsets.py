@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset.change_preview import Expect, carry_out
+from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.config import KafkaConfig
 
@@ -46,12 +46,19 @@ def delete(
     Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
     share.auto.offset.reset decides where it begins. The start offsets stay in the plan (`acktrail reset show`).
     """
-    from acktrail.group_changes.other_steps import plan_deletion
-    from acktrail.group_changes.steps import wait_until_empty
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
 
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    wait_until_empty(kafka, group, timeout_s=wait_empty)
-    plan = plan_deletion(kafka, group, topic, reason=reason, requested_by=requested_by)
-    carry_out(
-        kafka, plan, execute=execute, expect=expect, tables=tables, tables_options=tables_options, as_json=as_json
-    )
+    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+        if wait_empty > 0:
+            api.wait_until_empty(cluster, group, timeout_s=wait_empty)
+        plan = api.plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by)
+        preview_or_execute(
+            cluster,
+            plan,
+            execute=execute,
+            expect=expect,
+            tables=tables,
+            tables_options=tables_options,
+            as_json=as_json,
+        )

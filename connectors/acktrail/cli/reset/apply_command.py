@@ -11,8 +11,8 @@ import typer
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.interruption import interruptible
-from acktrail.cli.reset.change_preview import carry_out_stored
-from acktrail.cli.reset.plan_arguments import loaded_other, loaded_plan, show_new
+from acktrail.cli.reset.change_preview import execute_stored
+from acktrail.cli.reset.plan_arguments import load_any_plan, show_new
 from acktrail.cli.reset.reset_options import (
     Execute,
     MaxAge,
@@ -25,12 +25,16 @@ from acktrail.cli.reset.reset_options import (
     WaitEmpty,
     Watch,
 )
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError
 from acktrail.plain_tables import table
 
 if TYPE_CHECKING:
-    from acktrail.group_changes.planning.plan import PartitionPlan
+    from acktrail.group_changes.audit.journal import Journal
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.execution.execute_reset import Execution
+    from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+    from acktrail.group_changes.verification.verify import VerifiedPartition
 
 __all__ = ["apply", "undo", "verify"]
 
@@ -60,21 +64,24 @@ def apply(
 
     Example: acktrail reset apply plan.json --execute
     """
-    from acktrail.group_changes import steps
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.planning.plan import ResetPlan
 
     target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    other = loaded_other(plan, target)
-    if other is not None:
-        carry_out_stored(kafka, target, other, execute=execute, as_json=as_json)
-        return
-    loaded, max_age_ms = loaded_plan(plan, target), int(max_age * _HOURS)
-    if not execute:
-        rows = steps.would_send(kafka, loaded, partial=partial, tables=target, max_age_ms=max_age_ms)
-        _show_what_would_be_sent(rows, loaded, as_json)
-        return
-    steps.wait_until_empty(kafka, [group["group_id"] for group in loaded["groups"]], timeout_s=wait_empty)
-    _carry_out(kafka, target, loaded, wait, watch, as_json, partial=partial, max_age_ms=max_age_ms)
+    loaded, max_age_ms = load_any_plan(plan, target), int(max_age * _HOURS)
+    with Cluster(kafka) as cluster:
+        if not isinstance(loaded, ResetPlan):
+            execute_stored(cluster, target, loaded, execute=execute, as_json=as_json)
+        elif not execute:
+            rows = api.would_send(cluster, loaded, partial=partial, tables=target, max_age_ms=max_age_ms)
+            _show_what_would_be_sent(rows, loaded, as_json)
+        else:
+            if wait_empty > 0:
+                api.wait_until_empty(cluster, loaded.group_ids, timeout_s=wait_empty)
+            journal = api.open_journal(target, loaded)
+            _carry_out(cluster, journal, loaded, wait, watch, as_json, partial=partial, max_age_ms=max_age_ms)
 
 
 def verify(
@@ -91,19 +98,22 @@ def verify(
 
     Changes nothing in the cluster.
     """
-    from acktrail.group_changes import other_steps, steps
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.planning.plan import ResetPlan
 
     target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    other = loaded_other(plan, target)
-    if other is None:
-        loaded = loaded_plan(plan, target)
+    loaded = load_any_plan(plan, target)
+    with Cluster(kafka) as cluster:
+        if isinstance(loaded, ResetPlan):
+            journal = api.open_journal(target, loaded)
+            with interruptible():
+                found = api.verify(cluster, journal, loaded, wait_s=wait, watch_s=watch)
+            _show_outcomes(journal, loaded, found, None, as_json)
+            return
         with interruptible():
-            found = steps.verify(kafka, target, loaded, wait_s=wait, watch_s=watch)
-        _show_outcomes(target, loaded, found, None, as_json)
-        return
-    with interruptible():
-        outcomes = other_steps.settle(kafka, target, other)
+            outcomes = api.settle_change(cluster, target, loaded)
     if as_json:
         typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}))
     else:
@@ -139,29 +149,31 @@ def undo(
     Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
     --partial takes back the rest.
     """
-    from acktrail.group_changes import steps
-    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
 
     target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    earlier = steps.load_plan(target, plan)
-    params = steps.undo_params(
-        earlier,
-        topics=tuple(topic or ()),
+    request = api.undo_request(
+        api.load_reset(target, plan),
+        topics=topic or (),
         reason=reason,
         requested_by=requested_by,
         allow_moved_on=allow_moved_on,
     )
-    value = steps.planned(kafka, steps.validate(params), tables=target)
-    show_new(value, target, out, as_json and not execute, quiet=execute)
-    if execute:
-        _carry_out(kafka, target, to_plain(value), wait, watch, as_json, partial=partial, max_age_ms=24 * _HOURS)
+    with Cluster(kafka) as cluster:
+        made = api.make_plan(cluster, request, tables=target)
+        journal = api.open_journal(target, made)
+        journal.write_plan(made)
+        show_new(made, out, as_json and not execute, is_stored=True, quiet=execute)
+        if execute:
+            _carry_out(cluster, journal, made, wait, watch, as_json, partial=partial, max_age_ms=24 * _HOURS)
 
 
 def _carry_out(
-    kafka: KafkaConfig,
-    target: TablesConfig,
-    loaded: _Json,
+    cluster: Cluster,
+    journal: Journal,
+    plan: ResetPlan,
     wait: float,
     watch: float,
     as_json: bool,
@@ -169,36 +181,43 @@ def _carry_out(
     partial: bool,
     max_age_ms: int,
 ) -> None:
-    """Send and verify, and say what became of it; whatever comes in between is an unknown outcome."""
-    from acktrail.group_changes import steps
-    from acktrail.group_changes.execution.departure import Departure
+    """Send, verify, print the outcome; an interruption in between is an unknown outcome."""
+    from acktrail.group_changes import api
+    from acktrail.group_changes.execution.open_requests import OpenRequests
 
-    departure = Departure(loaded["plan_id"])
-    with departure, interruptible(), departure:
-        done = steps.execute(kafka, target, loaded, partial=partial, max_age_ms=max_age_ms, departure=departure)
-        found = steps.verify(kafka, target, loaded, wait_s=wait, watch_s=watch, departure=departure)
-    _show_outcomes(target, loaded, found, done, as_json)
+    requests = OpenRequests(plan.plan_id)
+    with requests, interruptible(), requests:
+        done = api.execute(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms, requests=requests)
+        found = api.verify(cluster, journal, plan, wait_s=wait, watch_s=watch, requests=requests)
+    _show_outcomes(journal, plan, found, done, as_json)
 
 
-def _show_outcomes(target: TablesConfig, loaded: _Json, found: list[_Json], done: _Json | None, as_json: bool) -> None:
-    """Print an outcome for every share partition of the plan; raise when one is not done, also when nobody reads it."""
-    from acktrail.group_changes import steps
+def _show_outcomes(
+    journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartition], done: Execution | None, as_json: bool
+) -> None:
+    """Print an outcome for every share partition of the plan; raise when one is not done, also when it cannot be
+    printed."""
+    from acktrail.group_changes import api
+    from acktrail.group_changes.execution.raise_outcome import raise_unless_ok
+    from acktrail.group_changes.json_values import to_plain
 
+    verified = to_plain(tuple(found))
     try:
-        outcomes = steps.outcomes(target, loaded, found)
+        outcomes = api.outcomes(journal, plan, found)
     except AcktrailError:  # they are settled and noted: what was just found is shown
-        outcomes = found
+        outcomes = verified
     try:
         if as_json:
-            about = {"plan_id": loaded["plan_id"], "execution": done, "verified": found, "outcomes": outcomes}
+            execution = None if done is None else to_plain(done)
+            about = {"plan_id": plan.plan_id, "execution": execution, "verified": verified, "outcomes": outcomes}
             typer.echo(json.dumps(about))
         else:
             typer.echo(_outcomes_text(outcomes, found, done))
     finally:
-        steps.raise_unless_ok(loaded, outcomes, done)
+        raise_unless_ok(plan.plan_id, outcomes, done)
 
 
-def _outcomes_text(outcomes: list[_Json], found: list[_Json], done: _Json | None) -> str:
+def _outcomes_text(outcomes: list[_Json], found: Sequence[VerifiedPartition], done: Execution | None) -> str:
     from acktrail.cli.reset.reset_text import results_text
 
     if found or any(not row["status"].startswith("OK") for row in outcomes):
@@ -206,7 +225,7 @@ def _outcomes_text(outcomes: list[_Json], found: list[_Json], done: _Json | None
     return "nothing to settle" if done is None else "every share partition is at its target already"
 
 
-def _show_what_would_be_sent(rows: Sequence[PartitionPlan], loaded: _Json, as_json: bool) -> None:
+def _show_what_would_be_sent(rows: Sequence[PartitionPlan], plan: ResetPlan, as_json: bool) -> None:
     """Every start offset that AlterShareGroupOffsets would carry, in the order of the requests: one a group."""
     if as_json:
         requests = [
@@ -219,7 +238,7 @@ def _show_what_would_be_sent(rows: Sequence[PartitionPlan], loaded: _Json, as_js
             }
             for row in rows
         ]
-        about = {"plan_id": loaded["plan_id"], "would_send": len(rows), "sent": 0, "share_partitions": requests}
+        about = {"plan_id": plan.plan_id, "would_send": len(rows), "sent": 0, "share_partitions": requests}
         typer.echo(json.dumps(about))
         return
     cells = [(row.group_id, row.topic, row.partition, row.start_offset, row.target_offset) for row in rows]

@@ -85,8 +85,7 @@ def _answered(detail: Row) -> str:
 
 
 def _failure(failed: Sequence[Any]) -> str:
-    """One of a request's failures, as `reset.attempt` (by share partition) or `reset.other_changes` (by topic) notes
-    it: error and advice come last."""
+    """One of a request's failures, of a share partition or of a topic: error and advice come last."""
     topic, second, *_ = failed
     where = f"{topic}:{second}" if isinstance(second, int) else topic
     return ": ".join(str(word) for word in (where, failed[-2] or "no answer") if word)

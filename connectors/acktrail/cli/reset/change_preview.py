@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.interruption import interruptible
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail.group_changes.other_plan import OtherPlan
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 
-__all__ = ["Expect", "carry_out", "carry_out_stored", "other_text"]
+__all__ = ["Expect", "change_text", "execute_stored", "preview_or_execute"]
 
 Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
 
 
-def carry_out(
-    kafka: KafkaConfig,
-    plan: dict[str, Any],
+def preview_or_execute(
+    cluster: Cluster,
+    plan: GroupChangePlan,
     *,
     execute: bool,
     expect: str | None,
@@ -32,55 +33,58 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Print the preview; with `execute` change the cluster, verified and audited."""
-    from acktrail.group_changes import other_steps
-    from acktrail.group_changes.other_plan import right_needed
-    from acktrail.group_changes.planning.refusals import refusal_error
-
-    value = other_steps.other_value(plan)
-    if not execute:
-        typer.echo(json.dumps(plan) if as_json else other_text(value))
-        if value.refusals:
-            raise refusal_error(value.refusals, value.groups, operation=right_needed(value.kind))
-        if not as_json:
-            typer.echo(f"nothing was changed; to do it: --execute --expect {value.preview_hash}", err=True)
-        return
-    target = lean_tables(tables, tables_options)
-    _apply(kafka, target, plan, expect=expect, as_json=as_json)
-
-
-def carry_out_stored(
-    kafka: KafkaConfig, target: TablesConfig, plan: dict[str, Any], *, execute: bool, as_json: bool
-) -> None:
-    """A deletion or change of configurations that was stored and approved: shown, with `execute` carried out."""
-    from acktrail.group_changes import other_steps
+    from acktrail.group_changes.planning.notices import refusal_error
 
     if execute:
-        _apply(kafka, target, plan, expect=None, as_json=as_json)
+        _execute(cluster, lean_tables(tables, tables_options), plan, expect=expect, as_json=as_json)
         return
-    typer.echo(json.dumps(plan) if as_json else other_text(other_steps.other_value(plan)))
-    other_steps.recheck_other(kafka, target, plan)
+    _show(plan, as_json)
+    if plan.refusals:
+        raise refusal_error(plan.refusals, plan.groups, operation=plan.operation)
+    if not as_json:
+        typer.echo(f"nothing was changed; to do it: --execute --expect {plan.preview_hash}", err=True)
+
+
+def execute_stored(
+    cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, *, execute: bool, as_json: bool
+) -> None:
+    """Show a stored deletion or change of configurations; with `execute` execute it."""
+    from acktrail.group_changes import api
+
+    if execute:
+        _execute(cluster, target, plan, expect=None, as_json=as_json)
+        return
+    _show(plan, as_json)
+    api.recheck_change(cluster, target, plan)
     if not as_json:
         typer.echo("nothing was changed: give --execute", err=True)
 
 
-def _apply(
-    kafka: KafkaConfig, target: TablesConfig, plan: dict[str, Any], *, expect: str | None, as_json: bool
+def _execute(
+    cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, *, expect: str | None, as_json: bool
 ) -> None:
-    from acktrail.group_changes import other_steps
+    from acktrail.group_changes import api
+    from acktrail.group_changes.json_values import to_plain
 
     with interruptible():
-        done = other_steps.apply_other(kafka, target, plan, expect=expect)
+        done = api.execute_change(cluster, target, plan, expect=expect)
     try:
         if as_json:
-            typer.echo(json.dumps(done))
+            typer.echo(json.dumps(to_plain(done)))
         else:
-            rows = list(done["outcomes"].items())
-            typer.echo(f"plan {done['plan_id']}\n\n{table(('GROUP', 'STANDING'), rows)}")
+            rows = list(done.outcomes.items())
+            typer.echo(f"plan {done.plan_id}\n\n{table(('GROUP', 'STANDING'), rows)}")
     finally:
-        other_steps.raise_unless_other_done(done)
+        api.raise_unless_changed(done)
 
 
-def other_text(plan: OtherPlan) -> str:
+def _show(plan: GroupChangePlan, as_json: bool) -> None:
+    from acktrail.group_changes.json_values import to_plain
+
+    typer.echo(json.dumps(to_plain(plan)) if as_json else change_text(plan))
+
+
+def change_text(plan: GroupChangePlan) -> str:
     """A preview for people."""
     what = plan.kind.value.replace("_", " ")
     blocks = [f"plan {plan.plan_id}: {what}; cluster {plan.cluster_id}, Kafka {plan.release}"]

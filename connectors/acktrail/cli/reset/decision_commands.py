@@ -9,7 +9,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.reset.plan_arguments import loaded_other, loaded_plan
+from acktrail.cli.reset.plan_arguments import load_any_plan
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
 
@@ -48,17 +48,14 @@ def reject(
 
 
 def _decide(plan: str, target: TablesConfig, reason: str, as_json: bool, *, approved: bool) -> None:
-    from acktrail.group_changes import other_steps, steps
-    from acktrail.group_changes.lifecycle.approvers import account
+    from acktrail.group_changes import api
+    from acktrail.group_changes.lifecycle.admission import account
 
-    by = account()
-    other = loaded_other(plan, target)
-    loaded = other or loaded_plan(plan, target)
-    note = steps.note_decision if other is None else other_steps.note_other_decision
-    standing = note(target, loaded, approved=approved, actor=by, note=reason)
+    by, loaded = account(), load_any_plan(plan, target)
+    standing = api.note_decision(target, loaded, approved=approved, actor=by, note=reason)
     if as_json:
-        typer.echo(json.dumps({"plan_id": loaded["plan_id"], "standing": standing, "by": by}))
+        typer.echo(json.dumps({"plan_id": loaded.plan_id, "standing": standing.value, "by": by}))
         return
-    typer.echo(f"plan {loaded['plan_id']} {'approved' if approved else 'rejected'} by {printable(by)}")
+    typer.echo(f"plan {loaded.plan_id} {'approved' if approved else 'rejected'} by {printable(by)}")
     if approved:
-        typer.echo(f"to carry it out: acktrail reset apply {loaded['plan_id']} --execute", err=True)
+        typer.echo(f"to carry it out: acktrail reset apply {loaded.plan_id} --execute", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,60 +11,49 @@ from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan import ResetPlan
+    from acktrail.group_changes.planning.plan_file import Plan
 
-__all__ = ["loaded_other", "loaded_plan", "show_new"]
+__all__ = ["load_any_plan", "load_reset_plan", "show_new"]
 
 
-def loaded_plan(plan: str, target: TablesConfig | None) -> dict[str, Any]:
-    """The plan in the file `plan`, else the stored one with that id.
+def load_any_plan(plan: str, target: TablesConfig | None) -> Plan:
+    """The reset plan in the file `plan`, else the stored plan of any kind with that id.
 
     Raises:
         UnknownName, MalformedFile, PlanStale: there is none, or it was altered.
     """
-    from acktrail.group_changes import steps
+    from acktrail.group_changes import api
+    from acktrail.group_changes.planning.plan_file import read_plan
 
-    file = Path(plan)
-    if file.exists() or plan.endswith(".json") or target is None:
-        return steps.read_plan_file(file)
-    return steps.load_plan(target, plan)
-
-
-def loaded_other(plan: str, target: TablesConfig) -> dict[str, Any] | None:
-    """The stored deletion or change of configurations with the id `plan`; None: it is a reset, or a file.
-
-    Raises:
-        UnknownName, PlanStale: there is no such plan, or it was altered.
-    """
-    from acktrail.group_changes import other_steps
-
-    is_file = Path(plan).exists() or plan.endswith(".json")
-    return None if is_file else other_steps.load_other(target, plan)
+    if target is None or plan.endswith(".json") or Path(plan).exists():
+        return read_plan(Path(plan))
+    return api.load_plan(target, plan)
 
 
-def show_new(
-    value: ResetPlan, target: TablesConfig | None, out: Path | None, as_json: bool, *, quiet: bool = False
-) -> None:
-    """Store, write and print a new plan; raise when a rule forbids it."""
+def load_reset_plan(plan: str, target: TablesConfig | None) -> ResetPlan:
+    """`load_any_plan` of a reset. Raises also ChangeRefused: it is a plan of another kind."""
+    from acktrail.group_changes import api
+
+    return api.as_reset(load_any_plan(plan, target))
+
+
+def show_new(plan: ResetPlan, out: Path | None, as_json: bool, *, is_stored: bool, quiet: bool = False) -> None:
+    """Write and print a new plan; raise when a rule forbids it."""
     from acktrail.cli.reset.reset_text import plan_text
-    from acktrail.group_changes import steps
-    from acktrail.group_changes.planning.plan_file import plan_text as plan_as_json
-    from acktrail.group_changes.planning.plan_file import write_plan
+    from acktrail.group_changes.execution.execute_reset import refusal_of
+    from acktrail.group_changes.planning.plan_file import plan_json, write_plan
 
-    if target is not None:
-        steps.store_value(target, value)
     if out is not None:
-        write_plan(value, out)
+        write_plan(plan, out)
     if quiet:
-        typer.echo(f"plan {value.plan_id}", err=True)
+        typer.echo(f"plan {plan.plan_id}", err=True)
         return
-    typer.echo(plan_as_json(value) if as_json else plan_text(value), nl=not as_json)
-    if value.refusals:
-        raise steps.refusal_of(value)
-    if not as_json:
-        typer.echo(_next(value, out, is_stored=target is not None), err=True)
-
-
-def _next(value: ResetPlan, out: Path | None, *, is_stored: bool) -> str:
-    if out is None and not is_stored:
-        return "nothing was changed; --out FILE keeps the plan"
-    return f"nothing was changed; to carry it out: acktrail reset apply {out or value.plan_id} --execute"
+    typer.echo(plan_json(plan) if as_json else plan_text(plan), nl=not as_json)
+    if plan.refusals:
+        raise refusal_of(plan, partial=False)
+    if not as_json and out is None and not is_stored:
+        typer.echo("nothing was changed; --out FILE keeps the plan", err=True)
+    elif not as_json:
+        typer.echo(
+            f"nothing was changed; to carry it out: acktrail reset apply {out or plan.plan_id} --execute", err=True
+        )

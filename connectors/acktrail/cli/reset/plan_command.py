@@ -97,7 +97,8 @@ def plan_(
     Example: acktrail reset plan --group billing --topic orders --to-datetime 2026-01-31T06:00:00Z --out plan.json
     """
     del dry_run
-    from acktrail.group_changes import steps
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.request.reset_request import StrategyKind as Kind
 
     flags = {Kind.TO_EARLIEST: to_earliest, Kind.TO_LATEST: to_latest, Kind.TO_CURRENT: to_current}
@@ -111,7 +112,7 @@ def plan_(
     }
     chosen = {kind: None for kind, is_given in flags.items() if is_given}
     strategies = {**chosen, **{kind: value for kind, value in values.items() if value is not None}}
-    request = steps.validate(
+    request = api.parse_request(
         {
             "groups": group or [],
             "group_globs": group_glob or [],
@@ -129,9 +130,13 @@ def plan_(
     )
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = optional_lean_tables(tables, tables_options)
-    if wait_empty:
-        steps.groups_empty(kafka, request, timeout_s=wait_empty)
-    show_new(steps.planned(kafka, request, tables=target), target, out, as_json)
+    with Cluster(kafka) as cluster:
+        if wait_empty:
+            api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
+        plan = api.make_plan(cluster, request, tables=target)
+    if target is not None:
+        api.store_plan(target, plan)
+    show_new(plan, out, as_json, is_stored=target is not None)
 
 
 app.command()(apply)

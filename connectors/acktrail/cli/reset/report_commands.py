@@ -10,7 +10,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset.plan_arguments import loaded_plan
+from acktrail.cli.reset.plan_arguments import load_any_plan, load_reset_plan
 from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
 from acktrail.config import KafkaConfig
 from acktrail.plain_tables import printable, table
@@ -28,9 +28,9 @@ def list_plans(
 
     UNKNOWN: it was sent, or was about to be, and nobody noted the outcome; `acktrail reset verify` settles it.
     """
-    from acktrail.group_changes import reports
+    from acktrail.group_changes.lifecycle import plan_status
 
-    found = reports.list_plans(lean_tables(tables, tables_options), limit=limit)
+    found = plan_status.list_plans(lean_tables(tables, tables_options), limit=limit)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -50,23 +50,20 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
-    from acktrail.group_changes import other_steps, reports, steps
+    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.lifecycle.plan_status import plan_status
+    from acktrail.group_changes.planning.plan import ResetPlan
 
     target = optional_lean_tables(tables, tables_options)
-    other = None if target is None or Path(plan).exists() else other_steps.load_other(target, plan)
-    loaded = other or loaded_plan(plan, target)
-    progress = {} if target is None else reports.progress(target, loaded["plan_id"])
+    loaded = load_any_plan(plan, target)
+    progress = {} if target is None else plan_status(target, loaded.plan_id)
     if as_json:
-        typer.echo(json.dumps({"plan": loaded, **progress}))
+        typer.echo(json.dumps({"plan": to_plain(loaded), **progress}))
         return
+    from acktrail.cli.reset.change_preview import change_text
     from acktrail.cli.reset.reset_text import plan_text, results_text
 
-    if other is None:
-        typer.echo(plan_text(steps.value_of(loaded)))
-    else:
-        from acktrail.cli.reset.change_preview import other_text
-
-        typer.echo(other_text(other_steps.other_value(other)))
+    typer.echo(plan_text(loaded) if isinstance(loaded, ResetPlan) else change_text(loaded))
     if progress:
         typer.echo("\n" + "\n".join(_life(progress)))
     if progress.get("groups"):
@@ -109,11 +106,13 @@ def audit(
 
     Example: acktrail reset audit --anchor /var/lib/acktrail/audit-anchor.json
     """
-    from acktrail.group_changes import reports
+    from acktrail.group_changes.audit.audit_anchor import checked_audit
+    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.lifecycle.plan_status import audit_rows
 
     target = lean_tables(tables, tables_options)
-    report = reports.check_audit(target, anchor=anchor)
-    found = reports.audit_rows(target, plan_id=plan)
+    report = to_plain(checked_audit(target, anchor=anchor))
+    found = audit_rows(target, plan_id=plan)
     if as_json:
         typer.echo(json.dumps({"chain": report, "rows": found}))
         return
@@ -141,15 +140,17 @@ def export(
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out.
     """
-    from acktrail.group_changes import reports
+    from acktrail.group_changes.api import parse_request
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.request.offsets_export import current_offsets, planned_offsets
 
     if plan is not None:
-        target = optional_lean_tables(tables, tables_options)
-        text, left_out = reports.export_plan(loaded_plan(plan, target))
+        text, left_out = planned_offsets(load_reset_plan(plan, optional_lean_tables(tables, tables_options)))
     else:
-        kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-        selection = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
-        text, left_out = reports.export_current(kafka, {**selection, "topics": topic or []})
+        groups = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
+        scope = {"topics": topic or [], "all_topics": not topic, "strategies": {"to-current": None}}
+        with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+            text, left_out = current_offsets(cluster, parse_request({**groups, **scope}))
     typer.echo(text, nl=False)
     if left_out:
         typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from acktrail.group_changes.json_values import to_plain
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.number_text import delivered, forgotten
 from acktrail.group_changes.planning.offset_bar import Mark, Strip, strip_of
@@ -167,9 +166,8 @@ def _totals(plan: ResetPlan) -> str:
     head = f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
     if totals.to_deliver is None:
         return head
-    plain = to_plain(plan)
-    ahead, again = delivered(plain)
-    acknowledged, archived = forgotten(plain)
+    ahead, again = delivered(plan)
+    acknowledged, archived = forgotten(plan)
     return "\n".join(
         [
             head,

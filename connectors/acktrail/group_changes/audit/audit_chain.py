@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from acktrail.group_changes.json_values import fingerprint
+from acktrail.group_changes.json_values import canonical_json, fingerprint, to_plain
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.planning.plan_file import Plan
 
 __all__ = [
     "AuditEntry",
@@ -19,11 +22,14 @@ __all__ = [
     "ChainReport",
     "Event",
     "Stamp",
+    "audit_entry",
     "chained",
     "check_chain",
     "first_link",
     "in_order",
     "is_sealed",
+    "row_digest",
+    "rows_digest",
 ]
 
 
@@ -121,6 +127,28 @@ class ChainReport:
     why: str | None = None
 
 
+def audit_entry(
+    plan: Plan,
+    attempt: int,
+    event: Event,
+    group_id: str | None = None,
+    *,
+    outcome: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> AuditEntry:
+    """One step of an attempt at `plan`."""
+    return AuditEntry(
+        kind=plan.kind.value,
+        event=event,
+        plan_id=plan.plan_id,
+        plan_hash=plan.plan_hash,
+        attempt=attempt,
+        group_id=group_id,
+        outcome=outcome,
+        detail=detail or {},
+    )
+
+
 def first_link(cluster_id: str) -> str:
     """What the first row of a cluster's audit holds as the hash before it."""
     return fingerprint({"cluster_id": cluster_id})
@@ -128,8 +156,6 @@ def first_link(cluster_id: str) -> str:
 
 def chained(entries: Sequence[AuditEntry], stamp: Stamp, *, sequence: int, previous_hash: str) -> list[AuditRow]:
     """`entries` as the rows that follow `previous_hash`, numbered from `sequence` on."""
-    from acktrail.group_changes.json_values import canonical_json, to_plain
-
     rows: list[AuditRow] = []
     for number, entry in enumerate(entries, start=sequence):
         row = AuditRow(
@@ -190,8 +216,24 @@ def _flaw(row: AuditRow, number: int, previous: str) -> str | None:
 
 
 def _sealed(row: AuditRow) -> AuditRow:
-    from dataclasses import replace
-
     data = row.to_row() | {"audited_at": row.audited_at.astimezone(dt.UTC).isoformat(timespec="microseconds")}
     del data["row_hash"]
     return replace(row, row_hash=fingerprint(data))
+
+
+def row_digest(row: Mapping[str, Any]) -> str:
+    """The hash of one stored row. Null columns do not count: a column that a later release adds changes nothing."""
+    return fingerprint({name: _json_value(value) for name, value in row.items() if value is not None})
+
+
+def rows_digest(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The hash of a set of stored rows in any order."""
+    return fingerprint(sorted(row_digest(row) for row in rows))
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat(timespec="microseconds")
+    if isinstance(value, Mapping):
+        return {name: _json_value(part) for name, part in value.items()}
+    return [_json_value(part) for part in value] if isinstance(value, list | tuple) else value

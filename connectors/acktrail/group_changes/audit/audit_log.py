@@ -18,13 +18,13 @@ from acktrail.group_changes.audit.audit_chain import (
     in_order,
     is_sealed,
 )
-from acktrail.group_changes.execution.open_changes import first_open
+from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing, standings
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["AUDIT", "SEQUENCE", "AuditLog", "Check", "Tail"]
+__all__ = ["AUDIT", "SEQUENCE", "AuditLog", "Check", "Tail", "first_open"]
 
 AUDIT: Final = "reset_audit"
 SEQUENCE: Final = "sequence"
@@ -35,6 +35,8 @@ _SETTLED: Final = "settled"
 _ATTEMPTS: Final = 30
 _ENDS: Final = frozenset({Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, Event.REJECTED, Event.LEASE_REFUSED})
 """Events at which nothing waits for the writer: files are put together then."""
+_FORGOTTEN_AFTER_MS: Final = 86_400_000
+"""A lease that ran out this long ago blocks no one, by any clock."""
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 Check = Callable[[list[AuditRow]], None]
@@ -58,6 +60,9 @@ class AuditLog:
         self._tail: Tail | None = None
         self._snapshot: TableSnapshot | None = None
         self._is_own = False
+        self._of_plans: dict[str, list[AuditRow]] = {}
+        """Rows by plan, as of `_read_version`: what was read is not read again until another writer appends."""
+        self._read_version = -1
 
     def append(
         self, entries: Sequence[AuditEntry], stamp: Callable[[], Stamp], *, check: Check | None = None, now_ms: int
@@ -76,7 +81,7 @@ class AuditLog:
             newest = snapshot.transaction_version(SEQUENCE)
             settled, tail = self._looked_at(snapshot, newest, check, now_ms)
             previous = first_link(self._cluster_id) if tail is None else tail.row_hash
-            sequence = 0 if newest is None else newest + 1
+            sequence, base = 0 if newest is None else newest + 1, snapshot.version
             rows = chained(entries, stamp(), sequence=sequence, previous_hash=previous)
             try:
                 append_rows(
@@ -91,6 +96,7 @@ class AuditLog:
                 self._snapshot = None
                 continue
             self._tail = Tail(sequence=rows[-1].sequence, row_hash=rows[-1].row_hash)
+            self._remember(rows, before=base, now=snapshot.version)
             if rows[-1].event in _ENDS:
                 compact_small_files(self._tables, snapshot)
             return
@@ -99,7 +105,16 @@ class AuditLog:
     def rows(self, equal: Mapping[str, object] = _NOTHING, *, first: int = 0) -> list[AuditRow]:
         """The rows from sequence `first` on whose columns have these values, in order."""
         snapshot = self._newest()
-        return [] if snapshot is None else _rows(snapshot, equal, first)
+        if snapshot is None:
+            return []
+        plan_id = equal.get("plan_id")
+        if first or len(equal) != 1 or not isinstance(plan_id, str):
+            return _rows(snapshot, equal, first)
+        if snapshot.version != self._read_version:
+            self._of_plans, self._read_version = {}, snapshot.version
+        if plan_id not in self._of_plans:
+            self._of_plans[plan_id] = _rows(snapshot, equal, 0)
+        return list(self._of_plans[plan_id])
 
     def tail(self) -> Tail | None:
         """The newest row; None: there is none.
@@ -115,6 +130,13 @@ class AuditLog:
             return None
         self._tail = self._known(newest) or self._tail_of(newest, _rows(snapshot, {SEQUENCE: newest}, newest))
         return self._tail
+
+    def _remember(self, rows: Sequence[AuditRow], *, before: int, now: int) -> None:
+        """Add own rows to those read at version `before`, when no other commit came between."""
+        if (before, now) == (self._read_version, before + 1):
+            for plan_id, known in self._of_plans.items():
+                known += [row for row in rows if row.plan_id == plan_id]
+            self._read_version = now
 
     def _newest(self) -> TableSnapshot | None:
         """The newest version; None: there is no table yet. Once read, only what came since is read."""
@@ -169,3 +191,18 @@ def _rows(snapshot: TableSnapshot, equal: Mapping[str, object], first: int) -> l
 
     least: dict[str, Any] = {SEQUENCE: first} if first else {}
     return in_order(AuditRow.from_row(row) for row in snapshot_rows(snapshot, equal, least=least))
+
+
+def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:
+    """The first sequence in `rows` of a change that blocks others from its group, or may do so by another machine's
+    clock; None: there is none. Rows before it need not be read again."""
+    is_open = {
+        (found.plan_id, found.group_id, found.attempt) for found in standings(rows) if _is_open(found, now_ms=now_ms)
+    }
+    return min((row.sequence for row in rows if (row.plan_id, row.group_id, row.attempt) in is_open), default=None)
+
+
+def _is_open(found: GroupStanding, *, now_ms: int) -> bool:
+    if found.lease is None:
+        return False
+    return found.standing is Standing.UNKNOWN or now_ms < found.lease.expires_at_ms + _FORGOTTEN_AFTER_MS

@@ -14,8 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acktrail.group_changes.audit.audit_chain import AuditRow, Event, check_chain, in_order
-from acktrail.group_changes.audit.digests import row_digest, rows_digest
+from acktrail.group_changes.audit.audit_chain import (
+    AuditRow,
+    Event,
+    check_chain,
+    in_order,
+    row_digest,
+    rows_digest,
+)
 
 __all__ = ["Anchor", "AuditReport", "Flaw", "Stored", "check_anchor", "check_stored"]
 

@@ -21,15 +21,26 @@ from acktrail.group_changes.audit.audit_chain import (
     Stamp,
     check_chain,
     in_order,
+    row_digest,
+    rows_digest,
 )
 from acktrail.group_changes.audit.audit_log import AUDIT, AuditLog, Check
-from acktrail.group_changes.audit.digests import row_digest, rows_digest
 from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing, blocking, standings
+from acktrail.group_changes.planning.plan_file import Plan
+from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["Journal", "here", "planned_entry", "read_audit", "read_executions", "read_plan_row", "read_plan_rows"]
+__all__ = [
+    "Journal",
+    "host_and_pid",
+    "planned_entry",
+    "read_audit",
+    "read_executions",
+    "read_plan_row",
+    "read_plan_rows",
+]
 
 Clock = Callable[[], dt.datetime]
 
@@ -40,7 +51,7 @@ _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def here() -> tuple[str, int]:
+def host_and_pid() -> tuple[str, int]:
     """This machine and process."""
     return socket.gethostname(), os.getpid()
 
@@ -64,6 +75,7 @@ class Journal:
         self._actor = actor
         self._clock = clock
         self._log = AuditLog(self._tables, cluster_id)
+        self._opened: dict[str, TableSnapshot] = {}
         self._unnoted: list[dict[str, Any]] = []
 
     @property
@@ -124,43 +136,54 @@ class Journal:
             self.note([_lease_refused(entries, error)])
             raise
 
-    def write_plan(self, row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> None:
-        """Store a plan, once, and note its hashes in the audit: one that is there already must have the same hash.
+    def write_plan(self, plan: Plan) -> None:
+        """Store a plan, once, and note its hashes in the audit: one that is stored already must have the same hash.
 
         Raises:
             PlanStale: another plan has this id, or the stored one is not the one that was planned.
             ForeignCluster: the tables belong to another cluster.
         """
-        from acktrail.tables.cluster_check import create_for
         from acktrail.tables.delta.row_values import snapshot_rows
 
-        plan_id = row["plan_id"]
-        plans, parts = (create_for(self._tables, name, self._cluster_id) for name in (_PLANS, _PARTITIONS))
-        stored = snapshot_rows(plans, {"plan_id": plan_id})
+        plans, mine = self._table(_PLANS), {"plan_id": plan.plan_id}
+        stored = snapshot_rows(plans, mine)
         if stored:
-            if any(found["plan_hash"] != row["plan_hash"] for found in stored):
-                raise PlanStale("edited_plan", f"plan {plan_id} was stored with another hash", hint="plan again")
-            self._note_stored(stored[0], lambda: snapshot_rows(parts, {"plan_id": plan_id}))
+            if any(found["plan_hash"] != plan.plan_hash for found in stored):
+                raise PlanStale("edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again")
+            self._note_stored(stored[0], lambda: snapshot_rows(self._table(_PARTITIONS), mine))
             return
-        written = _stored_rows(_PARTITIONS, [{**self._origin, **part} for part in partitions])
-        (plan_row,) = _stored_rows(_PLANS, [{**self._origin, **self._anchor, **row}])
+        parts = self._table(_PARTITIONS)
+        written = _stored_rows(_PARTITIONS, [{**self._origin, **part} for part in partition_rows(plan)])
+        (row,) = _stored_rows(_PLANS, [{**self._origin, **self._anchor, **plan_row(plan)}])
         if written:
             self._append(parts, written)
-        self._append(plans, [plan_row])
-        self.note([planned_entry(plan_row, written)])
+        self._append(plans, [row])
+        self.note([planned_entry(row, written)])
 
     def write_executions(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows of ``reset_executions``; `note` something afterwards, so that the audit vouches for them."""
-        from acktrail.tables.cluster_check import create_for
-
         about = {**self._origin, **self._anchor}
         written = _stored_rows(_EXECUTIONS, [{**about, **row} for row in rows])
-        self._append(create_for(self._tables, _EXECUTIONS, self._cluster_id), written)
+        self._append(self._table(_EXECUTIONS), written)
         self._unnoted += written
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
-        """Rows of ``reset_executions`` of a plan, oldest first."""
-        return read_executions(self._config, plan_id)
+        """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
+        from acktrail.tables.delta.row_values import snapshot_rows
+
+        snapshot = self._opened.get(_EXECUTIONS)
+        if snapshot is None or not snapshot.refresh():
+            snapshot = self._tables.snapshot(_EXECUTIONS)
+        return [] if snapshot is None else _by_time(snapshot_rows(snapshot, {"plan_id": plan_id}))
+
+    def _table(self, name: str) -> TableSnapshot:
+        """The newest version of a table of the cluster; made if need be, opened once."""
+        from acktrail.tables.cluster_check import create_for
+
+        found = self._opened.get(name)
+        if found is None or not found.refresh():
+            found = self._opened[name] = create_for(self._tables, name, self._cluster_id)
+        return found
 
     @property
     def _origin(self) -> dict[str, Any]:
@@ -197,7 +220,7 @@ class Journal:
             self.note([planned_entry(row, parts())])
 
     def _stamp(self) -> Stamp:
-        host, _ = here()
+        host, _ = host_and_pid()
         return Stamp(cluster_id=self._cluster_id, run_id=self._run_id, actor=self._actor, host=host, at=self._clock())
 
 
@@ -245,7 +268,10 @@ def read_executions(tables: TablesConfig, plan_id: str) -> list[dict[str, Any]]:
     from acktrail.tables.delta.row_values import read_rows
     from acktrail.tables.delta.store import Tables
 
-    rows = read_rows(Tables(tables), "reset_executions", {"plan_id": plan_id})
+    return _by_time(read_rows(Tables(tables), _EXECUTIONS, {"plan_id": plan_id}))
+
+
+def _by_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))
 
 
@@ -257,7 +283,7 @@ def read_plan_rows(
     from acktrail.tables.delta.store import Tables
 
     wanted = None if columns is None else [*columns, "created_at"]
-    rows = read_rows(Tables(tables), "reset_plans", equal, columns=wanted)
+    rows = read_rows(Tables(tables), _PLANS, equal, columns=wanted)
     return sorted(rows, key=lambda row: row["created_at"])
 
 

@@ -10,15 +10,15 @@ from typing import Final
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.broker.descriptions import LogOffsets, ShareOffset, TopicPartition
-from acktrail.config import KafkaConfig
+from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import ClusterFacts, GroupFacts, PartitionFacts, Snapshot, TopicFacts
 from acktrail.group_changes.collection.partition_states import StateFacts, read_states
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope
-from acktrail.group_changes.request.target_offset import Given, GivenOffsets
+from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId
 
 __all__ = [
-    "Found",
+    "Collected",
     "Inquiry",
     "describe_groups",
     "described_offsets",
@@ -39,7 +39,7 @@ Offsets = Mapping[Part, ShareOffset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Collected:
     """A snapshot, and what the state topic had when it was taken."""
 
     snapshot: Snapshot
@@ -50,14 +50,13 @@ class Found:
 class Inquiry:
     """One round of questions about the share partitions `parts` of groups."""
 
-    kafka: KafkaConfig
-    admin: ShareGroupAdmin
+    cluster: Cluster
     groups: tuple[GroupFacts, ...]
     described: Mapping[str, Offsets]
     """What each group has initialized."""
     topics: Mapping[str, TopicFacts]
     parts: Mapping[str, Sequence[Part]]
-    given: GivenOffsets = field(default_factory=dict)
+    given: TargetOffsets = field(default_factory=dict)
 
     def snapshot(self, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()) -> Snapshot:
         """Ends of logs, offsets at a moment, states: everything about every share partition."""
@@ -65,21 +64,21 @@ class Inquiry:
 
     def states(self) -> StateFacts:
         """What the state topic holds now of every share partition."""
-        return read_states(self.kafka, self.admin, [key for _, _, key in self.state_keys()])
+        return read_states(self.cluster, [key for _, _, key in self.state_keys()])
 
     def found(
         self, states: StateFacts, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()
-    ) -> Found:
+    ) -> Collected:
         """Everything about every share partition, with `states` for what the state topic holds."""
         there = sorted({part for parts in self.parts.values() for part in parts if self._exists(part)})
         partitions = [TopicPartition(topic=topic, partition=index) for topic, index in there]
-        logs = {(log.topic, log.partition): log for log in self.admin.list_offsets(partitions)}
-        at = [] if moment_ms is None else self.admin.offsets_at(partitions, moment_ms)
+        logs = {(log.topic, log.partition): log for log in self.cluster.admin.list_offsets(partitions)}
+        at = [] if moment_ms is None else self.cluster.admin.offsets_at(partitions, moment_ms)
         at_moment = {(found.topic, found.partition): found.offset for found in at}
         named = self._named_offsets()
         snapshot = Snapshot(
             taken_at_ms=now_ms,
-            cluster=self._cluster(states),
+            cluster=_cluster_facts(self.cluster.admin, states),
             groups=self.groups,
             topics=tuple(self.topics[name] for name in sorted(self.topics)),
             partitions=tuple(
@@ -89,7 +88,7 @@ class Inquiry:
             ),
             unmatched=unmatched,
         )
-        return Found(snapshot=snapshot, states=states)
+        return Collected(snapshot=snapshot, states=states)
 
     def _exists(self, part: Part) -> bool:
         topic = self.topics[part[0]]
@@ -111,18 +110,8 @@ class Inquiry:
         for group, parts in self.parts.items():
             left = [part for part in parts if part not in self.described.get(group, {}) and self._exists(part)]
             if group in there and left:
-                found[group] = _by_part(self.admin.describe_offsets(group, _by_topic(left)))
+                found[group] = _by_part(self.cluster.admin.describe_offsets(group, _by_topic(left)))
         return found
-
-    def _cluster(self, states: StateFacts) -> ClusterFacts:
-        capabilities = self.admin.capabilities()
-        return ClusterFacts(
-            cluster_id=self.admin.cluster_id,
-            release=capabilities.release,
-            resets_share_groups=capabilities.resets_share_groups,
-            state_topic_id=states.topic_id,
-            state_reason=states.reason,
-        )
 
     def _facts(
         self,
@@ -157,7 +146,7 @@ class Inquiry:
         )
 
 
-_NOTHING_GIVEN: Final = Given(offset=None)
+_NOTHING_GIVEN: Final = TargetOffset(offset=None)
 
 
 def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -175,7 +164,7 @@ def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[
 
 
 def take_snapshot(
-    kafka: KafkaConfig, request: ResetRequest, *, now_ms: int, given: GivenOffsets | None = None
+    cluster: Cluster, request: ResetRequest, *, now_ms: int, given: TargetOffsets | None = None
 ) -> Snapshot:
     """Everything about the groups and share partitions of a request. `given`: the offsets of a file, the history or an
     earlier plan; those of a file and of an earlier plan are the scope as well.
@@ -184,46 +173,41 @@ def take_snapshot(
         Unreachable, RetryableError: a broker did not answer.
         ConfigurationError: the cluster does not serve share groups, or refused the login.
     """
-    with ShareGroupAdmin(kafka) as admin:
-        ids, unmatched = select_groups(admin, request)
-        described = described_offsets(admin, ids)
-        wanted = {group: _scope(request, described[group], (given or {}).get(group)) for group in ids}
-        names = {scope.topic for scopes in wanted.values() for scope in scopes}
-        groups, topics = describe_groups(admin, ids, names)
-        parts = {group: _expanded(scopes, topics) for group, scopes in wanted.items()}
-        inquiry = Inquiry(
-            kafka=kafka,
-            admin=admin,
-            groups=groups,
-            described=described,
-            topics=topics,
-            parts=parts,
-            given=given or {},
-        )
-        strategy = request.strategy
-        moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
-        return inquiry.snapshot(now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched)
+    admin = cluster.admin
+    ids, unmatched = select_groups(admin, request)
+    described = described_offsets(admin, ids)
+    wanted = {group: _scope(request, described[group], (given or {}).get(group)) for group in ids}
+    names = {scope.topic for scopes in wanted.values() for scope in scopes}
+    groups, topics = describe_groups(admin, ids, names)
+    inquiry = Inquiry(
+        cluster=cluster,
+        groups=groups,
+        described=described,
+        topics=topics,
+        parts={group: _expanded(scopes, topics) for group, scopes in wanted.items()},
+        given=given or {},
+    )
+    strategy = request.strategy
+    moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
+    return inquiry.snapshot(now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched)
 
 
-def take_preflight(kafka: KafkaConfig, request: ResetRequest, *, now_ms: int) -> Snapshot:
-    """What can be known before share partitions are looked at: cluster, groups, the topics named, rights. The state
-    topic counts as readable when this principal has READ on it. Raises as `take_snapshot`."""
-    with ShareGroupAdmin(kafka) as admin:
-        ids, unmatched = select_groups(admin, request)
-        groups, topics = describe_groups(admin, ids, {scope.topic for scope in request.topics})
-        capabilities = admin.capabilities()
-        rights = admin.rights((), [STATE_TOPIC]).topics.get(STATE_TOPIC)
-        is_refused = rights is not None and "READ" not in rights
-        cluster = ClusterFacts(
-            cluster_id=admin.cluster_id,
-            release=capabilities.release,
-            resets_share_groups=capabilities.resets_share_groups,
-            state_topic_id=None,
-            state_reason=f"READ on topic {STATE_TOPIC} is missing" if is_refused else None,
-        )
-    found = tuple(topics[name] for name in sorted(topics))
+def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> Snapshot:
+    """What is known before share partitions are read: cluster, groups, the topics named, rights. The state topic counts
+    as readable when this principal has READ on it. Raises as `take_snapshot`."""
+    admin = cluster.admin
+    ids, unmatched = select_groups(admin, request)
+    groups, topics = describe_groups(admin, ids, {scope.topic for scope in request.topics})
+    rights = admin.rights((), [STATE_TOPIC]).topics.get(STATE_TOPIC)
+    is_refused = rights is not None and "READ" not in rights
+    states = StateFacts(reason=f"READ on topic {STATE_TOPIC} is missing" if is_refused else None)
     return Snapshot(
-        taken_at_ms=now_ms, cluster=cluster, groups=groups, topics=found, partitions=(), unmatched=unmatched
+        taken_at_ms=now_ms,
+        cluster=_cluster_facts(admin, states),
+        groups=groups,
+        topics=tuple(topics[name] for name in sorted(topics)),
+        partitions=(),
+        unmatched=unmatched,
     )
 
 
@@ -290,7 +274,9 @@ def _nearest(name: str, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(difflib.get_close_matches(name, known, n=_NEAREST))
 
 
-def _scope(request: ResetRequest, described: Offsets, given: Mapping[Part, Given] | None) -> tuple[TopicScope, ...]:
+def _scope(
+    request: ResetRequest, described: Offsets, given: Mapping[Part, TargetOffset] | None
+) -> tuple[TopicScope, ...]:
     """What is asked for in one group."""
     if request.strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT):
         return tuple(_narrowed(given or {}, request.topics))
@@ -304,7 +290,7 @@ def _scopes(parts: Iterable[Part]) -> Iterable[TopicScope]:
         yield TopicScope(topic=topic, partitions=tuple(indices))
 
 
-def _narrowed(given: Mapping[Part, Given], topics: Sequence[TopicScope]) -> Iterable[TopicScope]:
+def _narrowed(given: Mapping[Part, TargetOffset], topics: Sequence[TopicScope]) -> Iterable[TopicScope]:
     """Those of an earlier plan's share partitions that lie in `topics`, where some are named."""
     if not topics:
         return _scopes(given)
@@ -328,6 +314,17 @@ def _by_topic(parts: Iterable[Part]) -> dict[str, list[int]]:
     for topic, index in parts:
         found[topic].append(index)
     return found
+
+
+def _cluster_facts(admin: ShareGroupAdmin, states: StateFacts) -> ClusterFacts:
+    capabilities = admin.capabilities()
+    return ClusterFacts(
+        cluster_id=admin.cluster_id,
+        release=capabilities.release,
+        resets_share_groups=capabilities.resets_share_groups,
+        state_topic_id=states.topic_id,
+        state_reason=states.reason,
+    )
 
 
 def _key(group: str, topic_id: str, partition: int) -> SharePartition:

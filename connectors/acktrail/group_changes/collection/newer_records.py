@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.broker.state.state_topic import StateTopic
-from acktrail.config import KafkaConfig
+from acktrail.group_changes.cluster import Cluster
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import StateRecord
@@ -20,7 +18,7 @@ __all__ = ["add_newer"]
 Records = Sequence[tuple[SharePartition, AddressedRecord[StateRecord]]]
 
 
-def add_newer(kafka: KafkaConfig, history: SettledHistory) -> None:
+def add_newer(cluster: Cluster, history: SettledHistory) -> None:
     """Add to `history` what the newer records of those of its share partitions tell that are behind. Records that were
     pruned before they were exported leave a gap, as in an export.
 
@@ -29,14 +27,12 @@ def add_newer(kafka: KafkaConfig, history: SettledHistory) -> None:
     """
     keys = {own.key for own in history.behind}
     positions, held = history.saved_states(keys)
-    with ShareGroupAdmin(kafka) as admin:
-        topic = StateTopic(admin)
-        numbers = {state_partition_of(key, topic.partition_count) for key in keys}
-        logs = topic.log_offsets(numbers)
-        begins = {number: positions.get(number, 0) for number in numbers}
-        starts = {number: max(begin, logs[number].log_start_offset or 0) for number, begin in begins.items()}
-        with StateLookup(kafka, topic) as reader:
-            records, ends = reader.read_from(keys, starts)
+    topic = StateTopic(cluster.admin)
+    numbers = {state_partition_of(key, topic.partition_count) for key in keys}
+    logs = topic.log_offsets(numbers)
+    begins = {number: positions.get(number, 0) for number in numbers}
+    starts = {number: max(begin, logs[number].log_start_offset or 0) for number, begin in begins.items()}
+    records, ends = cluster.state_lookup(topic).read_from(keys, starts)
     own = {
         number: {key: state for key, state in held.items() if state_partition_of(key, topic.partition_count) == number}
         for number in numbers

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_lookup import PartitionReading, StateLookup
+from acktrail.broker.state.state_lookup import PartitionReading
 from acktrail.broker.state.state_topic import StateTopic
-from acktrail.config import KafkaConfig
 from acktrail.errors import NotAuthorized
+from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
@@ -29,7 +28,7 @@ class StateFacts:
     ends: Mapping[int, int] = field(default_factory=dict)
 
 
-def read_states(kafka: KafkaConfig, admin: ShareGroupAdmin, keys: Collection[SharePartition]) -> StateFacts:
+def read_states(cluster: Cluster, keys: Collection[SharePartition]) -> StateFacts:
     """What the state topic holds of `keys` now. A missing right is a reason; a topic that is not there holds nothing.
 
     Raises:
@@ -37,11 +36,10 @@ def read_states(kafka: KafkaConfig, admin: ShareGroupAdmin, keys: Collection[Sha
         ForeignCluster: the topic was recreated while it was read.
     """
     try:
-        topic = StateTopic(admin)
+        topic = StateTopic(cluster.admin)
         if not topic.is_present:
             return StateFacts(states=dict.fromkeys(keys))
-        with StateLookup(kafka, topic) as reader:
-            readings, ends = reader.read(keys)
+        readings, ends = cluster.state_lookup(topic).read(keys)
     except NotAuthorized as error:
         return StateFacts(reason=error.message)
     return StateFacts(

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
+from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot
 from acktrail.group_changes.planning.strategies import resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
@@ -37,10 +38,10 @@ def passed_range(facts: PartitionFacts | PartitionPlan, target: int | None) -> t
 
 
 def with_passed(
-    kafka: KafkaConfig | None, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot
+    cluster: Cluster | None, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot
 ) -> Snapshot:
     """`snapshot` with `passed` for every share partition that `request` takes back below its start offset. What cannot
-    be read is unknown, with the reason. With `kafka` state records that the history does not have yet are read there.
+    be read is unknown, with the reason. With `cluster` state records that the history does not have yet are read there.
 
     Raises:
         ForeignCluster: the tables are another cluster's.
@@ -52,7 +53,7 @@ def with_passed(
     }
     if not wanted:
         return snapshot
-    found = _unknown(wanted, _NO_TABLES) if tables is None else _read(kafka, tables, snapshot, wanted)
+    found = _unknown(wanted, _NO_TABLES) if tables is None else _read(cluster, tables, snapshot, wanted)
     return replace(
         snapshot,
         partitions=tuple(
@@ -78,7 +79,7 @@ def _unknown(wanted: Mapping[Part, tuple[int, int]], reason: str) -> dict[Part, 
 
 
 def _read(
-    kafka: KafkaConfig | None, tables: TablesConfig, snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]
+    connection: Cluster | None, tables: TablesConfig, snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]
 ) -> dict[Part, PassedFacts]:
     from acktrail.group_changes.collection.newer_records import add_newer
     from acktrail.tables.delta.store import Tables
@@ -87,8 +88,8 @@ def _read(
     ranges, cluster = _ranges(snapshot, wanted), snapshot.cluster
     try:
         history = SettledHistory(Tables(tables), cluster.cluster_id, cluster.state_topic_id, list(ranges.values()))
-        if kafka is not None and history.behind:
-            add_newer(kafka, history)
+        if connection is not None and history.behind:
+            add_newer(connection, history)
         told = history.outcomes()
     except ForeignCluster:
         raise

@@ -1,95 +1,125 @@
-"""One attempt to carry out a plan, as its audit rows have it."""
+"""One attempt to carry out a plan of any kind: its leases, its requests, and the audit rows before and after each."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
-from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome
-from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event
+from acktrail.broker.changes import ChangeResult, Outcome
+from acktrail.errors import AcktrailError
+from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry
+from acktrail.group_changes.audit.journal import Journal, host_and_pid
+from acktrail.group_changes.execution.open_requests import OpenRequests
 from acktrail.group_changes.lifecycle.change_status import PARTIAL
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+from acktrail.group_changes.planning.plan_file import Plan
 
-__all__ = ["Sent", "SentPart", "after_call", "before_call", "call_outcome", "sent_of"]
+__all__ = ["Attempt", "call_outcome"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentPart:
-    """One share partition in a request, and what the broker said of it. No word at all: `outcome` UNKNOWN."""
-
-    topic: str
-    partition: int
-    target_offset: int
-    outcome: Outcome
-    error_code: int | None = None
-    error: str | None = None
-    error_scope: ErrorScope | None = None
-    advice: str = ""
+_LEASE_MS: Final = 120_000
+_LEASE_MS_A_GROUP: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """The request for one group. `ends` are the state partitions' ends right before it was sent, at `sent_at_ms`."""
+class Attempt:
+    """The next attempt at `plan`, for `groups`. `abandon` gives back the lease of every group to which nothing was
+    sent."""
 
-    group_id: str
-    attempt: int
-    sent_at_ms: int
-    state_topic_id: str | None
-    ends: Mapping[int, int]
-    parts: tuple[SentPart, ...]
+    def __init__(self, journal: Journal, plan: Plan, groups: Sequence[str]) -> None:
+        self.journal = journal
+        self.plan = plan
+        before = journal.standings({"plan_id": plan.plan_id})
+        self.number = max((standing.attempt for standing in before), default=0) + 1
+        self._leased = list(groups)
+        self._expires_at_ms = 0
 
+    def take_leases(self, check: Callable[[], object] | None = None) -> None:
+        """Take the lease of every group, all or none. `check` raises what forbids the attempt, in the same commit.
 
-def before_call(
-    plan: ResetPlan,
-    attempt: int,
-    group_id: str,
-    rows: Sequence[PartitionPlan],
-    ends: Mapping[int, int],
-    now_ms: int,
-    *,
-    is_partial: bool = False,
-) -> AuditEntry:
-    """The row before a request: exactly what is asked for, and from where on its effect can be seen. `is_partial`: the
-    plan has more of the group, which is left out."""
-    return AuditEntry(
-        kind=plan.kind.value,
-        event=Event.BEFORE_CALL,
-        plan_id=plan.plan_id,
-        plan_hash=plan.plan_hash,
-        attempt=attempt,
-        group_id=group_id,
-        outcome=PARTIAL if is_partial else None,
-        detail={
-            "request": "AlterShareGroupOffsets",
-            "sent_at_ms": now_ms,
-            "state_topic_id": plan.cluster.state_topic_id,
-            "ends": {str(partition): end for partition, end in sorted(ends.items())},
-            "parts": [[row.topic, row.partition, row.target_offset] for row in rows],
-        },
-    )
+        Raises:
+            ChangeInProgress: another plan or process changes a group, or left it unverified.
+        """
+        self.journal.take_lease(self._leases(self._leased), check=check)
 
+    def renew_leases(self, groups: Sequence[str], request_timeout_ms: int) -> bool:
+        """Whether the leases last for one more request; they are renewed in time. A lease that ran out while this
+        process slept is lost: others may have changed the group."""
+        left = self._expires_at_ms - self.journal.now_ms
+        if left <= request_timeout_ms:
+            return False
+        if left <= 2 * request_timeout_ms:
+            self.journal.note(self._leases(groups))
+        return True
 
-def after_call(plan: ResetPlan, attempt: int, group_id: str, results: Sequence[ChangeResult]) -> AuditEntry:
-    """The row after it: what the broker said, failures one by one."""
-    return AuditEntry(
-        kind=plan.kind.value,
-        event=Event.AFTER_CALL,
-        plan_id=plan.plan_id,
-        plan_hash=plan.plan_hash,
-        attempt=attempt,
-        group_id=group_id,
-        outcome=call_outcome(results),
-        detail={
-            "done": sum(result.outcome is Outcome.DONE for result in results),
-            "failed": [
-                [r.topic, r.partition, r.outcome, r.error_code, r.error_scope, r.error, r.advice]
-                for r in results
-                if r.outcome is not Outcome.DONE
-            ],
-        },
-    )
+    def call(
+        self,
+        group_id: str,
+        request: Mapping[str, Any],
+        send: Callable[[], Sequence[ChangeResult]],
+        sending: OpenRequests,
+        *,
+        detail_of: Callable[[Sequence[ChangeResult]], Mapping[str, Any]],
+        look: Callable[[], object] | None = None,
+        is_partial: bool = False,
+    ) -> Sequence[ChangeResult] | AcktrailError:
+        """Send the request of one group between its two audit rows; the coordinator's answers. `look` raises when
+        something moved right before it is sent: then that error, and the lease is given back.
+
+        `is_partial`: the plan has more of the group, which is left out.
+        """
+        outcome = PARTIAL if is_partial else None
+        self.journal.note([self.entry(Event.BEFORE_CALL, group_id, outcome=outcome, detail=request)])
+        if look is not None:
+            try:
+                look()
+            except AcktrailError as error:
+                self.give_up([group_id], {"error": error.message, "hint": error.hint})
+                return error
+        sending.add()
+        results = send()
+        outcome = call_outcome(results)
+        if outcome == "refused":
+            sending.remove()
+        else:
+            self._leased.remove(group_id)
+        self.journal.note([self.entry(Event.AFTER_CALL, group_id, outcome=outcome, detail=detail_of(results))])
+        return results
+
+    def give_up(self, groups: Sequence[str], detail: Mapping[str, object]) -> None:
+        """Note why nothing is sent to `groups`, and give their leases back."""
+        self._release(groups, [self.entry(Event.REFUSED, group, detail=detail) for group in groups])
+
+    def leave(self, groups: Sequence[str]) -> None:
+        """Note that `groups` are not reached, and give their leases back."""
+        self._release(groups, [self.entry(Event.AFTER_CALL, group, outcome="not_sent") for group in groups])
+
+    def abandon(self, error: BaseException) -> None:
+        """Nothing was sent: note why, and give the leases back. What cannot be noted ends with the lease's time."""
+        detail = {"error": "interrupted"}
+        if isinstance(error, AcktrailError):
+            detail = {"error": error.message, "hint": error.hint}
+        with suppress(AcktrailError):
+            self.give_up(self._leased, detail)
+
+    def entry(
+        self,
+        event: Event,
+        group_id: str | None = None,
+        *,
+        outcome: str | None = None,
+        detail: Mapping[str, object] | None = None,
+    ) -> AuditEntry:
+        return audit_entry(self.plan, self.number, event, group_id, outcome=outcome, detail=detail)
+
+    def _release(self, groups: Sequence[str], why: Sequence[AuditEntry]) -> None:
+        if groups:
+            self.journal.note([*why, *(self.entry(Event.LEASE_RELEASED, group) for group in groups)])
+            self._leased = [group for group in self._leased if group not in groups]
+
+    def _leases(self, groups: Sequence[str]) -> list[AuditEntry]:
+        self._expires_at_ms = self.journal.now_ms + _LEASE_MS + _LEASE_MS_A_GROUP * len(groups)
+        _, pid = host_and_pid()
+        detail = {"expires_at_ms": self._expires_at_ms, "pid": pid}
+        return [self.entry(Event.LEASE_TAKEN, group, detail=detail) for group in groups]
 
 
 def call_outcome(results: Iterable[ChangeResult]) -> str:
@@ -100,40 +130,3 @@ def call_outcome(results: Iterable[ChangeResult]) -> str:
     if outcomes == {Outcome.REFUSED}:
         return "refused"
     return "partly" if Outcome.REFUSED in outcomes else "done"
-
-
-def sent_of(rows: Sequence[AuditRow]) -> Sent | None:
-    """The request that the audit rows of one group in one attempt tell of; None: none was sent."""
-    before = next((row for row in rows if row.event == Event.BEFORE_CALL), None)
-    if before is None:
-        return None
-    asked = json.loads(before.detail)
-    after = next((json.loads(row.detail) for row in rows if row.event == Event.AFTER_CALL), None)
-    failed = {(row[0], row[1]): row for row in after["failed"]} if after is not None else {}
-    return Sent(
-        group_id=before.group_id or "",
-        attempt=before.attempt,
-        sent_at_ms=asked["sent_at_ms"],
-        state_topic_id=asked["state_topic_id"],
-        ends={int(partition): end for partition, end in asked["ends"].items()},
-        parts=tuple(
-            _part(part, failed.get((part[0], part[1])), has_answer=after is not None) for part in asked["parts"]
-        ),
-    )
-
-
-def _part(asked: Sequence[Any], failed: Sequence[Any] | None, *, has_answer: bool) -> SentPart:
-    topic, partition, target = asked
-    if failed is None:
-        outcome = Outcome.DONE if has_answer else Outcome.UNKNOWN
-        return SentPart(topic=topic, partition=partition, target_offset=target, outcome=outcome)
-    return SentPart(
-        topic=topic,
-        partition=partition,
-        target_offset=target,
-        outcome=Outcome(failed[2]),
-        error_code=failed[3],
-        error_scope=None if failed[4] is None else ErrorScope(failed[4]),
-        error=failed[5],
-        advice=failed[6],
-    )

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
-from acktrail.group_changes.verification.partition_outcome import Status
 
 __all__ = ["LeftOut", "execution_row", "left_out", "not_reached"]
 

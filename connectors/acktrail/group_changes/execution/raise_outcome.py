@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome, raise_unless_done
 from acktrail.errors import OutcomeUnknown, PartlyDone, RetryableError
-from acktrail.group_changes.verification.partition_outcome import Status
+from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.lifecycle.change_status import Status
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.execution.execute_reset import Execution
 
 __all__ = ["raise_unless_ok"]
 
 _UNCLEAR = frozenset({Status.UNKNOWN, Status.NOT_PERSISTED, Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK})
 
 
-def raise_unless_ok(plan_id: str, verified: Sequence[Mapping[str, Any]], execution: Mapping[str, Any] | None) -> None:
+def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> None:
     """Pass when every share partition is at its target: none was left out, none failed, no group was left unsent.
+    `outcomes` are JSON rows, as `api.outcomes` gives them.
 
     Raises:
         OutcomeUnknown: one is not where the broker's answer would have it, or nobody can say.
         PartlyDone: some are at their targets and others were left out, refused or not sent.
         NotAuthorized, UnknownName, GroupNotEmpty, RetryableError ...: all were refused; the first refusal says why.
     """
-    rows = [*verified, *_unmentioned(verified, execution)]
+    rows = [*outcomes, *_unmentioned(outcomes, execution)]
     bad = [row for row in rows if not Status(row["status"]).is_ok]
-    not_sent = list(execution["not_sent"]) if execution is not None else []
+    not_sent = execution.not_sent if execution is not None else ()
     if not bad and not not_sent:
         return
     unclear = [row for row in bad if Status(row["status"]) in _UNCLEAR]
@@ -47,14 +52,14 @@ def raise_unless_ok(plan_id: str, verified: Sequence[Mapping[str, Any]], executi
     raise_unless_done([_result(row) for row in tried], operation="READ")
 
 
-def _unmentioned(verified: Sequence[Mapping[str, Any]], execution: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    """The share partitions that the attempt left out, where `verified` does not have them."""
-    known = {(row["group_id"], row["topic"], row["partition"]) for row in verified}
-    refused = [] if execution is None else execution.get("refused", [])
+def _unmentioned(outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> list[Mapping[str, Any]]:
+    """The share partitions that the attempt left out, where `outcomes` does not have them."""
+    known = {(row["group_id"], row["topic"], row["partition"]) for row in outcomes}
+    refused = () if execution is None else execution.refused
     return [
-        {**one, "status": Status.LEFT_OUT.value, "error": f"{one['rule']}: {one['text']}", "error_code": None}
+        {**to_plain(one), "status": Status.LEFT_OUT.value, "error": f"{one.rule}: {one.text}", "error_code": None}
         for one in refused
-        if (one["group_id"], one["topic"], one["partition"]) not in known
+        if (one.group_id, one.topic, one.partition) not in known
     ]
 
 

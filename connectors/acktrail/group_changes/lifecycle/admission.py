@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Self
+import os
+import pwd
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from acktrail.config import ApprovalRule
-from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event
+from acktrail.errors import ChangeRefused
+from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
-from acktrail.group_changes.lifecycle.approvers import check_approvals, check_approver, requesters
 from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, Step, life_of
 from acktrail.group_changes.lifecycle.undo import UndoLedger
-from acktrail.group_changes.other_plan import OtherPlan
-from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.planning.plan_file import DAY_MS, check_age
+from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age
 
-__all__ = ["Admission", "Subject"]
+__all__ = ["Admission", "account", "check_approvals", "check_approver", "requesters"]
 
 _EVENT = {Step.APPROVE: Event.APPROVED, Step.REJECT: Event.REJECTED, Step.EXPIRE: Event.EXPIRED}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What of a plan of any kind its life depends on."""
-
-    plan_id: str
-    plan_hash: str
-    kind: str
-    created_at_ms: int
-    asked_by: frozenset[str]
-    is_refused: bool
-
-    @classmethod
-    def of(cls, plan: ResetPlan | OtherPlan) -> Self:
-        """The subject of a reset or of another change."""
-        requested_by = plan.request.requested_by if isinstance(plan, ResetPlan) else plan.requested_by
-        return cls(
-            plan_id=plan.plan_id,
-            plan_hash=plan.plan_hash,
-            kind=plan.kind.value,
-            created_at_ms=plan.created_at_ms,
-            asked_by=requesters(plan.created_by, requested_by),
-            is_refused=bool(plan.refusals),
-        )
 
 
 class Admission:
@@ -53,30 +27,31 @@ class Admission:
     def __init__(
         self,
         journal: Journal,
-        plan: ResetPlan | OtherPlan,
+        plan: Plan,
         *,
         rule: ApprovalRule,
         longest_ms: int = DAY_MS,
         ledger: Callable[[], UndoLedger] | None = None,
     ) -> None:
         self._journal = journal
-        self._subject = Subject.of(plan)
+        self._plan = plan
+        self._asked_by = requesters(plan.created_by, plan.requested_by)
         self._rule = rule
         self._longest_ms = longest_ms
         self._ledger = ledger
 
     def life(self) -> PlanLife:
         """How the plan stands now."""
-        subject, now_ms = self._subject, self._journal.now_ms
-        rows = self._journal.audit({"plan_id": subject.plan_id})
-        found = life_of(subject.plan_id, rows, now_ms=now_ms, is_refused=subject.is_refused)
+        plan, now_ms = self._plan, self._journal.now_ms
+        rows = self._journal.audit({"plan_id": plan.plan_id})
+        found = life_of(plan.plan_id, rows, now_ms=now_ms, is_refused=bool(plan.refusals))
         if self._ledger is None or isinstance(LIFE[found.standing, Step.UNDO], Refusal):
             return found
         ledger = self._ledger()
         return replace(
             found,
-            standing=found.after(Step.UNDO) if ledger.is_undone(subject.plan_id) else found.standing,
-            undone_by=ledger.undone_by(subject.plan_id),
+            standing=found.after(Step.UNDO) if ledger.is_undone(plan.plan_id) else found.standing,
+            undone_by=ledger.undone_by(plan.plan_id),
         )
 
     def check_apply(self) -> PlanLife:
@@ -89,8 +64,8 @@ class Admission:
         life = self.life()
         life.after(Step.APPLY)
         self._check_age()
-        approved_by = [one.actor for one in life.approvals(self._subject.plan_hash)]
-        check_approvals(self._subject.plan_id, approved_by, self._subject.asked_by, self._rule)
+        approved_by = [one.actor for one in life.approvals(self._plan.plan_hash)]
+        check_approvals(self._plan.plan_id, approved_by, self._asked_by, self._rule)
         return life
 
     def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
@@ -106,7 +81,7 @@ class Admission:
         before.after(step)
         if step is Step.APPROVE:
             self._check_age()
-            check_approver(actor, self._subject.asked_by, self._rule)
+            check_approver(actor, self._asked_by, self._rule)
         if not self._is_noted(before, step, actor):
 
             def check(_: list[AuditRow]) -> None:
@@ -116,18 +91,61 @@ class Admission:
         return self.life()
 
     def _is_noted(self, life: PlanLife, step: Step, actor: str) -> bool:
-        same = (step, actor, self._subject.plan_hash)
+        same = (step, actor, self._plan.plan_hash)
         return any((one.step, one.actor, one.plan_hash) == same for one in life.decisions)
 
     def _check_age(self) -> None:
-        check_age(self._subject, now_ms=self._journal.now_ms, longest_ms=self._longest_ms)
+        check_age(self._plan.created_at_ms, now_ms=self._journal.now_ms, longest_ms=self._longest_ms)
 
     def _entry(self, step: Step, why: str) -> AuditEntry:
-        return AuditEntry(
-            kind=self._subject.kind,
-            event=_EVENT[step],
-            plan_id=self._subject.plan_id,
-            plan_hash=self._subject.plan_hash,
-            attempt=0,
-            detail={"note": why} if why else {},
+        return audit_entry(self._plan, 0, _EVENT[step], detail={"note": why} if why else {})
+
+
+def account() -> str:
+    """The account that this process runs under, by the system and not by the environment, which anybody may set."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
+
+
+def requesters(created_by: str, requested_by: str) -> frozenset[str]:
+    """Those who may not approve their own plan: who made it, and for whom."""
+    return frozenset(_name(one) for one in (created_by, requested_by) if one.strip())
+
+
+def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> None:
+    """Pass when `actor` may approve a plan that `asked_by` asked for.
+
+    Raises:
+        ChangeRefused: `own_approval`, under the rule that a second person approves.
+    """
+    if rule is ApprovalRule.SECOND_PERSON and _name(actor) in asked_by:
+        raise ChangeRefused(
+            "own_approval",
+            f"{actor} asked for the plan and may not approve it",
+            hint="somebody else approves it: acktrail reset approve (ACKTRAIL_RESET_APPROVAL=second-person)",
         )
+
+
+def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule) -> None:
+    """Pass when a plan that these people approved may be carried out.
+
+    Raises:
+        ChangeRefused: `approval_missing`.
+    """
+    names = list(approved_by)
+    if rule is ApprovalRule.SECOND_PERSON:
+        names = [name for name in names if _name(name) not in asked_by]
+    if names or rule is ApprovalRule.OPTIONAL:
+        return
+    whose = " by a second person" if rule is ApprovalRule.SECOND_PERSON else ""
+    raise ChangeRefused(
+        "approval_missing",
+        f"plan {plan_id} needs an approval{whose}",
+        hint=f"acktrail reset approve {plan_id} (ACKTRAIL_RESET_APPROVAL={rule.value})",
+    )
+
+
+def _name(person: str) -> str:
+    return person.strip().casefold()

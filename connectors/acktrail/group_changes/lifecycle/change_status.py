@@ -13,7 +13,17 @@ from typing import Any, Final
 
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event, in_order
 
-__all__ = ["NOTHING_CHANGED", "PARTIAL", "GroupStanding", "Lease", "Standing", "blocking", "overall", "standings"]
+__all__ = [
+    "NOTHING_CHANGED",
+    "PARTIAL",
+    "GroupStanding",
+    "Lease",
+    "Standing",
+    "Status",
+    "blocking",
+    "overall",
+    "standings",
+]
 
 
 class Standing(StrEnum):
@@ -45,6 +55,34 @@ class Standing(StrEnum):
     """Parts of the plan were carried out; a rejection closed the rest."""
     UNDONE = "UNDONE"
     """Everything that the plan did was taken back by another plan."""
+
+
+class Status(StrEnum):
+    """What became of one share partition."""
+
+    OK = "OK"
+    OK_EPOCH_NOT_BUMPED = "OK_EPOCH_NOT_BUMPED"
+    """Done, with the same state epoch as before, as Kafka up to 4.4 does it."""
+    OK_BY_DESCRIPTION = "OK_BY_DESCRIPTION"
+    """The broker describes the target; the state topic was not read."""
+    FAILED = "FAILED"
+    """The broker refused it."""
+    NOT_ATTEMPTED = "NOT_ATTEMPTED"
+    """It was not sent, or the answer did not mention it, and it is not there."""
+    LEFT_OUT = "LEFT_OUT"
+    """A rule forbids it, and the rest was sent without it: nothing was changed."""
+    NOT_PERSISTED = "NOT_PERSISTED"
+    """The broker said done, and the state topic shows nothing of it."""
+    OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"
+    """It was there, and something else than the group's own work changed it."""
+    EPOCH_WENT_BACK = "EPOCH_WENT_BACK"
+    """The state epoch is lower than before: critical, whatever the start offset."""
+    UNKNOWN = "UNKNOWN"
+    """Nobody can say."""
+
+    @property
+    def is_ok(self) -> bool:
+        return self in (Status.OK, Status.OK_EPOCH_NOT_BUMPED, Status.OK_BY_DESCRIPTION)
 
 
 _NEXT: Final[Mapping[tuple[str, str | None], Standing]] = MappingProxyType(

@@ -10,12 +10,11 @@ from typing import Any, Final
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.journal import read_audit, read_plan_rows
-from acktrail.group_changes.lifecycle.change_status import Standing
+from acktrail.group_changes.lifecycle.change_status import Standing, Status
 from acktrail.group_changes.lifecycle.plan_life import Step, life_of
 from acktrail.group_changes.planning.plan import ChangeKind, PartitionPlan, ResetPlan
 from acktrail.group_changes.request.reset_request import TopicScope
-from acktrail.group_changes.request.target_offset import Given, GivenOffsets
-from acktrail.group_changes.verification.partition_outcome import Status
+from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 
 __all__ = ["UndoLedger", "check_not_undone", "read_ledger", "read_whole_ledger", "undo_offsets"]
 
@@ -100,7 +99,7 @@ def _ledger(tables: TablesConfig, plan_ids: Collection[str], undos: Mapping[str,
 
 def undo_offsets(
     tables: TablesConfig, plan: ResetPlan, topics: Sequence[TopicScope] = (), *, now_ms: int
-) -> GivenOffsets:
+) -> TargetOffsets:
     """Where each share partition of `plan` goes back to: where its group would have begun before, past the finished
     records at the start of its state. One that the plan did not change, or that was taken back before, has no offset,
     and a reason. The delivery states of single records cannot come back.
@@ -149,16 +148,16 @@ def check_not_undone(tables: TablesConfig, plan: ResetPlan) -> None:
             raise ChangeRefused("already_undone", text, hint="nothing was sent")
 
 
-def _offsets(plan: ResetPlan, ledger: UndoLedger) -> GivenOffsets:
+def _offsets(plan: ResetPlan, ledger: UndoLedger) -> TargetOffsets:
     outcomes, before = ledger.outcomes[plan.plan_id], ledger.taken_back(plan.plan_id)
-    found: dict[str, dict[tuple[str, int], Given]] = defaultdict(dict)
+    found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
     for row in plan.partitions:
         status, target = outcomes.get(row.key, (None, None))
         found[row.group_id][row.topic, row.partition] = _given(row, status, target, before.get(row.key))
     return found
 
 
-def _given(row: PartitionPlan, status: Status | None, target: int | None, undo: str | None) -> Given:
+def _given(row: PartitionPlan, status: Status | None, target: int | None, undo: str | None) -> TargetOffset:
     start = row.start_offset if row.state is None else row.state.effective_start_offset
     reason = None if start is not None else _NEVER_STARTED
     if undo is not None:
@@ -167,7 +166,7 @@ def _given(row: PartitionPlan, status: Status | None, target: int | None, undo: 
         reason = f"the plan did not change it ({'not sent' if status is None else status.value})"
     elif not status.is_ok:  # type: ignore[union-attr]  # None is in `_NEVER_SENT`
         reason = f"the plan is not known to have done it ({status.value})"  # type: ignore[union-attr]  # as above
-    return Given(offset=None if reason else start, reason=reason, topic_id=row.topic_id, left_at=target)
+    return TargetOffset(offset=None if reason else start, reason=reason, topic_id=row.topic_id, left_at=target)
 
 
 def _check_named(plan: ResetPlan, topics: Sequence[TopicScope]) -> None:

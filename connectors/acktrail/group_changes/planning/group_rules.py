@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from acktrail.group_changes.collection.facts import GroupFacts, Snapshot, TopicFacts
-from acktrail.group_changes.planning.notices import Notice, Severity, worst_first
-from acktrail.group_changes.planning.partition_rules import Row, notices_on_partitions
+from acktrail.group_changes.planning.notices import Notice, Severity, by_severity
+from acktrail.group_changes.planning.partition_rules import PlannedRow, notices_on_partitions
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
 
 __all__ = ["notices_before", "notices_on"]
@@ -23,10 +23,10 @@ _MEMBERS_SHOWN: Final = 5
 _PlanRule = Callable[[ResetRequest, Snapshot], Iterator[Notice]]
 
 
-def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Row]) -> tuple[Notice, ...]:
+def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> tuple[Notice, ...]:
     """Every notice, the worst first, then by group, topic and partition."""
     found = [*notices_before(request, snapshot), *_nothing(request, snapshot), *_passed(rows)]
-    return worst_first([*found, *notices_on_partitions(request, snapshot, rows)])
+    return by_severity([*found, *notices_on_partitions(request, snapshot, rows)])
 
 
 def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, ...]:
@@ -34,7 +34,7 @@ def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, .
     found = [notice for rule in _PLAN_RULES for notice in rule(request, snapshot)]
     found += [notice for group in snapshot.groups for notice in _on_group(request, group)]
     found += [notice for topic in snapshot.topics for notice in _on_topic(topic)]
-    return worst_first(found)
+    return by_severity(found)
 
 
 def _release(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
@@ -71,7 +71,7 @@ def _nothing(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
         yield Notice(severity=Severity.REFUSAL, rule="nothing_to_reset", text="no share partition is in the scope")
 
 
-def _passed(rows: Sequence[Row]) -> Iterator[Notice]:
+def _passed(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
     """One notice for each reason why the numbers of forgotten acknowledgements and archived records are not known."""
     unknown: dict[str, list[int]] = {}
     for row in rows:

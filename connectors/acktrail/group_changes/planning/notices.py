@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["Notice", "RefusedParts", "Severity", "worst_first"]
+from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuthorized
+from acktrail.group_changes.collection.facts import GroupFacts
+
+__all__ = ["Notice", "RefusedParts", "Severity", "by_severity", "refusal_error", "refusals_among"]
 
 
 class Severity(StrEnum):
@@ -45,11 +48,16 @@ class Notice:
         return f"{self.subject}: {self.text}".removeprefix(": ")
 
 
+def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """The notices that forbid something."""
+    return tuple(notice for notice in notices if notice.severity is Severity.REFUSAL)
+
+
 class RefusedParts:
     """Which share partitions refusals are about: constant time each."""
 
     def __init__(self, notices: Iterable[Notice]) -> None:
-        refusals = [notice for notice in notices if notice.severity is Severity.REFUSAL]
+        refusals = refusals_among(notices)
         self._all = any(n.group_id is None and n.topic is None for n in refusals)
         self._groups = {n.group_id for n in refusals if n.group_id is not None and n.topic is None}
         self._topics = {n.topic for n in refusals if n.group_id is None and n.topic is not None}
@@ -60,7 +68,7 @@ class RefusedParts:
         return self._all or group_id in self._groups or topic in self._topics or part in self._parts
 
 
-def worst_first(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+def by_severity(notices: Iterable[Notice]) -> tuple[Notice, ...]:
     """By severity, then by what they are about."""
     return tuple(sorted(notices, key=_rank))
 
@@ -68,3 +76,33 @@ def worst_first(notices: Iterable[Notice]) -> tuple[Notice, ...]:
 def _rank(notice: Notice) -> tuple[int, str, str, int, str]:
     where = (notice.group_id or "", notice.topic or "", -1 if notice.partition is None else notice.partition)
     return (_ORDER[notice.severity], *where, notice.rule)
+
+
+def refusal_error(
+    refusals: Sequence[Notice],
+    groups: Iterable[GroupFacts],
+    *,
+    operation: str = "READ",
+    kind: type[ChangeRefused] = ChangeRefused,
+    hint: str = "",
+) -> AcktrailError:
+    """The error for the first of `refusals`; its message counts the others.
+
+    Members are `GroupNotEmpty` (try again), a missing right is `NotAuthorized` (the ACL `operation`), anything else is
+    a `kind`, which has the rule's name. `groups` are as they were found, with their members.
+    """
+    first = refusals[0]
+    more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+    error: AcktrailError
+    if first.rule == "group_not_empty":
+        members = next((group.members for group in groups if group.group_id == first.group_id), ())
+        error = GroupNotEmpty(first.group_id or "", members=members)
+    elif first.rule == "unauthorized_group":
+        error = NotAuthorized(operation, f"group {first.group_id!r}")
+    elif first.rule == "unauthorized_topic":
+        error = NotAuthorized(operation, f"topic {first.topic!r}")
+    else:
+        return kind(first.rule, f"{first.line}{more}", hint=hint)
+    error.message = f"{error.message} [{first.rule}]{more}"
+    error.data = {**error.data, "rule": first.rule}
+    return error

@@ -1,46 +1,47 @@
-"""Numbers of a plan in words: what is known, what is at least so, what nobody knows."""
+"""Numbers of a plan in words: exact, a minimum, or unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.times import instant_text
 
 __all__ = ["delivered", "forgotten"]
 
 
-def forgotten(plan: Mapping[str, Any]) -> tuple[str, str]:
-    """How many acknowledgements, and how many archived records, a plan forgets; `plan` is plain data."""
-    totals, impacts = plan["totals"], [row["impact"] for row in plan["partitions"] if row["impact"]]
-    known = [since for impact in impacts if (since := impact.get("known_since_ms")) is not None]
+def forgotten(plan: ResetPlan) -> tuple[str, str]:
+    """How many acknowledgements, and how many archived records, a plan forgets."""
+    totals, impacts = plan.totals, [row.impact for row in plan.partitions if row.impact is not None]
+    known = [impact.known_since_ms for impact in impacts if impact.known_since_ms is not None]
     since = f", known from {instant_text(min(known))} on" if known else ""
-    is_old = plan.get("version") == 1 and any(impact.get("passed_again") for impact in impacts)
+    is_old = plan.version == 1 and any(impact.passed_again for impact in impacts)
 
-    def number(name: str) -> str:
-        exact, least = totals.get(f"{name}_forgotten"), totals.get(f"{name}_known")
+    def number(exact: int | None, least: int | None) -> str:
         if exact is None:
             return f"at least {least}{since}" if least else "unknown"
         return f"at least {exact}, not counted below the start offsets" if is_old else str(exact)
 
-    return number("acknowledgements"), number("archived")
+    return (
+        number(totals.acknowledgements_forgotten, totals.acknowledgements_known),
+        number(totals.archived_forgotten, totals.archived_known),
+    )
 
 
-def delivered(plan: Mapping[str, Any]) -> tuple[str, str]:
-    """How many records a plan delivers, and how many of them again, beside the offsets that it counts; `plan` is plain
-    data."""
-    totals = plan["totals"]
-    return _offsets(totals, "to_deliver"), _offsets(totals, "delivered_again")
+def delivered(plan: ResetPlan) -> tuple[str, str]:
+    """How many records a plan delivers, and how many of them again, beside the offsets that it counts."""
+    totals, counts = plan.totals, plan.totals.records
+    if counts is None:
+        return _number(totals.to_deliver, None, 0), _number(totals.delivered_again, None, 0)
+    return (
+        _number(totals.to_deliver, counts.to_deliver, counts.to_deliver_aborted),
+        _number(totals.delivered_again, counts.delivered_again, counts.delivered_again_aborted or 0),
+    )
 
 
-def _offsets(totals: Mapping[str, Any], name: str) -> str:
-    offsets, counts = totals.get(name), totals.get("records")
+def _number(offsets: int | None, records: int | None, aborted: int) -> str:
     if not offsets:
         return "unknown" if offsets is None else "0"
-    records = counts.get(name) if counts is not None else None
-    if records is None or counts is None:
+    if records is None:
         return f"{offsets} offsets (control records and removed ones count, but are not delivered)"
-    aborted = counts[f"{name}_aborted"]
     if records == offsets:
         return str(records)
     more = f", {aborted} of aborted transactions (only read_uncommitted groups get them)" if aborted else ""

@@ -12,7 +12,7 @@ from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.strategies import Clamp, Resolution
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
 
-__all__ = ["Row", "notices_on_partitions"]
+__all__ = ["PlannedRow", "notices_on_partitions"]
 
 
 _BACK_TO_BEFORE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY})
@@ -20,7 +20,7 @@ _BACK_TO_BEFORE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PlannedRow:
     """A share partition, the target that was found for it, and what that does."""
 
     facts: PartitionFacts
@@ -40,10 +40,10 @@ class _Context:
         return not topic.error_code and facts.partition < topic.partition_count
 
 
-_Rule = Callable[[_Context, Row], Iterator[Notice]]
+_Rule = Callable[[_Context, PlannedRow], Iterator[Notice]]
 
 
-def notices_on_partitions(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Row]) -> Iterator[Notice]:
+def notices_on_partitions(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> Iterator[Notice]:
     """Every notice about one share partition."""
     context = _Context(
         request=request,
@@ -56,28 +56,28 @@ def notices_on_partitions(request: ResetRequest, snapshot: Snapshot, rows: Seque
             yield from rule(context, row)
 
 
-def _on(row: Row, severity: Severity, rule: str, text: str) -> Notice:
+def _on(row: PlannedRow, severity: Severity, rule: str, text: str) -> Notice:
     facts = row.facts
     return Notice(
         severity=severity, rule=rule, text=text, group_id=facts.group_id, topic=facts.topic, partition=facts.partition
     )
 
 
-def _partition_missing(context: _Context, row: Row) -> Iterator[Notice]:
+def _partition_missing(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     topic = context.topics[row.facts.topic]
     if not topic.error_code:
         text = f"there is no partition {row.facts.partition}: the topic has {topic.partition_count}"
         yield _on(row, Severity.REFUSAL, "unknown_partition", text)
 
 
-def _same_topic(context: _Context, row: Row) -> Iterator[Notice]:
+def _same_topic(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     before, now = row.facts.given_topic_id, context.topics[row.facts.topic].topic_id
     if before is not None and before != now:
         text = f"the topic was deleted and made anew: its id was {before} and is {now}"
         yield _on(row, Severity.REFUSAL, "topic_recreated", text)
 
 
-def _target(context: _Context, row: Row) -> Iterator[Notice]:
+def _target(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     del context
     resolution = row.resolution
     if resolution.refusal is not None:
@@ -95,7 +95,7 @@ _WHERE: Final = {
 }
 
 
-def _state(context: _Context, row: Row) -> Iterator[Notice]:
+def _state(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     facts = row.facts
     if facts.state_reason is not None:
         if not context.request.without_state:
@@ -114,7 +114,7 @@ def _said(offset: int | None) -> str:
     return "none" if offset is None else str(offset)
 
 
-def _skips(context: _Context, row: Row) -> Iterator[Notice]:
+def _skips(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     impact = row.impact
     if impact is None or impact.skipped == 0 or row.facts.group_id in context.new_groups:
         return
@@ -132,7 +132,7 @@ def _skips(context: _Context, row: Row) -> Iterator[Notice]:
         yield _on(row, Severity.REFUSAL, "would_skip", f"{text} (--allow-skip allows it)")
 
 
-def _delivers_again(context: _Context, row: Row) -> Iterator[Notice]:
+def _delivers_again(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     del context
     impact = row.impact
     if impact is None:
@@ -147,7 +147,7 @@ def _delivers_again(context: _Context, row: Row) -> Iterator[Notice]:
         yield _on(row, Severity.WARNING, "delivered_again", text)
 
 
-def _moved_on(context: _Context, row: Row) -> Iterator[Notice]:
+def _moved_on(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     """For an undo: whether the group, or anybody else, changed the share partition since the plan left it."""
     facts = row.facts
     left_at, batches = facts.given_left_at, () if facts.state is None else facts.state.batches
@@ -161,7 +161,7 @@ def _moved_on(context: _Context, row: Row) -> Iterator[Notice]:
         yield _on(row, Severity.REFUSAL, "moved_on", f"{text} (--allow-moved-on allows it)")
 
 
-def _new_to_group(context: _Context, row: Row) -> Iterator[Notice]:
+def _new_to_group(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     facts, request = row.facts, context.request
     if facts.is_described or facts.group_id in context.new_groups or request.strategy.kind is StrategyKind.TO_SNAPSHOT:
         return

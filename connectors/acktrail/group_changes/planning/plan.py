@@ -14,15 +14,14 @@ from acktrail.group_changes.collection.facts import (
     Snapshot,
     TopicFacts,
 )
-from acktrail.group_changes.json_values import ADDED, fingerprint, to_plain
+from acktrail.group_changes.json_values import ADDED
 from acktrail.group_changes.planning.group_rules import notices_on
 from acktrail.group_changes.planning.impact import Impact, impact_of
-from acktrail.group_changes.planning.notices import Notice, RefusedParts, Severity
-from acktrail.group_changes.planning.partition_rules import Row
+from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusals_among
+from acktrail.group_changes.planning.partition_rules import PlannedRow
 from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
-from acktrail.times import instant_text
 
 __all__ = [
     "PLAN_FORMAT",
@@ -33,8 +32,6 @@ __all__ = [
     "ResetPlan",
     "Totals",
     "build_plan",
-    "plan_hash",
-    "sealed",
     "share_partition_of",
     "with_totals",
 ]
@@ -149,15 +146,36 @@ class ResetPlan:
 
     @property
     def refusals(self) -> tuple[Notice, ...]:
-        return tuple(notice for notice in self.notices if notice.severity is Severity.REFUSAL)
+        return refusals_among(self.notices)
 
     @property
-    def created_at(self) -> str:
-        return instant_text(self.created_at_ms)
+    def cluster_id(self) -> str:
+        return self.cluster.cluster_id
 
-    def is_refused(self, row: PartitionPlan) -> bool:
-        """Whether a refusal is about that share partition: its own, its topic's, its group's, or the whole plan's."""
-        return row.key in RefusedParts(self.refusals)
+    @property
+    def release(self) -> str:
+        return self.cluster.release
+
+    @property
+    def reason(self) -> str:
+        return self.request.reason
+
+    @property
+    def requested_by(self) -> str:
+        return self.request.requested_by
+
+    @property
+    def strategy(self) -> str:
+        return self.request.strategy.text
+
+    @property
+    def operation(self) -> str:
+        """The ACL operation on groups and topics that a reset needs."""
+        return "READ"
+
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        return tuple(group.group_id for group in self.groups)
 
     def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
         """What may be sent: everything, or (`partial`) what no refusal is about."""
@@ -183,7 +201,7 @@ def build_plan(
     acktrail_version: str,
     undoes: str | None = None,
 ) -> ResetPlan:
-    """The plan for what was found. Pure: the same arguments give the same plan and hash.
+    """The plan for what was found, without its hash. Pure: the same arguments give the same plan.
 
     Refusals are part of it: a plan that may not be carried out still says what it would do where that is known.
     """
@@ -206,23 +224,11 @@ def build_plan(
         totals=_NO_TOTALS,
         plan_hash="",
     )
-    return sealed(with_totals(plan))
-
-
-def sealed(plan: ResetPlan) -> ResetPlan:
-    """`plan` with the hash over what it says."""
-    return replace(plan, plan_hash=plan_hash(plan))
-
-
-def plan_hash(plan: ResetPlan) -> str:
-    """The hash that `plan` should have."""
-    data = to_plain(plan)
-    del data["plan_hash"]
-    return fingerprint(data)
+    return with_totals(plan)
 
 
 def with_totals(plan: ResetPlan) -> ResetPlan:
-    """`plan`, not sealed, with the sums over its share partitions."""
+    """`plan`, without a new hash, with the sums over its share partitions."""
     return replace(plan, totals=_totals(plan))
 
 
@@ -261,9 +267,9 @@ _SUMMED = (
 _NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, **dict.fromkeys(_SUMMED[:6]))
 
 
-def _row(request: ResetRequest, facts: PartitionFacts) -> Row:
+def _row(request: ResetRequest, facts: PartitionFacts) -> PlannedRow:
     resolution = resolve(request.strategy, facts, request.out_of_range)
-    return Row(facts=facts, resolution=resolution, impact=_impact(facts, resolution))
+    return PlannedRow(facts=facts, resolution=resolution, impact=_impact(facts, resolution))
 
 
 def _impact(facts: PartitionFacts, resolution: Resolution) -> Impact | None:
@@ -272,7 +278,7 @@ def _impact(facts: PartitionFacts, resolution: Resolution) -> Impact | None:
     return impact_of(facts, resolution.target, facts.log_start_offset, facts.log_end_offset)
 
 
-def _partition_plan(row: Row, topic: TopicFacts) -> PartitionPlan:
+def _partition_plan(row: PlannedRow, topic: TopicFacts) -> PartitionPlan:
     facts, resolution = row.facts, row.resolution
     return PartitionPlan(
         group_id=facts.group_id,

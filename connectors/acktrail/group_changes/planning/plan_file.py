@@ -1,32 +1,40 @@
-"""A plan as a file: JSON that people can read, and that is refused when anything in it was changed."""
+"""Plans as text that people can read and that is refused after an edit: in files and in ``reset_plans``."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from acktrail.errors import MalformedFile, PlanStale
-from acktrail.group_changes.json_values import from_plain, to_plain
-from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan, plan_hash
+from acktrail.group_changes.json_values import from_plain, hash_of, to_plain
+from acktrail.group_changes.planning.group_change_plan import GROUP_CHANGE_FORMAT, GroupChangePlan
+from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan
 from acktrail.times import instant_text
 
-__all__ = ["DAY_MS", "Dated", "check_age", "parse_plan", "plan_text", "read_plan", "write_plan"]
+__all__ = ["DAY_MS", "Plan", "check_age", "parse_plan", "plan_json", "read_plan", "write_plan", "write_text"]
+
+Plan = ResetPlan | GroupChangePlan
 
 _READABLE: Final = (1, PLAN_VERSION)
 DAY_MS: Final = 86_400_000
-_CLOCKS_APART_MS: Final = 300_000
+_CLOCK_SKEW_MS: Final = 300_000
 """How far clocks of two machines may differ before a plan counts as from the future."""
 _AGAIN: Final = "make a new plan: acktrail reset plan"
 
 
-def plan_text(plan: ResetPlan) -> str:
+def plan_json(plan: Plan) -> str:
     """The plan as the text of a file."""
     return json.dumps(to_plain(plan), indent=1, ensure_ascii=True) + "\n"
 
 
 def write_plan(plan: ResetPlan, file: Path) -> None:
-    """Write `plan` to `file`, whole or not at all.
+    """Write `plan` to `file`. Raises as `write_text`."""
+    write_text(plan_json(plan), file)
+
+
+def write_text(text: str, file: Path) -> None:
+    """Write ASCII `text` to `file`, whole or not at all.
 
     Raises:
         MalformedFile: the file cannot be written.
@@ -35,7 +43,7 @@ def write_plan(plan: ResetPlan, file: Path) -> None:
 
     try:
         with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=file.absolute().parent, delete=False) as part:
-            part.write(plan_text(plan))
+            part.write(text)
         Path(part.name).replace(file)
     except OSError as error:
         raise MalformedFile(
@@ -44,7 +52,7 @@ def write_plan(plan: ResetPlan, file: Path) -> None:
 
 
 def read_plan(file: Path) -> ResetPlan:
-    """The plan in `file`.
+    """The reset plan in `file`.
 
     Raises:
         MalformedFile: it cannot be read, or is no plan.
@@ -58,16 +66,22 @@ def read_plan(file: Path) -> ResetPlan:
         ) from error
     except UnicodeDecodeError as error:
         raise MalformedFile("is no text", file=str(file), hint=_AGAIN) from error
-    return parse_plan(text, str(file))
+    plan = parse_plan(text, str(file))
+    if not isinstance(plan, ResetPlan):
+        raise MalformedFile("is no reset plan", file=str(file), hint=_AGAIN)
+    return plan
 
 
-def parse_plan(text: str, where: str) -> ResetPlan:
-    """The plan in `text`, which comes from `where`. Raises as `read_plan`."""
+def parse_plan(text: str, where: str) -> Plan:
+    """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`."""
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MalformedFile("is no JSON", file=where, hint=_AGAIN) from error
-    if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
+    plan_format = data.get("format") if isinstance(data, dict) else None
+    if plan_format == GROUP_CHANGE_FORMAT:
+        return _checked(from_plain(GroupChangePlan, data, where), where)
+    if plan_format != PLAN_FORMAT:
         raise MalformedFile("is no reset plan", file=where, hint=_AGAIN)
     if data.get("version") not in _READABLE:
         raise PlanStale(
@@ -75,28 +89,24 @@ def parse_plan(text: str, where: str) -> ResetPlan:
             f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}",
             hint=_AGAIN,
         )
-    plan = from_plain(ResetPlan, data, where)
-    if plan_hash(plan) != plan.plan_hash:
+    return _checked(from_plain(ResetPlan, data, where), where)
+
+
+def _checked(plan: Plan, where: str) -> Plan:
+    if hash_of(plan) != plan.plan_hash:
         raise PlanStale("edited_plan", f"{where} was changed after it was made: its hash is another", hint=_AGAIN)
     return plan
 
 
-class Dated(Protocol):
-    """A plan of any kind."""
-
-    @property
-    def created_at_ms(self) -> int: ...
-
-
-def check_age(plan: Dated, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
+def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
     """Refuse a plan from the future, or one that is too old.
 
     Raises:
         PlanStale: `from_the_future` or `too_old`.
     """
-    created_at = instant_text(plan.created_at_ms)
-    if plan.created_at_ms > now_ms + _CLOCKS_APART_MS:
+    created_at = instant_text(created_at_ms)
+    if created_at_ms > now_ms + _CLOCK_SKEW_MS:
         text = f"the plan says it was made at {created_at}, and it is {instant_text(now_ms)}"
         raise PlanStale("from_the_future", text, hint="check the clocks of both machines")
-    if now_ms - plan.created_at_ms > longest_ms:
+    if now_ms - created_at_ms > longest_ms:
         raise PlanStale("too_old", f"the plan was made at {created_at}", hint=_AGAIN)

@@ -5,49 +5,52 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.notices import Notice, RefusedParts
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
-from acktrail.group_changes.planning.plan_file import plan_text
+from acktrail.group_changes.planning.plan import PartitionPlan
+from acktrail.group_changes.planning.plan_file import Plan, plan_json
 
 __all__ = ["partition_rows", "plan_row"]
 
 
-def plan_row(plan: ResetPlan) -> dict[str, Any]:
-    """The row of a plan."""
-    totals = plan.totals
-    return {
+def plan_row(plan: Plan) -> dict[str, Any]:
+    """The row of a plan of any kind."""
+    row = {
         "plan_id": plan.plan_id,
         "plan_hash": plan.plan_hash,
         "kind": plan.kind.value,
         "created_at": dt.datetime.fromtimestamp(plan.created_at_ms / 1000, dt.UTC),
         "created_by": plan.created_by,
-        "requested_by": plan.request.requested_by or None,
-        "reason": plan.request.reason or None,
-        "release": plan.cluster.release,
-        "strategy": plan.request.strategy.text,
-        "undoes": plan.undoes,
-        "group_ids": [group.group_id for group in plan.groups],
-        "partitions": totals.partitions,
+        "requested_by": plan.requested_by or None,
+        "reason": plan.reason or None,
+        "release": plan.release,
+        "strategy": plan.strategy,
+        "group_ids": list(plan.group_ids),
         "refusals": len(plan.refusals),
-        "delivered_again": totals.delivered_again,
-        "skipped": totals.skipped,
-        "acknowledgements_forgotten": totals.acknowledgements_forgotten,
-        "archived_forgotten": totals.archived_forgotten,
-        "in_flight_discarded": totals.in_flight_discarded,
-        "acknowledgements_known": totals.acknowledgements_known,
-        "archived_known": totals.archived_known,
-        "plan": plan_text(plan),
+        "plan": plan_json(plan),
     }
+    if isinstance(plan, GroupChangePlan):
+        return {**row, "partitions": sum(len(part.offsets) for part in plan.parts)}
+    totals = {name: getattr(plan.totals, name) for name in _TOTALS}
+    return {**row, "undoes": plan.undoes, **totals}
 
 
-def partition_rows(plan: ResetPlan) -> list[dict[str, Any]]:
-    """One row a share partition."""
+_TOTALS: Final = (
+    *("partitions", "delivered_again", "skipped", "acknowledgements_forgotten", "archived_forgotten"),
+    *("in_flight_discarded", "acknowledgements_known", "archived_known"),
+)
+
+
+def partition_rows(plan: Plan) -> list[dict[str, Any]]:
+    """One row for each share partition of a reset."""
+    if isinstance(plan, GroupChangePlan):
+        return []
     refused = RefusedParts(plan.refusals)
-    said = _by_part(plan.notices)
-    return [_row(plan.plan_id, row, said.get(row.key, []), is_refused=row.key in refused) for row in plan.partitions]
+    texts = _by_part(plan.notices)
+    return [_row(plan.plan_id, row, texts.get(row.key, []), is_refused=row.key in refused) for row in plan.partitions]
 
 
 def _row(plan_id: str, row: PartitionPlan, notices: list[str], *, is_refused: bool) -> dict[str, Any]:

@@ -13,43 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.facts import PartitionState
+from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 
-__all__ = ["Case", "Finding", "GroupNow", "Status", "find"]
-
-
-class Status(StrEnum):
-    """What became of one share partition."""
-
-    OK = "OK"
-    OK_EPOCH_NOT_BUMPED = "OK_EPOCH_NOT_BUMPED"
-    """Done, with the same state epoch as before, as Kafka up to 4.4 does it."""
-    OK_BY_DESCRIPTION = "OK_BY_DESCRIPTION"
-    """The broker describes the target; the state topic was not read."""
-    FAILED = "FAILED"
-    """The broker refused it."""
-    NOT_ATTEMPTED = "NOT_ATTEMPTED"
-    """It was not sent, or the answer did not mention it, and it is not there."""
-    LEFT_OUT = "LEFT_OUT"
-    """A rule forbids it, and the rest was sent without it: nothing was changed."""
-    NOT_PERSISTED = "NOT_PERSISTED"
-    """The broker said done, and the state topic shows nothing of it."""
-    OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"
-    """It was there, and something else than the group's own work changed it."""
-    EPOCH_WENT_BACK = "EPOCH_WENT_BACK"
-    """The state epoch is lower than before: critical, whatever the start offset."""
-    UNKNOWN = "UNKNOWN"
-    """Nobody can say."""
-
-    @property
-    def is_ok(self) -> bool:
-        return self in (Status.OK, Status.OK_EPOCH_NOT_BUMPED, Status.OK_BY_DESCRIPTION)
+__all__ = ["Case", "GroupNow", "ResetOutcome", "Status", "judge"]
 
 
 Place = tuple[int, int]
@@ -98,7 +71,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ResetOutcome:
     """`evidence` is the record that shows it; `why` says more, where the status alone does not."""
 
     status: Status
@@ -118,17 +91,17 @@ class Since(Enum):
     UNKNOWN = "not known"
 
 
-def find(case: Case) -> Finding:
+def judge(case: Case) -> ResetOutcome:
     """What became of it."""
     if case.later:
         return _beside_later(case)
     found = _by_records(case, case.records)
     if found is not None:
         return found
-    return Finding(status=_NOT_THERE[case.outcome]) if case.is_complete else _without_records(case)
+    return ResetOutcome(status=_NOT_THERE[case.outcome]) if case.is_complete else _without_records(case)
 
 
-def _beside_later(case: Case) -> Finding:
+def _beside_later(case: Case) -> ResetOutcome:
     """What another request did later is not mistaken for this one's work, nor for something that overwrote it. Behind
     the other one, this one can be told by a target of its own alone."""
     end = min(other.end for other in case.later)
@@ -138,11 +111,11 @@ def _beside_later(case: Case) -> Finding:
     if found is not None:
         return found
     if case.is_complete:
-        return Finding(status=_NOT_THERE[case.outcome])
+        return ResetOutcome(status=_NOT_THERE[case.outcome])
     return _unless_refused(case, None, f"{_PRUNED}, and another request was sent since")
 
 
-def _by_records(case: Case, records: Sequence[Seen]) -> Finding | None:
+def _by_records(case: Case, records: Sequence[Seen]) -> ResetOutcome | None:
     for index, (place, record) in enumerate(records):
         if isinstance(record, ShareSnapshot) and _is_reset_to(case.target, record, case.before):
             return _afterwards(case, place, record, records[index + 1 :])
@@ -157,12 +130,12 @@ _NOT_THERE: Final = {
 }
 
 
-def _afterwards(case: Case, place: Place, reset: ShareSnapshot, later: Sequence[Seen]) -> Finding:
+def _afterwards(case: Case, place: Place, reset: ShareSnapshot, later: Sequence[Seen]) -> ResetOutcome:
     """What became of a reset that is there, by the first record after it that says something else."""
     done = _by_state_epoch(case.before, reset.state_epoch)
     found = next((seen for seen in later if _contradicts(case.target, seen[1])), None)
     if found is None:
-        return Finding(status=done, evidence=place)
+        return ResetOutcome(status=done, evidence=place)
     where, record = found
     if _is_of_a_request(record):
         what = "its state was deleted" if isinstance(record, Tombstone) else f"it was set to {_start(record)}"
@@ -173,11 +146,11 @@ def _afterwards(case: Case, place: Place, reset: ShareSnapshot, later: Sequence[
     if since is Since.WORKED:
         return _moved_on(case, place, reset.state_epoch)
     why = "it was done, and whether the group or something else changed it since is not known"
-    return Finding(status=Status.UNKNOWN, evidence=where, asks_group=case.group is None, why=why)
+    return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=case.group is None, why=why)
 
 
-def _overwritten(where: Place, why: str) -> Finding:
-    return Finding(status=Status.OVERWRITTEN_AFTER_RESET, evidence=where, why=why)
+def _overwritten(where: Place, why: str) -> ResetOutcome:
+    return ResetOutcome(status=Status.OVERWRITTEN_AFTER_RESET, evidence=where, why=why)
 
 
 class Start(Enum):
@@ -210,36 +183,36 @@ _WITHOUT_RECORDS: Final[Mapping[tuple[bool, bool, Start, Since], tuple[Status, s
 Everything else is UNKNOWN. A leader's work never takes a start offset below where a request put it."""
 
 
-def _without_records(case: Case) -> Finding:
+def _without_records(case: Case) -> ResetOutcome:
     now, before, outcome = case.now, case.before, case.outcome
     if not case.is_now_known:
-        return Finding(status=Status.UNKNOWN, why="the present state cannot be read")
+        return ResetOutcome(status=Status.UNKNOWN, why="the present state cannot be read")
     if now is None:
         return _nothing_there(case)
     where = (now.state_partition, now.record_offset)
     if before is not None and now.snapshot_epoch < before.snapshot_epoch:
         return _unless_refused(case, where, "its state was deleted and begun anew since")
     if before is not None and now.snapshot_epoch == before.snapshot_epoch:
-        return Finding(status=_NOT_THERE[outcome])
+        return ResetOutcome(status=_NOT_THERE[outcome])
     if now.start_offset == case.target and not now.batches:
-        return Finding(status=_by_state_epoch(before, now.state_epoch), evidence=where)
+        return ResetOutcome(status=_by_state_epoch(before, now.state_epoch), evidence=where)
     if _is_same(now, before):
-        return Finding(status=_NOT_THERE[outcome])
+        return ResetOutcome(status=_NOT_THERE[outcome])
     return _by_state(case, now, where)
 
 
-def _nothing_there(case: Case) -> Finding:
+def _nothing_there(case: Case) -> ResetOutcome:
     if case.before is None and case.outcome is not Outcome.DONE:
-        return Finding(status=_NOT_THERE[case.outcome])
+        return ResetOutcome(status=_NOT_THERE[case.outcome])
     return _unless_refused(case, None, f"its state is gone, and {_PRUNED}")
 
 
-def _by_state(case: Case, now: PartitionState, where: Place) -> Finding:
+def _by_state(case: Case, now: PartitionState, where: Place) -> ResetOutcome:
     """By the present state alone, which is another than before and than the target."""
     is_altered = _is_altered(case, now)
     since = _since(now.state_epoch, case.group)
     if case.group is None:
-        return Finding(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)
+        return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)
     key = (case.outcome is Outcome.DONE, is_altered, _start_by_target(case.target, now), since)
     status, why = _WITHOUT_RECORDS.get(key, (Status.UNKNOWN, _MAYBE_OWN))
     if case.overwritten_at is not None:
@@ -247,20 +220,20 @@ def _by_state(case: Case, now: PartitionState, where: Place) -> Finding:
     if status is Status.UNKNOWN:
         return _unless_refused(case, where, why)
     if status is not Status.OK:
-        return Finding(status=status, evidence=where, why=f"{why}: {now.start_offset}")
+        return ResetOutcome(status=status, evidence=where, why=f"{why}: {now.start_offset}")
     return _moved_on(case, where, now.state_epoch)
 
 
-def _moved_on(case: Case, where: Place, state_epoch: int | None) -> Finding:
+def _moved_on(case: Case, where: Place, state_epoch: int | None) -> ResetOutcome:
     is_back = _by_state_epoch(case.before, state_epoch) is Status.EPOCH_WENT_BACK
-    return Finding(status=Status.EPOCH_WENT_BACK if is_back else Status.OK, evidence=where, moved_on=True)
+    return ResetOutcome(status=Status.EPOCH_WENT_BACK if is_back else Status.OK, evidence=where, moved_on=True)
 
 
-def _unless_refused(case: Case, where: Place | None, why: str) -> Finding:
+def _unless_refused(case: Case, where: Place | None, why: str) -> ResetOutcome:
     """Unknown, except where the broker refused it."""
     if case.outcome is Outcome.REFUSED:
-        return Finding(status=Status.FAILED)
-    return Finding(status=Status.UNKNOWN, evidence=where, why=why)
+        return ResetOutcome(status=Status.FAILED)
+    return ResetOutcome(status=Status.UNKNOWN, evidence=where, why=why)
 
 
 def _is_altered(case: Case, now: PartitionState) -> bool:

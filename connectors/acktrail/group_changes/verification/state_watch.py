@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.errors import RetryableError
 from acktrail.group_changes.collection.partition_states import StateFacts
-from acktrail.group_changes.execution.attempt import Sent, SentPart
+from acktrail.group_changes.execution.sent_request import SentPart, SentRequest
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, share_partition_of
-from acktrail.group_changes.verification.partition_outcome import Case, Finding, GroupNow, Later, Place, Seen, find
+from acktrail.group_changes.verification.partition_outcome import (
+    Case,
+    GroupNow,
+    Later,
+    Place,
+    ResetOutcome,
+    Seen,
+    judge,
+)
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["Asked", "Exported", "LaterRequest", "Look", "asked_of"]
+__all__ = ["Exported", "LaterRequest", "SentPartition", "StateWatch", "sent_partitions"]
 
 Exported = Callable[[Mapping[int, tuple[int, int]]], Sequence[tuple[SharePartition, Seen]] | None]
 """Gives the records between two offsets of state partitions (the second excluded) as the tables have them; None: the
@@ -31,12 +39,12 @@ class LaterRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SentPartition:
     """One share partition of a request: what the plan found there, what was asked, what the broker said. For a look
     that is not the first: what was asked `later`, and the record by which it was found `overwritten_at`."""
 
     row: PartitionPlan
-    sent: Sent
+    sent: SentRequest
     part: SentPart
     group_epoch: int | None = None
     later: tuple[LaterRequest, ...] = ()
@@ -47,12 +55,12 @@ class Asked:
         return share_partition_of(self.row)
 
 
-def asked_of(plan: ResetPlan, requests: Sequence[Sent]) -> list[Asked]:
+def sent_partitions(plan: ResetPlan, requests: Sequence[SentRequest]) -> list[SentPartition]:
     """Every share partition of `requests`, which were made from `plan`."""
     rows = {row.key: row for row in plan.partitions}
     epochs = {group.group_id: group.group_epoch for group in plan.groups}
     return [
-        Asked(
+        SentPartition(
             row=rows[sent.group_id, part.topic, part.partition],
             sent=sent,
             part=part,
@@ -63,10 +71,10 @@ def asked_of(plan: ResetPlan, requests: Sequence[Sent]) -> list[Asked]:
     ]
 
 
-class Look:
+class StateWatch:
     """The records of the share partitions in `asked` since they were sent."""
 
-    def __init__(self, reader: StateLookup, asked: Sequence[Asked], exported: Exported) -> None:
+    def __init__(self, reader: StateLookup, asked: Sequence[SentPartition], exported: Exported) -> None:
         self._reader = reader
         self._asked = tuple(asked)
         self._exported = exported
@@ -95,16 +103,16 @@ class Look:
             if addressed.record is not None:
                 self._seen[key].append(((addressed.raw.state_partition, addressed.raw.offset), addressed.record))
 
-    def findings(self, states: StateFacts, groups: Mapping[str, GroupNow]) -> list[Finding]:
+    def outcomes(self, states: StateFacts, groups: Mapping[str, GroupNow]) -> list[ResetOutcome]:
         """What became of each, in order; `states` are the present ones, which decide where records are missing."""
-        return [self._finding(one, states, groups.get(one.sent.group_id)) for one in self._asked]
+        return [self._outcome(one, states, groups.get(one.sent.group_id)) for one in self._asked]
 
     @property
     def is_complete(self) -> bool:
         """Every record since the changes were sent was read."""
         return self._is_complete
 
-    def _finding(self, one: Asked, states: StateFacts, group: GroupNow | None) -> Finding:
+    def _outcome(self, one: SentPartition, states: StateFacts, group: GroupNow | None) -> ResetOutcome:
         partition = self._reader.state_partition(one.key)
         own_end = one.sent.ends.get(partition, 0)
         records = [seen for seen in self._seen[one.key] if seen[0][1] >= own_end]
@@ -121,7 +129,7 @@ class Look:
             overwritten_at=one.overwritten_at,
             later=[Later(end=other.ends.get(partition, own_end), target=other.target) for other in one.later],
         )
-        return find(case)
+        return judge(case)
 
     def _fill(self, spans: Mapping[int, tuple[int, int]]) -> None:
         found = self._exported(spans) if self._is_complete else None

@@ -14,20 +14,19 @@ from typing import Final
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import Outcome
 from acktrail.broker.client.backoff import Backoff
-from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.broker.state.state_topic import StateTopic
-from acktrail.config import KafkaConfig
 from acktrail.group_changes.audit.journal import Journal
+from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.exported_records import ExportedRecords
 from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.group_changes.collection.partition_states import StateFacts, read_states
-from acktrail.group_changes.execution.open_attempts import asked_of_attempts, closing, open_attempts
 from acktrail.group_changes.lifecycle.change_status import GroupStanding
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.verification.partition_outcome import Finding, GroupNow, Status
-from acktrail.group_changes.verification.state_watch import Asked, Look
+from acktrail.group_changes.verification.open_attempts import closing, open_attempts, sent_in_attempts
+from acktrail.group_changes.verification.partition_outcome import GroupNow, ResetOutcome, Status
+from acktrail.group_changes.verification.state_watch import SentPartition, StateWatch
 
-__all__ = ["Verified", "verify"]
+__all__ = ["VerifiedPartition", "verify_reset"]
 
 WAIT_S: Final = 30.0
 """How long a record may take to show, and how long a request may be on its way after its sender was killed."""
@@ -35,7 +34,7 @@ WATCH_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifiedPartition:
     """What became of one share partition. Epochs and start offsets before are the plan's, after the state topic's."""
 
     group_id: str
@@ -59,9 +58,9 @@ class Verified:
     evidence_offset: int | None
 
 
-def verify(
-    kafka: KafkaConfig, journal: Journal, plan: ResetPlan, *, wait_s: float = WAIT_S, watch_s: float = WATCH_S
-) -> tuple[Verified, ...]:
+def verify_reset(
+    cluster: Cluster, journal: Journal, plan: ResetPlan, *, wait_s: float = WAIT_S, watch_s: float = WATCH_S
+) -> tuple[VerifiedPartition, ...]:
     """Find out what became of every group of the newest attempt at `plan` that is not known to be done.
 
     That is what was not looked at yet, and what an earlier look found undone, overwritten or unclear: a request that
@@ -77,8 +76,8 @@ def verify(
     attempts = open_attempts(journal, plan)
     if not attempts:
         return ()
-    asked = asked_of_attempts(journal, plan, attempts)
-    found = _Verification(kafka, journal, plan, asked, wait_s, watch_s).run() if asked else ()
+    asked = sent_in_attempts(journal, plan, attempts)
+    found = _Verification(cluster, journal, plan, asked, wait_s, watch_s).run() if asked else ()
     if found:
         journal.write_executions(_rows(found, plan, attempts, journal))
     entries = closing(plan, attempts, found)
@@ -90,35 +89,37 @@ def verify(
 class _Verification:
     def __init__(
         self,
-        kafka: KafkaConfig,
+        cluster: Cluster,
         journal: Journal,
         plan: ResetPlan,
-        asked: Sequence[Asked],
+        asked: Sequence[SentPartition],
         wait_s: float,
         watch_s: float,
     ) -> None:
-        self._kafka = kafka
+        self._cluster = cluster
         self._journal = journal
         self._plan = plan
         self._asked = tuple(asked)
         self._wait_s = wait_s
         self._watch_s = watch_s
 
-    def run(self) -> tuple[Verified, ...]:
-        with ShareGroupAdmin(self._kafka) as admin:
-            if self._plan.cluster.state_reason is not None:
-                return self._by_description(admin)
-            topic = StateTopic(admin)
-            with StateLookup(self._kafka, topic) as reader:
-                look = Look(reader, self._asked, self._exported().between)
-                findings = self._settled(admin, look)
-                described = self._described(admin, findings)
-                findings = self._watched(admin, look, findings)
-            states = read_states(self._kafka, admin, {one.key for one in self._asked}).states
+    def run(self) -> tuple[VerifiedPartition, ...]:
+        admin = self._cluster.admin
+        if self._plan.cluster.state_reason is not None:
+            return self._by_description(admin)
+        lookup = self._cluster.state_lookup(StateTopic(admin))
+        watch = StateWatch(lookup, self._asked, self._exported().between)
+        found = self._settled(admin, watch)
+        described = self._described(admin, found)
+        found = self._watched(admin, watch, found)
+        states = self._states().states
         return tuple(
-            _verified(one, finding, states.get(one.key), start_offset)
-            for one, finding, start_offset in zip(self._asked, findings, described, strict=True)
+            _verified(one, outcome, states.get(one.key), start_offset)
+            for one, outcome, start_offset in zip(self._asked, found, described, strict=True)
         )
+
+    def _states(self) -> StateFacts:
+        return read_states(self._cluster, {one.key for one in self._asked})
 
     def _exported(self) -> ExportedRecords:
         cluster = self._plan.cluster
@@ -129,28 +130,28 @@ class _Verification:
             keys=frozenset(one.key for one in self._asked),
         )
 
-    def _settled(self, admin: ShareGroupAdmin, look: Look) -> list[Finding]:
+    def _settled(self, admin: ShareGroupAdmin, watch: StateWatch) -> list[ResetOutcome]:
         """Read until each has shown, or the time is over in which it can."""
         patience = Backoff(self._wait_s)
         while True:
-            look.read()
-            findings = self._judged(admin, look)
+            watch.read()
+            findings = self._judged(admin, watch)
             pending = [o for o, f in zip(self._asked, findings, strict=True) if self._may_still_show(o, f)]
             if not pending or not patience.wait():
                 return findings
 
-    def _may_still_show(self, one: Asked, finding: Finding) -> bool:
+    def _may_still_show(self, one: SentPartition, finding: ResetOutcome) -> bool:
         if finding.status is Status.NOT_PERSISTED:
             return True
         is_open = finding.status is Status.NOT_ATTEMPTED and one.part.outcome is Outcome.UNKNOWN
         return is_open and self._journal.now_ms < one.sent.sent_at_ms + self._wait_s * 1000
 
-    def _judged(self, admin: ShareGroupAdmin, look: Look) -> list[Finding]:
+    def _judged(self, admin: ShareGroupAdmin, watch: StateWatch) -> list[ResetOutcome]:
         """The findings; groups are described where that tells their own work from something else's."""
         states = StateFacts()
-        if not look.is_complete:
-            states = read_states(self._kafka, admin, {one.key for one in self._asked})
-        findings = look.findings(states, {})
+        if not watch.is_complete:
+            states = self._states()
+        findings = watch.outcomes(states, {})
         unclear = {o.sent.group_id for o, f in zip(self._asked, findings, strict=True) if f.asks_group}
         if not unclear:
             return findings
@@ -160,9 +161,9 @@ class _Verification:
             )
             for group in admin.describe_groups(sorted(unclear))
         }
-        return look.findings(states, groups)
+        return watch.outcomes(states, groups)
 
-    def _described(self, admin: ShareGroupAdmin, findings: Sequence[Finding]) -> list[int | None]:
+    def _described(self, admin: ShareGroupAdmin, findings: Sequence[ResetOutcome]) -> list[int | None]:
         """The start offsets that the broker describes; asked again while those that are done are not there yet."""
         patience = Backoff(self._wait_s)
         while True:
@@ -175,14 +176,14 @@ class _Verification:
             if not late or not patience.wait():
                 return found
 
-    def _watched(self, admin: ShareGroupAdmin, look: Look, findings: list[Finding]) -> list[Finding]:
+    def _watched(self, admin: ShareGroupAdmin, watch: StateWatch, findings: list[ResetOutcome]) -> list[ResetOutcome]:
         patience = Backoff(self._watch_s)
         while any(finding.status.is_ok for finding in findings) and patience.wait():
-            look.read()
-            findings = self._judged(admin, look)
+            watch.read()
+            findings = self._judged(admin, watch)
         return findings
 
-    def _by_description(self, admin: ShareGroupAdmin) -> tuple[Verified, ...]:
+    def _by_description(self, admin: ShareGroupAdmin) -> tuple[VerifiedPartition, ...]:
         """Without the state topic: the broker's word alone."""
         patience = Backoff(self._wait_s)
         while True:
@@ -195,12 +196,12 @@ class _Verification:
             if not late or not patience.wait():
                 break
         return tuple(
-            _verified(one, Finding(status=_described_status(one, start_offset)), None, start_offset)
+            _verified(one, ResetOutcome(status=_described_status(one, start_offset)), None, start_offset)
             for one, start_offset in zip(self._asked, described, strict=True)
         )
 
 
-def _described_status(one: Asked, start_offset: int | None) -> Status:
+def _described_status(one: SentPartition, start_offset: int | None) -> Status:
     if one.part.outcome is Outcome.REFUSED:
         return Status.FAILED
     if start_offset == one.part.target_offset:
@@ -210,7 +211,7 @@ def _described_status(one: Asked, start_offset: int | None) -> Status:
     return Status.NOT_ATTEMPTED
 
 
-def _start_offsets(admin: ShareGroupAdmin, asked: Sequence[Asked]) -> list[int | None]:
+def _start_offsets(admin: ShareGroupAdmin, asked: Sequence[SentPartition]) -> list[int | None]:
     groups = dict.fromkeys(one.sent.group_id for one in asked)
     found = {
         (answer.group_id, offset.topic, offset.partition): offset.start_offset
@@ -220,14 +221,16 @@ def _start_offsets(admin: ShareGroupAdmin, asked: Sequence[Asked]) -> list[int |
     return [found.get(one.row.key) for one in asked]
 
 
-def _verified(one: Asked, finding: Finding, now: PartitionState | None, described: int | None) -> Verified:
+def _verified(
+    one: SentPartition, finding: ResetOutcome, now: PartitionState | None, described: int | None
+) -> VerifiedPartition:
     before, part = one.row.state, one.part
     status, error = finding.status, part.error
     if status.is_ok and not finding.moved_on and described not in (None, part.target_offset):
         status, error = Status.UNKNOWN, f"the broker describes start offset {described}, the state topic has the target"
     elif finding.why is not None:
         error = finding.why
-    return Verified(
+    return VerifiedPartition(
         group_id=one.sent.group_id,
         topic=part.topic,
         topic_id=one.row.topic_id,
@@ -251,7 +254,7 @@ def _verified(one: Asked, finding: Finding, now: PartitionState | None, describe
 
 
 def _rows(
-    found: Sequence[Verified], plan: ResetPlan, attempts: Sequence[GroupStanding], journal: Journal
+    found: Sequence[VerifiedPartition], plan: ResetPlan, attempts: Sequence[GroupStanding], journal: Journal
 ) -> list[dict[str, object]]:
     from acktrail.group_changes.json_values import to_plain
 

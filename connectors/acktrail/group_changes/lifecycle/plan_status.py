@@ -7,20 +7,21 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import TablesConfig
 from acktrail.group_changes.audit.audit_chain import AuditRow
 from acktrail.group_changes.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.group_changes.lifecycle.plan_life import PlanLife, life_of
 from acktrail.group_changes.lifecycle.undo import UndoLedger, read_ledger, read_whole_ledger
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.group_changes.planning.plan_file import DAY_MS
-from acktrail.group_changes.verification.partition_outcome import Status
-from acktrail.times import utc_text
+from acktrail.times import now_ms, utc_text
 
-__all__ = ["audited", "done_before", "listed", "outcomes_of", "progress_of"]
+__all__ = ["audit_rows", "done_before", "list_plans", "outcomes_of", "plan_status"]
 
 
-def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
+def done_before(cluster: Cluster, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
     """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""
     done = {
         (row["group_id"], row["topic"], row["partition"]): row["target_offset"]
@@ -29,28 +30,27 @@ def done_before(kafka: KafkaConfig, journal: Journal, plan: ResetPlan) -> frozen
     }
     if not done:
         return frozenset()
-    from acktrail.broker.admin import ShareGroupAdmin
-
-    with ShareGroupAdmin(kafka) as admin:
-        now = {
-            (answer.group_id, offset.topic, offset.partition): offset.start_offset
-            for answer in admin.describe_group_offsets({group for group, _, _ in done})
-            for offset in answer.offsets
-        }
+    now = {
+        (answer.group_id, offset.topic, offset.partition): offset.start_offset
+        for answer in cluster.admin.describe_group_offsets({group for group, _, _ in done})
+        for offset in answer.offsets
+    }
     return frozenset(key for key, target in done.items() if now.get(key) == target)
 
 
-def outcomes_of(tables: TablesConfig, plan: ResetPlan) -> list[dict[str, Any]]:
+def outcomes_of(journal: Journal, plan: ResetPlan) -> list[dict[str, Any]]:
     """The newest row of ``reset_executions`` of every share partition of `plan`; NOT_ATTEMPTED where there is none.
     Nothing, when there is none at all."""
-    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in read_executions(tables, plan.plan_id)}
+    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in journal.executions(plan.plan_id)}
     if not newest:
         return []
     return [_execution(newest.get(row.key) or _never_sent(row)) for row in plan.partitions]
 
 
-def listed(tables: TablesConfig, *, now_ms: int, limit: int | None = None) -> list[dict[str, Any]]:
-    """Every plan, newest first, with how it stands at `now_ms`, as plain data."""
+def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[str, Any]]:
+    """Every plan with its status, newest first, as JSON: `plan_id`, `created_at`, `kind`, `strategy`, `groups`,
+    `standing`, `attempts`; and the standing of each group."""
+    at_ms = now_ms()
     columns = ["plan_id", "kind", "strategy", "group_ids", "undoes", "partitions", "refusals", "created_by"]
     plans = read_plan_rows(tables, columns=columns)
     by_plan: dict[str, list[AuditRow]] = defaultdict(list)
@@ -58,23 +58,23 @@ def listed(tables: TablesConfig, *, now_ms: int, limit: int | None = None) -> li
         by_plan[row.plan_id].append(row)
     ledger = read_whole_ledger(tables, plans)
     newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
-    return [_line(row, _life(row, by_plan.get(row["plan_id"], []), ledger, now_ms)) for row in newest[:limit]]
+    return [_line(row, _life(row, by_plan.get(row["plan_id"], []), ledger, at_ms)) for row in newest[:limit]]
 
 
-def progress_of(tables: TablesConfig, plan_id: str, *, now_ms: int) -> dict[str, Any]:
-    """How one plan stands: `standing`, `decisions` (who approved or rejected it), `undone_by`, `groups`, and
-    `executions` of the newest verification, as plain data."""
+def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
+    """The status of one plan as JSON: `standing`, `decisions` (who approved or rejected it), `undone_by`, `groups` with
+    attempt and standing, and `executions` of the newest verification."""
     rows = read_audit(tables, {"plan_id": plan_id})
     stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "refusals"])
     about = stored[0] if stored else {"plan_id": plan_id, "refusals": 0, "created_at": None}
-    life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms)
+    life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms())
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
     newest = {(row["group_id"], row["topic"], row["partition"]): row for row in read_executions(tables, plan_id)}
     return {**_of_life(life), "groups": groups, "executions": [_execution(row) for row in newest.values()]}
 
 
-def audited(tables: TablesConfig, plan_id: str | None) -> list[dict[str, Any]]:
-    """The audit's rows, of one plan or all, in order, as plain data.
+def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict[str, Any]]:
+    """The rows of the audit, of one plan or all, oldest first, as JSON; `detail` is what the step is about.
 
     Raises:
         UnknownName: there is no such plan.
@@ -92,14 +92,14 @@ def audited(tables: TablesConfig, plan_id: str | None) -> list[dict[str, Any]]:
     ]
 
 
-def _life(row: Mapping[str, Any], rows: Sequence[AuditRow], ledger: UndoLedger, now_ms: int) -> PlanLife:
+def _life(row: Mapping[str, Any], rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
     plan_id, created_at = row["plan_id"], row["created_at"]
     return life_of(
         plan_id,
         rows,
-        now_ms=now_ms,
+        now_ms=at_ms,
         is_refused=bool(row["refusals"]),
-        is_expired=created_at is not None and now_ms - created_at.timestamp() * 1000 > DAY_MS,
+        is_expired=created_at is not None and at_ms - created_at.timestamp() * 1000 > DAY_MS,
         undone_by=ledger.undone_by(plan_id),
         is_undone=ledger.is_undone(plan_id),
     )

@@ -7,10 +7,10 @@ from typing import Self
 
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
 
-__all__ = ["Departure"]
+__all__ = ["OpenRequests"]
 
 
-class Departure:
+class OpenRequests:
     """Around everything from the first request of a plan to its verification, as a context manager; it may be entered
     again inside itself.
 
@@ -27,11 +27,11 @@ class Departure:
         """Whether the outcome of some request is open."""
         return self._out > 0
 
-    def left(self) -> None:
+    def add(self) -> None:
         """A request is about to be sent."""
         self._out += 1
 
-    def stayed(self) -> None:
+    def remove(self) -> None:
         """It was not sent after all, or the coordinator refused all of it: nothing was changed by it."""
         self._out -= 1
 

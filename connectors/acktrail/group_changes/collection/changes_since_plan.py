@@ -11,12 +11,12 @@ from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["other_cluster", "what_moved"]
+__all__ = ["changes_since_plan", "other_cluster"]
 
 _READ_IS_MISSING: Final = "READ is missing: grant it to this principal"
 
 
-def what_moved(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:
+def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:
     """Refusals for everything that is not as `plan` has it and matters to `rows`; none: it may be carried out.
 
     What may change: the log's end, a snapshot of the same state (a quiet shard writes some), a leader epoch, the

@@ -11,6 +11,7 @@ from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.group_changes.audit.audit_chain import AuditRow, in_order
 from acktrail.group_changes.audit.audit_log import AUDIT, SEQUENCE
 from acktrail.group_changes.audit.integrity import Anchor, AuditReport, Flaw, Stored, check_anchor, check_stored
+from acktrail.group_changes.planning.plan_file import write_text
 
 __all__ = ["checked_audit", "read_anchor", "write_anchor"]
 
@@ -68,8 +69,6 @@ def write_anchor(file: Path, row: AuditRow) -> None:
     Raises:
         MalformedFile: the file cannot be written.
     """
-    import tempfile
-
     text = json.dumps(
         {
             "format": _FORMAT,
@@ -81,13 +80,7 @@ def write_anchor(file: Path, row: AuditRow) -> None:
         },
         indent=1,
     )
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=file.absolute().parent, delete=False) as part:
-            part.write(text + "\n")
-        Path(part.name).replace(file)
-    except OSError as error:
-        hint = "check the path"
-        raise MalformedFile(f"cannot be written ({type(error).__name__})", file=str(file), hint=hint) from error
+    write_text(text + "\n", file)
 
 
 def _broken(flaws: list[Flaw]) -> ConfigurationError:

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_lookup import StateLookup
 from acktrail.broker.state.state_topic import StateTopic
-from acktrail.config import KafkaConfig
 from acktrail.errors import NotAuthorized, PlanStale
-from acktrail.group_changes.collection.collect import Found, Inquiry, Part, describe_groups, described_offsets
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.collect import Collected, Inquiry, Part, describe_groups, described_offsets
 from acktrail.group_changes.collection.facts import Snapshot
 from acktrail.group_changes.collection.partition_states import StateFacts
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.model.records import ShareSnapshot, StateRecord
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
-__all__ = ["look_again", "look_once_more"]
+__all__ = ["collect_again", "collect_group_again"]
 
 
-def look_again(kafka: KafkaConfig, plan: ResetPlan, *, now_ms: int) -> Found:
+def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Collected:
     """The facts about every share partition of a plan as they are now. Raises as `gather.take_snapshot`."""
     parts = _parts(plan)
-    with ShareGroupAdmin(kafka) as admin:
-        described = described_offsets(admin, parts)
-        groups, topics = describe_groups(admin, tuple(parts), {row.topic for row in plan.partitions})
-        inquiry = Inquiry(kafka=kafka, admin=admin, groups=groups, described=described, topics=topics, parts=parts)
-        return inquiry.found(inquiry.states(), now_ms=now_ms)
+    described = described_offsets(cluster.admin, parts)
+    groups, topics = describe_groups(cluster.admin, tuple(parts), {row.topic for row in plan.partitions})
+    inquiry = Inquiry(cluster=cluster, groups=groups, described=described, topics=topics, parts=parts)
+    return inquiry.found(inquiry.states(), now_ms=now_ms)
 
 
-def look_once_more(
-    kafka: KafkaConfig, admin: ShareGroupAdmin, plan: ResetPlan, group_id: str, before: Found, *, now_ms: int
+def collect_group_again(
+    cluster: Cluster, plan: ResetPlan, group_id: str, before: Collected, *, now_ms: int
 ) -> Snapshot:
     """The facts about one group of a plan right before its request is sent.
 
@@ -38,11 +35,11 @@ def look_once_more(
     requests on a connection that is open, so that another client has little time to come between.
 
     Raises:
-        PlanStale: another client reset the group since `before`, even to where it was. Else as `look_again`.
+        PlanStale: another client reset the group since `before`, even to where it was. Else as `collect_again`.
     """
     parts = {group_id: _parts(plan)[group_id]}
-    groups, topics = describe_groups(admin, (group_id,), {topic for topic, _ in parts[group_id]})
-    inquiry = Inquiry(kafka=kafka, admin=admin, groups=groups, described={}, topics=topics, parts=parts)
+    groups, topics = describe_groups(cluster.admin, (group_id,), {topic for topic, _ in parts[group_id]})
+    inquiry = Inquiry(cluster=cluster, groups=groups, described={}, topics=topics, parts=parts)
     return inquiry.found(_states_since(inquiry, before.states), now_ms=now_ms).snapshot
 
 
@@ -53,10 +50,10 @@ def _states_since(inquiry: Inquiry, before: StateFacts) -> StateFacts:
     if before.topic_id is None:
         return inquiry.states()
     try:
-        topic = StateTopic(inquiry.admin)
+        topic = StateTopic(inquiry.cluster.admin)
         if not topic.is_present or topic.topic_id != before.topic_id:
             return inquiry.states()
-        records = _records_since(inquiry.kafka, topic, [key for _, _, key in inquiry.state_keys()], before.ends)
+        records = _records_since(inquiry.cluster, topic, [key for _, _, key in inquiry.state_keys()], before.ends)
     except NotAuthorized as error:
         return StateFacts(reason=error.message)
     for record in records:
@@ -67,7 +64,7 @@ def _states_since(inquiry: Inquiry, before: StateFacts) -> StateFacts:
 
 
 def _records_since(
-    kafka: KafkaConfig, topic: StateTopic, keys: Collection[SharePartition], ends: Mapping[int, int]
+    cluster: Cluster, topic: StateTopic, keys: Collection[SharePartition], ends: Mapping[int, int]
 ) -> list[StateRecord | None]:
     """The records of `keys` from `ends` (by state partition) on; None: one that cannot be decoded."""
     own = {state_partition_of(key, topic.partition_count) for key in keys}
@@ -75,8 +72,7 @@ def _records_since(
     grown = {p: ends.get(p, 0) for p in own if (logs[p].last_stable_offset or 0) > ends.get(p, 0)}
     if not grown:
         return []
-    with StateLookup(kafka, topic) as reader:
-        records, _ = reader.read_from(keys, grown)
+    records, _ = cluster.state_lookup(topic).read_from(keys, grown)
     return [addressed.record for _, addressed in records]
 
 

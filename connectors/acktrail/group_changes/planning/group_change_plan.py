@@ -1,7 +1,4 @@
-"""Changes of groups that are not resets: deletion of groups, of what they have of topics, and configurations. Pure.
-
-The same way: a plan that says what is lost and what forbids it, with a hash; then lease, audit, request, verification.
-"""
+"""The plan to delete groups, to delete their offsets of topics, or to change their configurations. Pure."""
 
 from __future__ import annotations
 
@@ -12,43 +9,34 @@ from enum import StrEnum
 from typing import Final
 
 from acktrail.group_changes.collection.facts import GroupFacts
-from acktrail.group_changes.json_values import fingerprint, to_plain
-from acktrail.group_changes.planning.notices import Notice, Severity, worst_first
+from acktrail.group_changes.json_values import fingerprint, to_plain, with_hash
+from acktrail.group_changes.planning.notices import Notice, Severity, by_severity, refusals_among
 
 __all__ = [
-    "OTHER_FORMAT",
+    "GROUP_CHANGE_FORMAT",
     "ConfigStep",
+    "GroupChange",
+    "GroupChangeKind",
+    "GroupChangePlan",
     "KeptOffset",
-    "OtherKind",
-    "OtherPart",
-    "OtherPlan",
-    "build_other_plan",
+    "build_group_change_plan",
     "config_notices",
-    "other_hash",
-    "right_needed",
 ]
 
-OTHER_FORMAT: Final = "acktrail-change-plan"
-OTHER_VERSION: Final = 1
+GROUP_CHANGE_FORMAT: Final = "acktrail-change-plan"
+_VERSION: Final = 1
 _NEAREST: Final = 3
 
 
 _Notice = Callable[[Severity, str, str], Notice]
 
 
-class OtherKind(StrEnum):
+class GroupChangeKind(StrEnum):
     """What is changed."""
 
     DELETE_GROUPS = "delete_groups"
     DELETE_OFFSETS = "delete_offsets"
     ALTER_CONFIGS = "alter_configs"
-
-
-_RIGHT: Final = {
-    OtherKind.DELETE_GROUPS: "DELETE",
-    OtherKind.DELETE_OFFSETS: "DELETE",
-    OtherKind.ALTER_CONFIGS: "ALTER_CONFIGS",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +60,7 @@ class ConfigStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherPart:
+class GroupChange:
     """What is changed of one group: all of it (`topics` empty), some topics, or its configuration."""
 
     group_id: str
@@ -82,14 +70,14 @@ class OtherPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherPlan:
+class GroupChangePlan:
     """`preview_hash` covers what is changed and what is said about it: the same preview, the same hash, whenever it is
     made. `plan_hash` covers every other field."""
 
     format: str
     version: int
     plan_id: str
-    kind: OtherKind
+    kind: GroupChangeKind
     created_at_ms: int
     created_by: str
     cluster_id: str
@@ -97,19 +85,31 @@ class OtherPlan:
     reason: str
     requested_by: str
     groups: tuple[GroupFacts, ...]
-    parts: tuple[OtherPart, ...]
+    parts: tuple[GroupChange, ...]
     notices: tuple[Notice, ...]
     preview_hash: str
     plan_hash: str
 
     @property
     def refusals(self) -> tuple[Notice, ...]:
-        return tuple(notice for notice in self.notices if notice.severity is Severity.REFUSAL)
+        return refusals_among(self.notices)
+
+    @property
+    def strategy(self) -> str:
+        return self.kind.value.replace("_", "-")
+
+    @property
+    def operation(self) -> str:
+        return operation_of(self.kind)
+
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        return tuple(part.group_id for part in self.parts)
 
 
-def build_other_plan(
-    kind: OtherKind,
-    parts: Sequence[OtherPart],
+def build_group_change_plan(
+    kind: GroupChangeKind,
+    parts: Sequence[GroupChange],
     groups: Sequence[GroupFacts],
     *,
     plan_id: str,
@@ -120,13 +120,13 @@ def build_other_plan(
     reason: str = "",
     requested_by: str = "",
     more: Iterable[Notice] = (),
-) -> OtherPlan:
+) -> GroupChangePlan:
     """The plan for what was found; `more` notices come from where configurations were read. Pure."""
     by_id = {group.group_id: group for group in groups}
     notices = [notice for part in parts for notice in _on_part(kind, part, by_id[part.group_id])]
-    plan = OtherPlan(
-        format=OTHER_FORMAT,
-        version=OTHER_VERSION,
+    plan = GroupChangePlan(
+        format=GROUP_CHANGE_FORMAT,
+        version=_VERSION,
         plan_id=plan_id,
         kind=kind,
         created_at_ms=created_at_ms,
@@ -137,7 +137,7 @@ def build_other_plan(
         requested_by=requested_by,
         groups=tuple(groups),
         parts=tuple(parts),
-        notices=worst_first([*notices, *more]),
+        notices=by_severity([*notices, *more]),
         preview_hash="",
         plan_hash="",
     )
@@ -148,19 +148,12 @@ def build_other_plan(
         "notices": to_plain(plan.notices),
     }
     plan = replace(plan, preview_hash=fingerprint(seen))
-    return replace(plan, plan_hash=other_hash(plan))
+    return with_hash(plan)
 
 
-def right_needed(kind: OtherKind) -> str:
+def operation_of(kind: GroupChangeKind) -> str:
     """The ACL operation on the group that a change needs."""
-    return _RIGHT[kind]
-
-
-def other_hash(plan: OtherPlan) -> str:
-    """The hash that `plan` should have."""
-    data = to_plain(plan)
-    del data["plan_hash"]
-    return fingerprint(data)
+    return "ALTER_CONFIGS" if kind is GroupChangeKind.ALTER_CONFIGS else "DELETE"
 
 
 def config_notices(group_id: str, wanted: Mapping[str, str | None], known: Mapping[str, str]) -> Iterator[Notice]:
@@ -174,20 +167,20 @@ def config_notices(group_id: str, wanted: Mapping[str, str | None], known: Mappi
             yield Notice(severity=Severity.REFUSAL, rule="unknown_config", text=text, group_id=group_id)
 
 
-def _on_part(kind: OtherKind, part: OtherPart, group: GroupFacts) -> Iterator[Notice]:
+def _on_part(kind: GroupChangeKind, part: GroupChange, group: GroupFacts) -> Iterator[Notice]:
     def notice(severity: Severity, rule: str, text: str) -> Notice:
         return Notice(severity=severity, rule=rule, text=text, group_id=part.group_id)
 
-    right = _RIGHT[kind]
+    right = operation_of(kind)
     if group.rights is not None and right not in group.rights:
         yield notice(Severity.REFUSAL, "unauthorized_group", f"{right} on the group is missing")
-    if kind is OtherKind.ALTER_CONFIGS:
+    if kind is GroupChangeKind.ALTER_CONFIGS:
         yield from _on_configs(part, group, notice)
     else:
         yield from _on_deletion(kind, part, group, notice)
 
 
-def _on_configs(part: OtherPart, group: GroupFacts, notice: _Notice) -> Iterator[Notice]:
+def _on_configs(part: GroupChange, group: GroupFacts, notice: _Notice) -> Iterator[Notice]:
     if group.is_missing:
         yield notice(Severity.INFO, "no_such_group_yet", "there is no such share group yet: it counts when it comes")
     changed = [step for step in part.configs if _changes(step)]
@@ -202,7 +195,7 @@ def _changes(step: ConfigStep) -> bool:
     return step.is_own if step.after is None else step.after != step.before or not step.is_own
 
 
-def _on_deletion(kind: OtherKind, part: OtherPart, group: GroupFacts, notice: _Notice) -> Iterator[Notice]:
+def _on_deletion(kind: GroupChangeKind, part: GroupChange, group: GroupFacts, notice: _Notice) -> Iterator[Notice]:
     if group.is_other_type:
         yield notice(Severity.REFUSAL, "not_a_share_group", "a group of another type has this id")
     elif group.is_missing:
@@ -213,14 +206,14 @@ def _on_deletion(kind: OtherKind, part: OtherPart, group: GroupFacts, notice: _N
         who = ", ".join(repr(member) for member in group.members)
         yield notice(Severity.REFUSAL, "group_not_empty", f"the group has members ({who}): stop them first")
     there = {offset.topic for offset in part.offsets}
-    if kind is OtherKind.DELETE_OFFSETS:
+    if kind is GroupChangeKind.DELETE_OFFSETS:
         for topic in part.topics:
             if topic not in there:
                 yield notice(Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}")
     yield from _lost(part, notice)
 
 
-def _lost(part: OtherPart, notice: _Notice) -> Iterator[Notice]:
+def _lost(part: GroupChange, notice: _Notice) -> Iterator[Notice]:
     if not part.offsets:
         return
     lags = [offset.lag for offset in part.offsets]

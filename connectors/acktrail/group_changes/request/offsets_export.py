@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.config import KafkaConfig
 from acktrail.errors import ChangeRefused
+from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.collect import select_groups
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.request.offsets_file import write_offsets
+from acktrail.group_changes.request.offsets_csv import write_offsets
 from acktrail.group_changes.request.reset_request import ResetRequest, TopicScope
 
 __all__ = ["current_offsets", "planned_offsets"]
@@ -17,21 +16,21 @@ __all__ = ["current_offsets", "planned_offsets"]
 Row = tuple[str, str, int, int | None]
 
 
-def current_offsets(kafka: KafkaConfig, request: ResetRequest) -> tuple[str, int]:
+def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
     """The described start offsets in the scope of `request` as CSV, and how many share partitions have none.
 
     Raises:
-        ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group is not there.
-        NotAuthorized, Unreachable, RetryableError: the cluster cannot be asked.
+        ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist.
+        NotAuthorized, Unreachable, RetryableError: the cluster does not answer.
     """
-    with ShareGroupAdmin(kafka) as admin:
-        groups, unmatched = select_groups(admin, request)
-        if unmatched:
-            raise ChangeRefused("no_such_group", f"no share group matches {unmatched[0]!r}")
-        rows: list[Row] = []
-        for group in groups:
-            admin.describe_group(group)
-            rows += [(group, o.topic, o.partition, o.start_offset) for o in admin.describe_offsets(group)]
+    admin = cluster.admin
+    groups, unmatched = select_groups(admin, request)
+    if unmatched:
+        raise ChangeRefused("no_such_group", f"no share group matches {unmatched[0]!r}")
+    rows: list[Row] = []
+    for group in groups:
+        admin.describe_group(group)
+        rows += [(group, o.topic, o.partition, o.start_offset) for o in admin.describe_offsets(group)]
     return _csv(row for row in rows if _is_in(request.topics, row[1], row[2]))
 
 

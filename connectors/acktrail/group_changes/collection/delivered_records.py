@@ -1,5 +1,4 @@
-"""How many records lie in the offsets that a plan counts: less than offsets where transactions or compaction left some
-that no consumer gets."""
+"""The times and the number of the records that a plan delivers, from the record batches of the logs."""
 
 from __future__ import annotations
 
@@ -8,14 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.logs.batch_headers import Batch, BatchKind, LogStretch
+from acktrail.broker.logs.batch_headers import Batch, BatchKind, BatchTimes, LogPosition, LogStretch
 from acktrail.group_changes.collection.records_below_start import passed_range
-from acktrail.group_changes.planning.notices import Notice, Severity, worst_first
+from acktrail.group_changes.planning.notices import Notice, Severity, by_severity
 from acktrail.group_changes.planning.plan import PartitionPlan, RecordCounts, ResetPlan, with_totals
 from acktrail.model.delivery import TERMINAL_STATES
 
-__all__ = ["counts_of", "with_records"]
+__all__ = ["counts_of", "with_records", "with_times"]
 
+_MOST_TIMED: Final = 500
+"""Share partitions: each costs up to two fetches of one record batch."""
 _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
 _MOST_BYTES: Final = 4 << 20
@@ -34,6 +35,44 @@ _OFFSETS_ONLY: Final = Notice(
     ),
 )
 _NOTHING: Final = RecordCounts(to_deliver=0, to_deliver_aborted=0, delivered_again=0, delivered_again_aborted=0)
+
+
+def with_times(admin: ShareGroupAdmin, plan: ResetPlan, *, most: int = _MOST_TIMED) -> ResetPlan:
+    """`plan`, not sealed, with first and last timestamps, read from the batches that hold the first and last record
+    delivered again. Where more than `most` share partitions have some, the others say that they were not looked up.
+
+    Raises:
+        Unreachable, RetryableError: a broker did not answer.
+    """
+    rows = [row for row in plan.partitions if row.impact is not None and row.impact.again_first is not None]
+    if not rows:
+        return plan
+    chosen, left_out = {row.key for row in rows[:most]}, {row.key for row in rows[most:]}
+    times = admin.batch_times({p for row in rows[:most] for p in _positions(row)})
+    reason = f"not looked up: more than {most} share partitions"
+    return replace(
+        plan,
+        partitions=tuple(
+            _timed(row, times)
+            if row.key in chosen
+            else replace(row, times_reason=reason if row.key in left_out else None)
+            for row in plan.partitions
+        ),
+    )
+
+
+def _positions(row: PartitionPlan) -> tuple[LogPosition, ...]:
+    impact = row.impact
+    offsets = () if impact is None else (impact.again_first, impact.again_last)
+    return tuple(LogPosition(topic=row.topic, partition=row.partition, offset=o) for o in offsets if o is not None)
+
+
+def _timed(row: PartitionPlan, times: Mapping[LogPosition, BatchTimes]) -> PartitionPlan:
+    found = [times.get(position) for position in _positions(row)]
+    first, last = (found[0], found[-1]) if found else (None, None)
+    if first is None or last is None:
+        return replace(row, times_reason="the broker does not tell when its records were written")
+    return replace(row, first_record_ms=first.first_ms, last_record_ms=last.latest_ms)
 
 
 def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
@@ -55,7 +94,7 @@ def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     counted = with_totals(replace(plan, partitions=rows))
     if counted.totals.records is not None or not counted.totals.to_deliver:
         return counted
-    return replace(counted, notices=worst_first([*counted.notices, _OFFSETS_ONLY]))
+    return replace(counted, notices=by_severity([*counted.notices, _OFFSETS_ONLY]))
 
 
 def _counted(row: PartitionPlan, batches: Mapping[tuple[str, int], Sequence[Batch]]) -> RecordCounts | None:

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.errors import ChangeInProgress
-from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event
-from acktrail.group_changes.audit.journal import Journal, here
-from acktrail.group_changes.execution.attempt import sent_of
+from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
+from acktrail.group_changes.audit.journal import Journal, host_and_pid
+from acktrail.group_changes.execution.sent_request import sent_request
 from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing, standings
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.verification.partition_outcome import Place, Status
-from acktrail.group_changes.verification.state_watch import Asked, LaterRequest, asked_of
+from acktrail.group_changes.verification.state_watch import LaterRequest, SentPartition, sent_partitions
 
 if TYPE_CHECKING:
-    from acktrail.group_changes.verification.verify import Verified
+    from acktrail.group_changes.verification.verify import VerifiedPartition
 
-__all__ = ["asked_of_attempts", "closing", "open_attempts"]
+__all__ = ["check_free", "closing", "open_attempts", "sent_in_attempts"]
 
 _UNSETTLED: Final = frozenset({Standing.UNKNOWN, Standing.UNVERIFIED, Standing.STARTED})
 _MAY_CHANGE: Final = frozenset({Standing.FAILED, Standing.OVERWRITTEN, Standing.PARTLY})
@@ -45,24 +45,33 @@ def open_attempts(journal: Journal, plan: ResetPlan) -> list[GroupStanding]:
         or standing.standing in _UNSETTLED
         or (standing.standing in _MAY_CHANGE and outcomes.get((standing.group_id, standing.attempt)) != "done")
     ]
-    for standing in found:
-        lease = standing.lease
-        is_answered = standing.newest.event == Event.AFTER_CALL
-        if lease is None or is_answered or not lease.is_held(now_ms) or (lease.host, lease.pid) == here():
-            continue
-        left = (lease.expires_at_ms - now_ms) // 1000 + 1
-        hint = f"process {lease.pid} on {lease.host} is at it, for at most {left} s more"
-        raise ChangeInProgress(standing.group_id, plan_id=plan.plan_id, hint=hint)
+    check_free(found, plan.plan_id, now_ms)
     return found
 
 
-def asked_of_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStanding]) -> list[Asked]:
+def check_free(attempts: Iterable[GroupStanding], plan_id: str, now_ms: int) -> None:
+    """Pass when no other living process is at one of `attempts`.
+
+    Raises:
+        ChangeInProgress: another process that may live has the lease of one.
+    """
+    for standing in attempts:
+        lease = standing.lease
+        is_answered = standing.newest.event == Event.AFTER_CALL
+        if lease is None or is_answered or not lease.is_held(now_ms) or (lease.host, lease.pid) == host_and_pid():
+            continue
+        left = (lease.expires_at_ms - now_ms) // 1000 + 1
+        hint = f"process {lease.pid} on {lease.host} is at it, for at most {left} s more"
+        raise ChangeInProgress(standing.group_id, plan_id=plan_id, hint=hint)
+
+
+def sent_in_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStanding]) -> list[SentPartition]:
     """Every share partition that was sent in `attempts`; nothing where none was."""
     rows = journal.audit({"plan_id": plan.plan_id})
     newest = {standing.group_id: standing.attempt for standing in attempts}
     own = [row for row in rows if row.group_id is not None and row.attempt == newest.get(row.group_id)]
-    sent = [sent_of([row for row in own if row.group_id == group]) for group in newest]
-    asked = asked_of(plan, [request for request in sent if request is not None])
+    sent = [sent_request([row for row in own if row.group_id == group]) for group in newest]
+    asked = sent_partitions(plan, [request for request in sent if request is not None])
     now_ms = journal.now_ms
     if all(standing.lease is not None and standing.lease.is_held(now_ms) for standing in attempts):
         return asked
@@ -74,7 +83,7 @@ def asked_of_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[Grou
     ]
 
 
-def closing(plan: ResetPlan, attempts: Sequence[GroupStanding], found: Sequence[Verified]) -> list[AuditEntry]:
+def closing(plan: ResetPlan, attempts: Sequence[GroupStanding], found: Sequence[VerifiedPartition]) -> list[AuditEntry]:
     """For each group what was found, and its lease given back; one that was never sent failed."""
     entries: list[AuditEntry] = []
     for standing in attempts:
@@ -82,9 +91,9 @@ def closing(plan: ResetPlan, attempts: Sequence[GroupStanding], found: Sequence[
         if statuses:
             entries.append(_verified(plan, standing, statuses))
         elif standing.lease is not None or standing.standing is Standing.STARTED:
-            entries.append(_entry(plan, standing, Event.AFTER_CALL, outcome="not_sent"))
+            entries.append(audit_entry(plan, standing.attempt, Event.AFTER_CALL, standing.group_id, outcome="not_sent"))
         if standing.lease is not None:
-            entries.append(_entry(plan, standing, Event.LEASE_RELEASED))
+            entries.append(audit_entry(plan, standing.attempt, Event.LEASE_RELEASED, standing.group_id))
     return entries
 
 
@@ -93,26 +102,8 @@ def _verified(plan: ResetPlan, standing: GroupStanding, statuses: Sequence[Statu
     detail: dict[str, object] = {"statuses": counts}
     if standing.standing in _MAY_CHANGE:
         detail["corrects"] = standing.standing.value
-    return _entry(plan, standing, Event.VERIFIED, outcome=_outcome(statuses), detail=detail)
-
-
-def _entry(
-    plan: ResetPlan,
-    standing: GroupStanding,
-    event: Event,
-    *,
-    outcome: str | None = None,
-    detail: Mapping[str, object] | None = None,
-) -> AuditEntry:
-    return AuditEntry(
-        kind=plan.kind.value,
-        event=event,
-        plan_id=plan.plan_id,
-        plan_hash=plan.plan_hash,
-        attempt=standing.attempt,
-        group_id=standing.group_id,
-        outcome=outcome,
-        detail=detail or {},
+    return audit_entry(
+        plan, standing.attempt, Event.VERIFIED, standing.group_id, outcome=_outcome(statuses), detail=detail
     )
 
 

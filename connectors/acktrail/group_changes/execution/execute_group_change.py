@@ -1,0 +1,273 @@
+"""Deletes groups and their offsets of topics, and changes configurations: planned, executed, verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome
+from acktrail.broker.client.backoff import Backoff
+from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
+from acktrail.errors import AcktrailError, ConfigurationError, PlanStale
+from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry
+from acktrail.group_changes.audit.journal import Journal
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.collect import describe_groups
+from acktrail.group_changes.execution.attempt import Attempt
+from acktrail.group_changes.execution.open_requests import OpenRequests
+from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing
+from acktrail.group_changes.planning.group_change_plan import (
+    ConfigStep,
+    GroupChange,
+    GroupChangeKind,
+    GroupChangePlan,
+    KeptOffset,
+    build_group_change_plan,
+    config_notices,
+)
+from acktrail.group_changes.planning.notices import refusal_error
+from acktrail.group_changes.verification.open_attempts import check_free
+
+__all__ = [
+    "ChangeOutcome",
+    "check_preview",
+    "execute_group_change",
+    "plan_config_change",
+    "plan_group_deletion",
+    "settle_group_change",
+]
+
+_WAIT_S: Final = 5.0
+_OPEN: Final = frozenset({Standing.UNKNOWN, Standing.UNVERIFIED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOutcome:
+    """The broker's answers, and how each group stands after verification."""
+
+    plan_id: str
+    results: tuple[ChangeResult, ...]
+    outcomes: Mapping[str, str]
+
+
+def plan_group_deletion(
+    cluster: Cluster, groups: Sequence[str], topics: Sequence[str] = (), **about: Any
+) -> GroupChangePlan:
+    """The plan to delete groups, or (`topics`) their offsets of topics. `about`: see `build_group_change_plan`.
+
+    Raises:
+        Unreachable, RetryableError, ConfigurationError: the cluster does not answer.
+    """
+    admin = cluster.admin
+    ids = tuple(sorted(set(groups)))
+    facts, _ = describe_groups(admin, ids)
+    parts = [
+        GroupChange(
+            group_id=answer.group_id,
+            topics=tuple(dict.fromkeys(topics)),
+            offsets=tuple(
+                KeptOffset(topic=o.topic, partition=o.partition, start_offset=o.start_offset, lag=o.lag)
+                for o in answer.offsets
+                if not topics or o.topic in topics
+            ),
+        )
+        for answer in admin.describe_group_offsets(ids)
+    ]
+    kind = GroupChangeKind.DELETE_OFFSETS if topics else GroupChangeKind.DELETE_GROUPS
+    release = admin.capabilities().release
+    return build_group_change_plan(kind, parts, facts, cluster_id=admin.cluster_id, release=release, **about)
+
+
+def plan_config_change(
+    cluster: Cluster, groups: Sequence[str], wanted: Mapping[str, str | None], **about: Any
+) -> GroupChangePlan:
+    """The plan to set configurations of groups (None: unset).
+
+    Raises:
+        ConfigurationError: a group's configuration may not be read.
+        Unreachable, RetryableError: the cluster does not answer.
+    """
+    admin = cluster.admin
+    ids = tuple(sorted(set(groups)))
+    facts, _ = describe_groups(admin, ids)
+    parts, notices = [], []
+    for answer in admin.group_configs(ids):
+        if answer.configs is None:
+            raise ConfigurationError(
+                f"the configuration of group {answer.group_id!r} cannot be read: {answer.error}",
+                hint="grant DESCRIBE_CONFIGS on the group",
+            )
+        notices += list(config_notices(answer.group_id, wanted, answer.configs))
+        steps = tuple(
+            ConfigStep(name=name, before=answer.configs.get(name), is_own=name in answer.own, after=value)
+            for name, value in sorted(wanted.items())
+        )
+        parts.append(GroupChange(group_id=answer.group_id, configs=steps))
+    return build_group_change_plan(
+        GroupChangeKind.ALTER_CONFIGS,
+        parts,
+        facts,
+        cluster_id=admin.cluster_id,
+        release=admin.capabilities().release,
+        more=notices,
+        **about,
+    )
+
+
+def execute_group_change(
+    cluster: Cluster,
+    journal: Journal,
+    plan: GroupChangePlan,
+    again: Callable[[], GroupChangePlan],
+    *,
+    check: Callable[[], object] | None = None,
+) -> tuple[ChangeResult, ...]:
+    """Send what `plan` holds, unless `again`, the same plan made now, has another preview. Then verify and give the
+    leases back. One result for each group or topic. `check` raises what forbids the attempt, in the same commit as the
+    lease.
+
+    Raises:
+        ChangeRefused, PlanStale: nothing was sent. ChangeInProgress: another process changes a group.
+        RetryableError, ConfigurationError: the cluster does not answer; nothing was sent.
+        OutcomeUnknown: a request left, and then anything went wrong: verify.
+    """
+    _check_refusals(plan)
+    attempt = Attempt(journal, plan, plan.group_ids)
+    attempt.take_leases(check)
+    results: list[ChangeResult] = []
+    with OpenRequests(plan.plan_id) as sending:
+        try:
+            check_preview(plan, again)
+            for part in plan.parts:
+                results += _call(cluster.admin, attempt, plan.kind, part, sending)
+        except BaseException as error:
+            if not sending.has_left:
+                attempt.abandon(error)
+            raise
+        settle_group_change(cluster, journal, plan)
+        sending.settled()
+    return tuple(results)
+
+
+def check_preview(plan: GroupChangePlan, again: Callable[[], GroupChangePlan]) -> None:
+    """Pass when no rule forbids `plan`, and `again`, the same plan made now, has the same preview.
+
+    Raises:
+        ChangeRefused, PlanStale: the rule, or that something changed.
+    """
+    _check_refusals(plan)
+    if again().preview_hash != plan.preview_hash:
+        raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
+
+
+def _check_refusals(plan: GroupChangePlan) -> None:
+    if plan.refusals:
+        raise refusal_error(plan.refusals, plan.groups, operation=plan.operation)
+
+
+def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePlan) -> dict[str, str]:
+    """Look at every group of `plan` that is not settled, note what is found, and give its lease back: outcome by group.
+
+    Raises:
+        ChangeInProgress: another living process is at it.
+        RetryableError, ConfigurationError: cluster or tables do not answer; nothing is settled.
+    """
+    unsettled = [
+        found
+        for found in journal.standings({"plan_id": plan.plan_id})
+        if found.lease is not None or found.standing in _OPEN
+    ]
+    check_free(unsettled, plan.plan_id, journal.now_ms)
+    outcomes = _outcomes(cluster, plan, [found.group_id for found in unsettled if found.standing in _OPEN])
+    entries: list[AuditEntry] = []
+    for found in unsettled:
+        entries += _closing(plan, found, outcomes.get(found.group_id))
+    if entries:
+        journal.note(entries)
+    return outcomes
+
+
+def _closing(plan: GroupChangePlan, found: GroupStanding, outcome: str | None) -> list[AuditEntry]:
+    release = audit_entry(plan, found.attempt, Event.LEASE_RELEASED, found.group_id)
+    if outcome is not None:
+        return [audit_entry(plan, found.attempt, Event.VERIFIED, found.group_id, outcome=outcome), release]
+    if found.standing is Standing.STARTED:
+        return [audit_entry(plan, found.attempt, Event.AFTER_CALL, found.group_id, outcome="not_sent"), release]
+    return [release]
+
+
+def _outcomes(cluster: Cluster, plan: GroupChangePlan, group_ids: Collection[str]) -> dict[str, str]:
+    """`done` or `not_done` by group, as the cluster shows it."""
+    if not group_ids:
+        return {}
+    return {
+        part.group_id: "done" if _shows(cluster.admin, plan.kind, part) else "not_done"
+        for part in plan.parts
+        if part.group_id in group_ids
+    }
+
+
+def _call(
+    admin: ShareGroupAdmin, attempt: Attempt, kind: GroupChangeKind, part: GroupChange, sending: OpenRequests
+) -> Sequence[ChangeResult]:
+    request = {"request": kind.value, "topics": part.topics, "configs": _values(part)}
+    answer = attempt.call(part.group_id, request, lambda: _send(admin, kind, part), sending, detail_of=_answer_detail)
+    if isinstance(answer, AcktrailError):
+        raise answer
+    return answer
+
+
+def _answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
+    failed = [r for r in results if r.outcome is not Outcome.DONE]
+    return {"failed": [[r.topic, r.outcome.value, r.error_code, r.error, r.advice] for r in failed]}
+
+
+def _send(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> Sequence[ChangeResult]:
+    try:
+        match kind:
+            case GroupChangeKind.DELETE_GROUPS:
+                return (admin.delete_group(part.group_id),)
+            case GroupChangeKind.DELETE_OFFSETS:
+                return admin.delete_offsets(part.group_id, part.topics)
+            case GroupChangeKind.ALTER_CONFIGS:
+                change = ConfigsChange(group_id=part.group_id, configs=tuple(_values(part).items()))
+                return (admin.alter_group_configs(change),)
+    except AcktrailError as error:
+        text = f"not sent: {error.message}"
+        return (
+            ChangeResult(
+                group_id=part.group_id, outcome=Outcome.REFUSED, error_code=None, error=text, advice=error.hint
+            ),
+        )
+
+
+def _values(part: GroupChange) -> dict[str, str | None]:
+    return {step.name: step.after for step in part.configs}
+
+
+def _shows(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> bool:
+    """Whether the change shows, now or within seconds: brokers learn of it one after the other."""
+    backoff = Backoff(_WAIT_S)
+    while not _is_done(admin, kind, part):
+        if not backoff.wait():
+            return False
+    return True
+
+
+def _is_done(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> bool:
+    """Whether the cluster is as the change would have it."""
+    if kind is GroupChangeKind.DELETE_GROUPS:
+        (group,) = admin.describe_groups([part.group_id])
+        return group.error_code == GROUP_ID_NOT_FOUND
+    if kind is GroupChangeKind.DELETE_OFFSETS:
+        (answer,) = admin.describe_group_offsets([part.group_id])
+        return not {offset.topic for offset in answer.offsets} & set(part.topics)
+    (configs,) = admin.group_configs([part.group_id])
+    return all(
+        step.name not in configs.own
+        if step.after is None
+        else step.name in configs.own and (configs.configs or {}).get(step.name) == step.after
+        for step in part.configs
+    )

@@ -13,7 +13,7 @@ from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
 from acktrail_simulation.leader.acquisition import FetchLimits
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.leader.partition_log import PartitionLog
+from acktrail_simulation.leader.partition_log import UserPartitionLog
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.leader.share_partition_leader import SharePartitionLeader
 from acktrail_simulation.messages.persister_messages import StateInitialize
@@ -26,7 +26,7 @@ class LeaderFixture:
 
     def __init__(self, *sizes: int, start: int = 0, **settings: Any) -> None:
         self.clock = SimulatedClock()
-        self.log = PartitionLog(start_offset=start, end_offset=start)
+        self.log = UserPartitionLog(start_offset=start, end_offset=start)
         for size in sizes:
             self.log.append(size)
         self.coordinator = ShareCoordinator(partition_counts={KEY.topic_id: 1}, clock=self.clock)

@@ -19,7 +19,7 @@ from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
 from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode, FetchLimits
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
-from acktrail_simulation.leader.partition_log import PartitionLog
+from acktrail_simulation.leader.partition_log import UserPartitionLog
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
 from acktrail_simulation.messages.persister_json import request_fields
 from acktrail_simulation.messages.persister_messages import (
@@ -74,7 +74,7 @@ class SimulatedLeader:
         self.weights = {kind: weight for kind, weight in _STEPS.items() if kind not in without}
         self.settings = replace(settings_of(source), **settings)
         self.clock = SimulatedClock()
-        self.log = PartitionLog()
+        self.log = UserPartitionLog()
         self.coordinator = ShareCoordinator(
             partition_counts={KEY.topic_id: 1}, clock=self.clock, updates_per_snapshot=limit
         )

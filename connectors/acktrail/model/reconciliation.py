@@ -40,7 +40,7 @@ from enum import StrEnum
 from typing import Final
 
 from acktrail.model.lag import durable_lag, effective_backlog
-from acktrail.model.observation import DescribedPartition, ReconciliationInput, TopicStatus
+from acktrail.model.reconciliation_input import DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.replay import SharePartitionState
 
 __all__ = ["Reconciliation", "Verdict", "reconcile"]

@@ -16,7 +16,7 @@ from acktrail.columnar.replaying.decoded_records import replay_decoded
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES
 from acktrail.columnar.schemas.table_fields import INSTANT
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES, STATE_RECORDS
-from acktrail.model.observation import Completeness
+from acktrail.model.reconciliation_input import Completeness
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import HEAD_COLUMNS, Heads, survivors

@@ -18,8 +18,8 @@ from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.schemas.table_fields import INSTANT
 from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS
 from acktrail.model.delivery import TERMINAL_STATES
-from acktrail.model.observation import Completeness, DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.reconciliation import Reconciliation, Verdict, reconcile
+from acktrail.model.reconciliation_input import Completeness, DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import StateBatches, int64, is_large, state_of

@@ -13,7 +13,7 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 
-from acktrail.model.observation import Completeness
+from acktrail.model.reconciliation_input import Completeness
 from acktrail_expectations.batch_columns import record_batches
 from acktrail_expectations.gx.custom_expectations import ExpectBatchesBelowLogEnd
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, none_of, unique, warning

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from acktrail.model.share_partition import GroupId, TopicId
-from acktrail_simulation.leader.partition_log import PartitionLog
+from acktrail_simulation.leader.partition_log import UserPartitionLog
 from acktrail_simulation.messages.share_messages import CurrentLeader, NodeEndpoint, TopicIdPartition
 
 __all__ = ["ClusterView", "PartitionLeadership"]
@@ -18,7 +18,7 @@ class PartitionLeadership:
 
     leader_id: int | None
     leader_epoch: int
-    log: PartitionLog = field(default_factory=PartitionLog)
+    log: UserPartitionLog = field(default_factory=UserPartitionLog)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from acktrail_simulation.error_codes import ErrorCode
 
-__all__ = ["PartitionLog", "RecordBatch"]
+__all__ = ["RecordBatch", "UserPartitionLog"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class RecordBatch:
 
 
 @dataclass(slots=True, kw_only=True)
-class PartitionLog:
+class UserPartitionLog:
     """Batches in offset order; what lies below `start_offset` is gone. There are no transactions.
 
     `fault`: what every read fails with for now (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE).

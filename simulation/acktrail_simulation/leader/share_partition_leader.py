@@ -27,7 +27,7 @@ from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBa
 from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchLimits, acquire
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.leader.in_flight import archived
-from acktrail_simulation.leader.partition_log import PartitionLog, RecordBatch
+from acktrail_simulation.leader.partition_log import RecordBatch, UserPartitionLog
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse, ReadResponse, StateRead
 
@@ -63,7 +63,7 @@ class SharePartitionLeader:
         key: SharePartition,
         *,
         leader_epoch: int,
-        log: PartitionLog,
+        log: UserPartitionLog,
         persister: Callable[[PersisterRequest], PersisterResponse],
         clock: SimulatedClock,
         settings: ShareGroupSettings | None = None,

@@ -72,7 +72,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One group as last observed. All None but `reason` when only its state records are known."""
+    """One group as last observed. Where only its state records are known, `reason` alone is not None."""
 
     group_id: str
     group_type: str | None

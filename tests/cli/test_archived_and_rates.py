@@ -104,8 +104,8 @@ def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("start", [0, 10])
 def test_archived_anew_in_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int) -> None:
-    """A second death after a reset, of which only a later snapshot tells, is listed: whether the record was last seen
-    archived, or below the start offset after another time of which nothing is known."""
+    """A second archiving after a reset, shown by a later snapshot alone, is listed: whether the record was last seen
+    archived, or below the start offset after another time without records."""
     world, key = World(tmp_path / "tables", state_partitions=1), key_of("g")
     archived = (batch(5, 5, 4, 5),) if start == 0 else ()
     world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(5, 5, 4, 5),)))

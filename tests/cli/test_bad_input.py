@@ -31,7 +31,7 @@ def acktrail(*arguments: str | Path, **environment: str) -> subprocess.Completed
 
 
 def complaint(done: subprocess.CompletedProcess[str], code: int) -> str:
-    """The one line that was said; checks code and form."""
+    """The one line on stderr; checks code and form."""
     assert done.returncode == code, (done.returncode, done.stderr)
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()

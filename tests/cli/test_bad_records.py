@@ -147,7 +147,7 @@ def test_lies_are_rows_with_reasons(write: Write, tmp_path: Path, capsys: pytest
 
 @FORMATS
 def test_random_bytes(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Records of random bytes are a row each, whatever they say."""
+    """Records of random bytes are a row each."""
     source = random.Random(5)
     pairs: list[Pair] = [
         (source.randbytes(source.randrange(40)), source.randbytes(source.randrange(90))) for _ in range(300)

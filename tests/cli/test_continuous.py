@@ -1,4 +1,4 @@
-"""A continuous export ends when it is told to, or when a person must correct something, and for nothing else."""
+"""A continuous export ends when it is asked to, or when a person must correct something, and for nothing else."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def tables(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_it_waits_for_the_state_topic_and_outlives_the_broker(broker: EmbeddedBroker, tables: TablesConfig) -> None:
-    """A cluster without a state topic is waited for; after a restart of the broker it goes on. An outage is two lines,
-    and observations come at an interval, each under a run id of its own."""
+    """The export waits for a state topic, and continues after a restart of the broker. An outage is two lines, and
+    observations come at an interval, each under a run id of its own."""
     with following(broker.config(), tables, observe_every_s=1.0) as export:
         until(lambda: export.notices, what="a line that says what it waits for")
         assert "waiting for the state topic" in export.notices[0]

@@ -148,7 +148,7 @@ def test_exactly_once(
     records: list[RawRecord],
     data: st.DataObject,
 ) -> None:
-    """However a log is cut into files that overlap, in whatever order they are named in one call, and however often
+    """However a log is cut into files that overlap, in any order they are named in one call, and however often
     they are imported: every record is in the tables once, and the ranges cover each offset once."""
     folder = tmp_path_factory.mktemp("import")
     root, files, reached = folder / "tables", [], dict[int, int]()
@@ -278,7 +278,7 @@ def test_what_lies_beside_a_segment(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_damage_becomes_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A damaged batch of a segment is said and recorded as a gap, a torn tail is said; the rest is imported."""
+    """A damaged batch of a segment is reported and recorded as a gap, a torn tail is reported; the rest is imported."""
     file = folder_of(tmp_path / "copy")
     parts = [batch([raw(offset)]) for offset in range(5)]
     parts[2] = parts[2][:-1] + b"\x55"
@@ -293,7 +293,7 @@ def test_damage_becomes_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_what_has_no_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A segment whose state partition nobody names is not imported, nor are two records at one address."""
+    """A segment without a known state partition is not imported, nor are two records at one address."""
     file = tmp_path / "0.log"
     file.write_bytes(batch([raw(0)]))
 

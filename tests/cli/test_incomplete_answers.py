@@ -85,7 +85,7 @@ def test_counts_are_least_ones(
 
 
 def test_times_beside_a_gap_are_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was archived after the record that told all again is all there was."""
+    """After a record that shows the whole state again, the list of archived records is complete."""
     world = world_with(tmp_path, gap=True)
     found = answer(asked(world, capsys, "archived", "g", "--since", str(WRITTEN_MS + 5), "--json"))
     assert (found["records"], found["at_least"]) == (1, False)
@@ -109,7 +109,7 @@ def test_a_record_beside_a_gap_with_nothing_behind_it(tmp_path: Path, capsys: py
 def test_what_is_not_marked_is_true(
     tmp_path_factory: pytest.TempPathFactory, log: list[StateRecord], first: int, length: int
 ) -> None:
-    """Whatever is lost: intervals that are not marked count what a whole export counts."""
+    """Any loss: intervals that are not marked count what a whole export counts."""
     folder = tmp_path_factory.mktemp("lives")
     whole, torn = (
         World(folder / "whole", state_partitions=1),

@@ -12,7 +12,7 @@ from acktrail.cli.text.json_text import json_line
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 def test_one_harmless_line(text: str) -> None:
-    """Whatever a group is called: one line, no control character, and the same once parsed."""
+    """Any name of a group: one line, no control character, and the same once parsed."""
     line = json_line({"group": text})
 
     assert json.loads(line) == {"group": text}

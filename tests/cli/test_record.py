@@ -18,13 +18,13 @@ HOSTILE = "g' OR 1=1 \x1b[2J\n<b>💥"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A world that nobody changes."""
+    """A world that no test changes."""
     return _world(tmp_path_factory.mktemp("record"))
 
 
 @pytest.fixture
 def own_world(tmp_path: Path) -> World:
-    """A world to go on with."""
+    """A world that a test may change."""
     return _world(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What ``acktrail reset audit`` says of every step, read from the tables alone."""
+"""What ``acktrail reset audit`` shows of every step, read from the tables alone."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_plan_that_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str]
 
 
 def test_an_altered_row_is_an_error(capsys: pytest.CaptureFixture[str], tables: Path) -> None:
-    """A row that somebody rewrote is named, and nothing else is said."""
+    """A row that somebody rewrote is named, and nothing else is printed."""
     import pyarrow as pa
     from deltalake import DeltaTable, write_deltalake
 

@@ -1,4 +1,4 @@
-"""Tables for people stay readable whatever names a cluster has."""
+"""Tables for people stay readable with any names in a cluster."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_hostile_names_are_shown_as_text(hostile: str) -> None:
 
 
 def test_unknown_is_a_word_with_a_reason_and_never_a_number(sample: RunTables, run_id: str, html: str) -> None:
-    """Where a share partition's start offset or lag is unknown its row says so, and why; -1 is nowhere."""
+    """Where a share partition's start offset or lag is unknown its row shows that, and why; -1 is nowhere."""
     summary = summarize(sample, run_id)
     for number, row in enumerate(summary.partitions):
         cells = _rows_of(html, "share-partitions")[number]
@@ -252,7 +252,7 @@ def test_a_large_cluster_is_cut_and_says_so(
     make_share_partition: Callable[..., tuple[dict[str, Any], dict[str, Any]]],
 ) -> None:
     """Thousands of share partitions: the page stays small, totals count all, what needs attention is drawn first, and
-    drawn rows plus those said to be left out are all of them."""
+    drawn rows plus the number of those left out are all of them."""
     pairs = [
         make_share_partition(f"group-{number % 40}", "t", number, start=0, end=5,
                              verdict="missing_state" if number % 100 == 99 else "match")
@@ -273,7 +273,7 @@ def test_a_large_cluster_is_cut_and_says_so(
 
 
 def test_pictures_have_words_and_tables_have_headers(html: str) -> None:
-    """For people who do not see the pictures: labels that tell the counts; headers with a scope; unique ids."""
+    """For people who do not see the pictures: labels with the counts; headers with a scope; unique ids."""
     page = Page(html)
     for picture in page.all("svg"):
         assert picture.get("aria-hidden") == "true" or (picture["role"] == "img" and picture["aria-label"])
@@ -318,7 +318,7 @@ def _luminance(colour: str) -> float:
 
 
 def test_an_empty_run_renders(run_id: str) -> None:
-    """No row anywhere: the page says so, table by table."""
+    """No row anywhere: each table of the page has a line instead."""
     words = Page(render(RunTables.empty(), run_id)).words
     assert "No share partition was seen in this run." in words
     assert "No rule was broken." in words

@@ -66,7 +66,7 @@ def test_bands_are_the_kind_of_every_offset(window: StateWindow) -> None:
 @settings(max_examples=150, deadline=None)
 def test_a_scale_keeps_what_must_be_seen(window: StateWindow, width: int) -> None:
     """Drawn pieces follow each other from 0 to the width, are no more than the width allows, and every archived,
-    archiving or unknown record is under a piece that says so or worse."""
+    archiving or unknown record is under a piece of its kind or a worse one."""
     found = bands(window)
     drawn = binned(found, width)
     if not found:
@@ -97,7 +97,7 @@ def test_one_archived_record_in_a_million_is_drawn() -> None:
 
 
 def test_acquired_is_never_shown_as_known() -> None:
-    """Kafka persists no lock: a batch that says acquired is not understood, and said to be unknown."""
+    """Kafka persists no lock: a batch in state acquired is not understood, and shown as unknown."""
     lock = StateBatch(first_offset=0, last_offset=4, delivery_state=1, delivery_count=1)
     assert bands(StateWindow(start=0, end=5, batches=(lock,))) == (OffsetBand(kind=BandKind.UNKNOWN, first=0, last=4),)
 

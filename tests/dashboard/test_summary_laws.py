@@ -181,7 +181,7 @@ def test_findings_that_moved_to_a_later_run_are_said_to_be_unsettled(
 
 
 def test_every_verdict_has_a_meaning() -> None:
-    """The law's verdicts and the explained ones are the same."""
+    """The model's verdicts and the explained ones are the same."""
     assert set(VERDICT_MEANINGS) == {verdict.value for verdict in Verdict}
 
 

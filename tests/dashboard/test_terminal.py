@@ -94,7 +94,7 @@ def test_a_long_list_keeps_what_needs_attention(
     make_table: Callable[..., pa.Table],
     make_share_partition: Callable[..., tuple[dict[str, Any], dict[str, Any]]],
 ) -> None:
-    """Rows are left off from the harmless end, and how many is said."""
+    """Rows are left off from the harmless end, and counted."""
     pairs = [
         make_share_partition("g", "t", number, start=0, end=1, verdict="match" if number < 495 else "missing_state")
         for number in range(500)

@@ -206,7 +206,7 @@ def _log_row(run_id: str, phase: str, topic: str, topic_id: str, partition: int,
 
 
 def cluster(offsets: pa.Table | None = None, configs: Mapping[str, str] | None = None) -> ObservedCluster:
-    """The facts of a cluster before 4.4 with the broker's default limit, unless told."""
+    """A cluster before 4.4, with the broker's default limit unless `configs` has another."""
     known = {"share.delivery.count.limit": "5"} if configs is None else configs
     return observed_cluster(groups(known), logs() if offsets is None else offsets)
 

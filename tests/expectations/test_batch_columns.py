@@ -1,4 +1,4 @@
-"""The laws of many batches at once are the model's laws of each."""
+"""The rules of many batches at once are the model's rules of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def column(lists: Lists) -> pa.Array:
 
 @given(many)
 def test_three_laws_are_the_order_of_the_model(lists: Lists) -> None:
-    """A record breaks one of the three order laws exactly when the model finds a disorder in it."""
+    """A record breaks one of the three order rules exactly when the model finds a disorder in it."""
     taken = record_batches(column(lists))
 
     broken = rules.inverted(taken) | rules.out_of_order(taken) | rules.overlapping(taken)

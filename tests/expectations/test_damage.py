@@ -110,7 +110,7 @@ RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     "a batch below the start offset": (at(0, 5, batches=batches((9, 9, 0, 1))), {"batches_not_below_start"}),
     "a batch acquired": (at(0, 3, batches=batches((0, 9, 1, 1))), {"delivery_state_allowed"}),
     "a state of another release": (at(0, 3, batches=batches((0, 9, 3, 1))), {"delivery_state_allowed"}),
-    "a count that nobody can configure": (
+    "a count that no configuration allows": (
         at(0, 3, batches=batches((0, 9, 2, 26))),
         {"delivery_count_possible", "delivery_count_within_limit"},
     ),
@@ -187,7 +187,7 @@ STATE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         state_at(FIRST, batches=batches((1, 4, 2, 1), (6, 6, 1, 1))),
         {"delivery_state_allowed"},
     ),
-    "a count that nobody can configure": (
+    "a count that no configuration allows": (
         state_at(FIRST, batches=batches((1, 4, 2, 26))),
         {"delivery_count_possible", "delivery_count_within_limit"},
     ),
@@ -406,7 +406,7 @@ def test_archiving_passes_where_the_release_has_it() -> None:
 
 
 def test_placement_is_not_judged_without_a_partition_count() -> None:
-    """Where nobody knows how many state partitions there are, no record is on a wrong one."""
+    """Where the number of state partitions is not known, no record is on a wrong one."""
     cluster = ObservedCluster(delivery_states=(0, 2, 4))
     frame = state_records_frame(moved_away(RECORDS), since={}, gaps=no_gaps(), cluster=cluster)
 

@@ -25,7 +25,7 @@ def test_archiving_comes_with_the_dead_letter_queue(configs: dict[str, str], sta
 
 
 def test_a_group_s_own_limit_counts() -> None:
-    """The limit that the cluster tells, the higher one if it changed, else the broker's default."""
+    """The limit that the cluster reports, the higher one if it changed, else the broker's default."""
     observed = pa.concat_tables(
         [groups({"share.delivery.count.limit": "3"}), groups({"share.delivery.count.limit": "8"}), groups(None)]
     )
@@ -37,7 +37,7 @@ def test_a_group_s_own_limit_counts() -> None:
 
 
 def test_logs_are_as_the_later_sample_says() -> None:
-    """A log end only grows: the greater of the two samples is the newer one; the state topic tells its partitions."""
+    """A log end only grows: the greater of the two samples is the newer one; the state topic has a row a partition."""
     observed = cluster(offsets=logs(ends={(TOPIC, 0): (3, 100)}))
 
     assert [row for row in observed.logs.to_pylist() if row["topic_id"] == TOPIC] == [

@@ -29,7 +29,7 @@ def pairs_of(rows: pa.Table) -> set[tuple[int, int]]:
 
 @given(addresses, positions, st.integers(1, 30))
 def test_windows_hold_every_new_record_once(stored: set[tuple[int, int]], since: dict[int, int], most: int) -> None:
-    """Whatever the windows' size, each record at or above its position lies in exactly one, after those before it."""
+    """For any size of slices, each record at or above its position lies in exactly one, after those before it."""
     new = [pair for pair in stored if pair[1] >= since.get(pair[0], 0)]
     with_new = {partition for partition, _ in new}
     read: list[tuple[int, int]] = []
@@ -45,7 +45,7 @@ def test_windows_hold_every_new_record_once(stored: set[tuple[int, int]], since:
 
 
 def test_a_window_looks_back_so_far_and_no_further() -> None:
-    """Memory is bounded: of the records before the first one, only so many are read."""
+    """Memory is bounded: of the records before the first one, a fixed number is read."""
     stored = {(0, offset) for offset in range(LOOK_BACK + 20)}
     (window,) = windows(offsets_of(stored), {0: LOOK_BACK + 10})
 
@@ -73,7 +73,7 @@ def test_positions_only_move_forward(stored: set[tuple[int, int]], since: dict[i
 
 @given(st.lists(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=20), max_size=90), positions)
 def test_stored_offsets_are_counted_once(pieces: list[set[tuple[int, int]]], begin: dict[int, int]) -> None:
-    """In whatever pieces and order addresses come, also twice: each offset of a range counts once, and a range that
+    """Addresses may come in any pieces and order, also twice: each offset of a range counts once, and a range that
     reaches below what was looked at has no count."""
     stored = {(p, o) for piece in pieces for p, o in piece}
     found = stored_offsets((batch for piece in pieces for batch in table(piece).to_batches()), begin)
@@ -97,7 +97,7 @@ def test_a_log_without_holes_is_one_run() -> None:
 def test_a_state_partition_without_a_position_is_read_whole(
     stored: set[tuple[int, int]], since: dict[int, int]
 ) -> None:
-    """No state partition is left out because nobody knew of it."""
+    """No state partition is left out because no observation names it."""
     rows = pairs_of(table(stored).filter(from_offsets(since, "offset")))
 
     assert rows == {(p, offset) for p, offset in stored if offset >= since.get(p, 0)}

@@ -36,7 +36,7 @@ BOUNDS = ["successor_epoch", "base_epoch", "base_type", "least_state_epoch", "le
 
 @st.composite
 def lives(draw: st.DrawFn, most: int = 40) -> Coordinator:
-    """Share partitions that start, work, load, cool down, are reset, deleted and made anew."""
+    """Share partitions that start, work, load, cool down, are reset, deleted and created again."""
     life = Coordinator(limit=draw(st.integers(0, 4)))
     epoch, leader = 1, 0
     for _ in range(draw(st.integers(1, most))):
@@ -108,7 +108,7 @@ COMPARED = ["offset", "expected_offset", "first_state_partition", "home_state_pa
 @given(lives(most=60), st.integers(1, 9), st.sets(st.integers(0, 30), max_size=2), st.integers(0, 12))
 def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int, nameless: set[int], lost: int) -> None:
     """However a log is cut into pieces that follow each other, each record gets the bounds that it has in the whole:
-    across tombstones, resets, records that nobody can read and recorded gaps."""
+    across tombstones, resets, unreadable records and recorded gaps."""
     records = life.table().filter((pc.field("offset") != lost) | (pc.field("state_partition") != 0))
     for offset in nameless & set(records.filter(pc.field("state_partition") == 0)["offset"].to_pylist()):
         at = row_where(records, state_partition=0, offset=offset)
@@ -179,7 +179,7 @@ def quarantined(status: str, *, named: bool) -> dict[str, object]:
     [("malformed_value", True), ("unknown_version", True), ("malformed_key", False), ("null_key", False)],
 )
 def test_an_unreadable_record_says_nothing_of_those_after_it(status: str, named: bool) -> None:
-    """A record that cannot be read is reported, and nothing after it is held against what it may have said."""
+    """A record that cannot be read is reported, and nothing after it is compared with its unknown content."""
     records = everyday().table()
     for offset in range(19):
         damaged = changed(
@@ -198,7 +198,7 @@ def test_an_unreadable_record_says_nothing_of_those_after_it(status: str, named:
 
 
 def test_an_unknown_key_type_is_passed_over() -> None:
-    """A record of a type that no broker knows is none of any share partition: chains go on past it."""
+    """A record of a type that no broker knows is none of any share partition: chains continue past it."""
     records = everyday().table()
     damaged = changed(
         records, row_where(records, state_partition=0, offset=1), **quarantined("unknown_type", named=False)

@@ -53,7 +53,7 @@ DAMAGE: dict[str, Damage] = {
     "no value": decoded(value=None),
     "a decoded number": decoded(leader_epoch=77),
     "a decoded number lost": decoded(start_offset=None),
-    "a decoded name": decoded(group_id="nobody"),
+    "a decoded name": decoded(group_id="somebody"),
     "decoded batches": decoded(batches=[]),
     "the decode status": decoded(decode_status="malformed_value"),
 }
@@ -72,7 +72,7 @@ def test_bytes_and_columns_that_differ_are_critical(tmp_path: Path, damage: str)
 
 
 def with_unreadable() -> pa.Table:
-    """Everyday's records with some that nobody can decode: half a value, no key, half a key, a version of tomorrow."""
+    """Everyday's records with some that cannot be decoded: half a value, no key, half a key, a version of tomorrow."""
     records = everyday().table()
     raw = records.select(["state_partition", "offset", "timestamp_ms", "key", "value"]).rename_columns(
         RAW_RECORDS.names
@@ -160,7 +160,7 @@ def test_an_everyday_validation_says_why_it_does_not_compare(tmp_path: Path) -> 
 
 
 def test_records_of_another_dialect_are_not_judged(tmp_path: Path) -> None:
-    """Their bytes are laid out in another way: nothing is known, and the reason says so."""
+    """Their bytes are laid out in another way: nothing is known, with the reason."""
     Tables(TablesConfig(uri=str(tmp_path))).create("state_records", properties={"dialect": "4.0"})
 
     result = outcome(fill(tmp_path, state_records=flipped("value")(everyday().table())))

@@ -92,7 +92,7 @@ def stored(folder: Path, name: str, *rows: dict[str, Any]) -> TablesConfig:
 def plan_of(
     folder: Path, *rows: dict[str, Any], allow_skip: bool = False, partitions: int | None = None
 ) -> TablesConfig:
-    """Tables with a plan of so many share partitions (as many as `rows` unless given) and `rows`."""
+    """Tables with a plan of `planned` share partitions (default: the number of `rows`) and `rows`."""
     text = json.dumps({"request": {"allow_skip": allow_skip}})
     count = len(rows) if partitions is None else partitions
     plan = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": count, "plan": text}
@@ -104,7 +104,7 @@ def plan_of(
 
 
 def result_of(folder: Path, *rows: dict[str, Any], planned: int = 1) -> TablesConfig:
-    """Tables with the results `rows` of a plan of so many share partitions."""
+    """Tables with the results `rows` of a plan of `planned` share partitions."""
     config = plan_of(folder, *({**PLANNED, "partition": partition} for partition in range(planned)))
     return stored(folder, "reset_executions", *rows) if rows else config
 
@@ -161,7 +161,7 @@ def test_an_allowed_skip_passes(tmp_path: Path) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_numbers_that_do_not_add_up_are_errors(tmp_path: Path, change: dict[str, Any], rule: str) -> None:
-    """They do not stop a plan, for nothing is sent by them; they are told."""
+    """They do not stop a plan, for nothing is sent by them; they are reported."""
     summary = validate_plan(plan_of(tmp_path, {**PLANNED, **change}), "p")
     assert rule in {result.expectation for result in summary.failed}
 
@@ -218,7 +218,7 @@ def test_a_result_without_evidence_is_a_warning(tmp_path: Path) -> None:
 
 
 def parts(count: int, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """`row` for so many share partitions."""
+    """`row` for each of `count` share partitions."""
     return [{**row, "partition": partition} for partition in range(count)]
 
 
@@ -232,7 +232,7 @@ def results_of(config: TablesConfig, run_id: str) -> ValidationSummary:
     ("rows", "partitions"), [(0, 4), (3, 4), (4, 3), (0, 0)], ids=["none", "one missing", "one too many", "empty plan"]
 )
 def test_a_plan_whose_rows_are_not_as_many_as_planned_is_stopped(tmp_path: Path, rows: int, partitions: int) -> None:
-    """Both numbers are in the error and in the results, whatever the other rules found; a plan of nothing passes
+    """Both numbers are in the error and in the results, also where other rules fail; a plan of nothing passes
     neither."""
     config = plan_of(tmp_path, *parts(rows, PLANNED), partitions=partitions)
 

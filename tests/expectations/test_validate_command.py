@@ -66,7 +66,7 @@ def test_an_unknown_run_is_named_with_the_nearest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("--tables", "{folder}"), ()])
 def test_no_tables_and_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
-    """Nothing to validate is said with what to do about it."""
+    """Nothing to validate is an error with a hint what to do."""
     monkeypatch.delenv("ACKTRAIL_TABLES", raising=False)
 
     error = raised(run(*(argument.format(folder=tmp_path) for argument in arguments)))

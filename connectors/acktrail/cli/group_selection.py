@@ -1,4 +1,4 @@
-"""Which groups ``acktrail groups`` shows, and what the brokers answer about each: a description or an error."""
+"""Which groups ``acktrail groups`` shows, and the brokers' answer about each: a description or an error."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def selected_ids(
 
 
 def describe_all(admin: ShareGroupAdmin, group_ids: Sequence[str], topic: str | None = None) -> list[GroupAnswer]:
-    """What the brokers say of each group, in the order asked for; `topic` (shell style) leaves out other topics.
+    """The brokers' description of each group, in the order asked for; `topic` (shell style) leaves out other topics.
 
     Two requests a coordinator, however many groups.
 

@@ -1,4 +1,4 @@
-"""Signals that ask a command to end, as one exception, so that what is under way says how it stands."""
+"""Signals that ask a command to end, as one exception, so that the command can report how far it came."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def interruptible() -> Iterator[None]:
     """SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt inside the block; one that was ignored before stays so. For
     the main thread only.
 
-    It is raised again twice a second until the block is left: a library may take an exception that it did not expect
-    for its own and go on (kafka-python's event loop does).
+    It is raised again twice a second until the block is left: a library may catch an exception that it does not expect
+    and continue (kafka-python's event loop does).
     """
     interruption = _Interruption()
     before = {number: signal.getsignal(number) for number in _SIGNALS}

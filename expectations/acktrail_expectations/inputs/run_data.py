@@ -94,7 +94,7 @@ class RunData:
 
     @property
     def gaps(self) -> pa.Table:
-        """Offsets that are known to be lost for ever: few rows in a table of any size."""
+        """Offsets that are known to be lost permanently: few rows in a table of any size."""
         columns = ["state_partition", "gap_first", "gap_last"]
         return self.store.read("export_ranges", columns=columns, where=pc.field("gap_first").is_valid())
 

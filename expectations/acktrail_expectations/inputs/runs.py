@@ -79,7 +79,7 @@ def count_rows(store: Tables, run_id: str) -> dict[str, int]:
 
 
 def is_current(summary: ValidationSummary, rows: Mapping[str, int]) -> bool:
-    """Whether a recorded validation is about all that there is of its run now.
+    """Whether a recorded validation covers all present rows of its run.
 
     Of a validation that did not record its rows, those of the states and of the reconciliation are compared.
     """

@@ -62,7 +62,7 @@ def export_ranges_frame(
     Returns:
         ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
         (the end before; missing in a state partition's first range), `first_begin` (only in its first range),
-        `after_gap` (one past the gap), `lost_first` (`gap_first`, but for what was pruned before the first export),
+        `after_gap` (one past the gap), `lost_first` (`gap_first`, except of what was pruned before the first export),
         `span_records`, `accounted_records`, `stored_records` (missing where older than `addresses`),
         `first_state_topic_id`.
     """

@@ -41,7 +41,7 @@ def doctor(
     DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
     written is tried with an empty file, which is removed again.
 
-    With --read-tables every row is read: records are held against ranges, decoded columns against raw bytes.
+    With --read-tables every row is read: records are compared with ranges, decoded columns with raw bytes.
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     checks = list(_checks(kafka, tables, tables_options, read_tables=read_tables))

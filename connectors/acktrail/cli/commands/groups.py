@@ -1,4 +1,4 @@
-"""``acktrail groups``: what the brokers say of share groups."""
+"""``acktrail groups``: share groups as the brokers describe them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from acktrail.plain_tables import printable
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="What the brokers say of share groups; their deletion and configuration.",
+    help="Share groups as the brokers describe them; their deletion and configuration.",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,
@@ -46,7 +46,7 @@ def list_groups(
 ) -> None:
     """List share groups with state, number of members and total lag.
 
-    `-` is not known, and `>=7` leaves out share partitions whose lag Kafka cannot tell. Kafka leaves out groups that
+    `-` is not known, and `>=7` leaves out share partitions whose lag Kafka cannot report. Kafka leaves out groups that
     this principal may not DESCRIBE.
     """
     from acktrail.broker.admin import ShareGroupAdmin
@@ -85,8 +85,8 @@ def describe(
 ) -> None:
     """Describe share groups: start offset and lag of every share partition.
 
-    `-` is not known: a start offset that was never initialized, a lag that Kafka cannot tell (before 4.2, or before the
-    first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily. A group that cannot be
+    `-` is not known: a start offset that was never initialized, a lag that Kafka does not report (before 4.2, or before
+    the first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily. A group that cannot be
     described is an error after the others are shown.
     """
     from acktrail.broker.admin import ShareGroupAdmin

@@ -139,9 +139,9 @@ def test_every_record_met_the_fate_the_report_says(performance: Performance) -> 
                 written[record.key][offset] = max(said, written[record.key].get(offset, said))
     for run in performance.report.share_partitions:
         expected = {
-            offset: (fate.delivery_count, STATES[fate.fate])
+            offset: (fate.delivery_count, STATES[fate.kind])
             for fate in run.fates
-            if fate.fate is not Fate.NEVER_DELIVERED
+            if fate.kind is not Fate.NEVER_DELIVERED
             for offset in fate.offsets
         }
         assert written[run.key] == expected, run
@@ -171,7 +171,7 @@ def test_every_promised_state_is_there(performance: Performance) -> None:
     by_group = {group.group_id.removeprefix(PREFIX): group for group in report.groups}
     poisoned = of_group(report, "fraud-scoring")
     limit = by_group["fraud-scoring"].delivery_count_limit
-    assert any(f.fate is Fate.ARCHIVED and f.delivery_count == limit for run in poisoned for f in run.fates)
+    assert any(f.kind is Fate.ARCHIVED and f.delivery_count == limit for run in poisoned for f in run.fates)
     assert all(run.acted_on(Action.REJECT) for run in poisoned)
     retried = of_group(report, HOSTILE_GROUP)
     assert all(run.acted_on(Action.RELEASE) & run.offsets(Fate.ACKNOWLEDGED) for run in retried)
@@ -319,7 +319,7 @@ def test_ranges_lose_nothing(actions: dict[int, list[Action]], limit: int) -> No
     fates = fate_ranges(entries, end_offset=41, limit=limit)
     assert [offset for fate in fates for offset in fate.offsets] == list(range(41))
     ranges = action_ranges(entries)
-    assert sorted((o, r.delivery_count, r.action) for r in ranges for o in r.offsets) == sorted(
+    assert sorted((o, r.delivery_count, r.kind) for r in ranges for o in r.offsets) == sorted(
         (offset, count, action) for offset, done in actions.items() for count, action in enumerate(done, start=1)
     )
 

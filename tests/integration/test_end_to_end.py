@@ -232,9 +232,9 @@ def _deeds(run: SharePartitionRun, limit: int) -> dict[int, list[tuple[int, int]
     states = {Action.ACCEPT: 2, Action.REJECT: 4, Action.RELEASE: 0}
     deeds: dict[int, list[tuple[int, int]]] = {}
     for action in run.actions:
-        is_last = action.action is Action.RELEASE and action.delivery_count >= limit
+        is_last = action.kind is Action.RELEASE and action.delivery_count >= limit
         for offset in action.offsets:
-            deeds.setdefault(offset, []).append((4 if is_last else states[action.action], action.delivery_count))
+            deeds.setdefault(offset, []).append((4 if is_last else states[action.kind], action.delivery_count))
     return deeds
 
 

@@ -113,24 +113,22 @@ def _note(broker: EmbeddedBroker) -> DetachedBroker:
     """Write down how to find the broker, before it is released."""
     if broker.pid is None or broker.guardian_pid is None:
         raise RuntimeError("the broker does not run")
-    guardian = ProcessIdentity.of(broker.guardian_pid)
-    state = {
-        "version": broker.version,
-        "bootstrap_servers": broker.bootstrap_servers,
-        "pid": broker.pid,
-        "guardian_pid": guardian.pid,
-        "guardian_started": guardian.started,
-    }
-    draft = broker.folder / f"{_STATE}.new"
-    draft.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-    os.replace(draft, broker.folder / _STATE)
-    return DetachedBroker(
+    found = DetachedBroker(
         version=broker.version,
         bootstrap_servers=broker.bootstrap_servers,
         folder=broker.folder,
         pid=broker.pid,
-        guardian=guardian,
+        guardian=ProcessIdentity.of(broker.guardian_pid),
     )
+    state = {
+        **{name: getattr(found, name) for name in ("version", "bootstrap_servers", "pid")},
+        "guardian_pid": found.guardian.pid,
+        "guardian_started": found.guardian.started,
+    }
+    draft = broker.folder / f"{_STATE}.new"
+    draft.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+    os.replace(draft, broker.folder / _STATE)
+    return found
 
 
 @contextlib.contextmanager

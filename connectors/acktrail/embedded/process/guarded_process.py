@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
@@ -17,50 +17,30 @@ from acktrail.embedded.process import guardian
 from acktrail.embedded.process.process_identity import ProcessIdentity
 from acktrail.errors import MissingDependency
 
-__all__ = ["GuardedProcess", "Launch"]
+__all__ = ["GuardedProcess"]
 
 _MARGIN_S: Final = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What to run and how: `env` None inherits, output is appended to `log_path`.
+@dataclass(slots=True, eq=False, repr=False)
+class GuardedProcess:
+    """A child process that never outlives its owner, nor do its descendants, however the owner ends.
 
-    `grace_s`: seconds between SIGTERM and SIGKILL. `remove`: a folder the guardian deletes when the owner died
-    without stopping the process.
+    Between the two stands a guardian (`acktrail.embedded.process.guardian`). The owner is the process that calls
+    `start`. `env` None inherits; output is appended to `log_path`. `grace_s`: seconds between SIGTERM and SIGKILL.
+    `remove`: a folder that the guardian deletes when the owner died without stopping the process.
     """
 
-    command: tuple[str, ...]
+    command: Sequence[str]
+    _: KW_ONLY
     log_path: Path
     env: Mapping[str, str] | None = None
     cwd: Path | None = None
     grace_s: float = 10.0
     remove: Path | None = None
-
-
-class GuardedProcess:
-    """A child process that never outlives its owner, nor do its descendants, however the owner ends.
-
-    Between the two stands a guardian (`acktrail.embedded.process.guardian`). The owner is the process
-    that calls `start`.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        log_path: Path,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-        grace_s: float = 10.0,
-        remove: Path | None = None,
-    ) -> None:
-        self._launch = Launch(
-            command=tuple(command), log_path=log_path, env=env, cwd=cwd, grace_s=grace_s, remove=remove
-        )
-        self._guardian: subprocess.Popen[bytes] | None = None
-        self._tether: BinaryIO | None = None
-        self._pid: int | None = None
+    _guardian: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _tether: BinaryIO | None = field(default=None, init=False)
+    _pid: int | None = field(default=None, init=False)
 
     @property
     def pid(self) -> int | None:
@@ -75,12 +55,12 @@ class GuardedProcess:
     def start(self) -> Self:
         """Start the command. Raises MissingDependency when it cannot be executed."""
         if self._guardian is not None and self.poll() is None:
-            raise RuntimeError(f"{self._launch.command[0]} is already running")
+            raise RuntimeError(f"{self.command[0]} is already running")
         reader, writer = os.pipe()
         self._tether = os.fdopen(writer, "wb", buffering=0)
         try:
-            self._guardian, report = _spawn(self._launch, reader)
-            self._pid = _pid_of(report, self._launch)
+            self._guardian, report = self._spawn(reader)
+            self._pid = self._started_pid(report)
         except BaseException:
             self.stop()
             raise
@@ -104,7 +84,7 @@ class GuardedProcess:
         self._send(b"s")
         if self._guardian is None:
             return
-        if self.wait(self._launch.grace_s + _MARGIN_S) is None:
+        if self.wait(self.grace_s + _MARGIN_S) is None:
             self._guardian.kill()
             self._guardian.wait()
 
@@ -119,7 +99,7 @@ class GuardedProcess:
     def release(self) -> ProcessIdentity:
         """Let the command continue without an owner; SIGTERM to the guardian, whose identity is returned, ends it."""
         if self._guardian is None or self.poll() is not None:
-            raise RuntimeError(f"{self._launch.command[0]} does not run")
+            raise RuntimeError(f"{self.command[0]} does not run")
         identity = ProcessIdentity.of(self._guardian.pid)
         self._send(b"r")
         self._guardian.returncode = 0  # no child to wait for any more, and none to be warned about
@@ -134,6 +114,38 @@ class GuardedProcess:
             self._tether.close()
             self._tether = None
 
+    def _spawn(self, reader: int) -> tuple[subprocess.Popen[bytes], bytes]:
+        """Start the guardian with its end of the tether; it and the line it reports."""
+        report, writer = os.pipe()
+        options = ["--owner-pid", str(os.getpid()), "--owner-fd", str(reader), "--report-fd", str(writer)]
+        options += ["--grace", str(self.grace_s)]
+        if self.remove is not None:
+            options += ["--remove", str(self.remove)]
+        with os.fdopen(report, "rb") as answer:
+            try:
+                with self.log_path.open("ab") as log:
+                    process = subprocess.Popen(
+                        [sys.executable, "-I", "-S", guardian.__file__, *options, "--", *self.command],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        env=self.env,
+                        cwd=self.cwd,
+                        pass_fds=(reader, writer),
+                        start_new_session=True,
+                    )
+            finally:
+                os.close(writer)
+            return process, answer.readline()
+
+    def _started_pid(self, report: bytes) -> int:
+        """The command's pid. Raises MissingDependency when it did not start."""
+        kind, _, number = report.strip().partition(b" ")
+        if kind == b"pid":
+            return int(number)
+        reason = os.strerror(int(number)) if kind == b"error" else "its guardian ended"
+        raise MissingDependency(f"cannot run {self.command[0]}: {reason}", hint=f"see {self.log_path}")
+
     def __enter__(self) -> Self:
         return self if self._guardian is not None else self.start()
 
@@ -141,37 +153,3 @@ class GuardedProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _spawn(launch: Launch, reader: int) -> tuple[subprocess.Popen[bytes], bytes]:
-    """Start the guardian with its end of the tether; it and the line it reports."""
-    report, writer = os.pipe()
-    options = ["--owner-pid", str(os.getpid()), "--owner-fd", str(reader), "--report-fd", str(writer)]
-    options += ["--grace", str(launch.grace_s)]
-    if launch.remove is not None:
-        options += ["--remove", str(launch.remove)]
-    with os.fdopen(report, "rb") as answer:
-        try:
-            with launch.log_path.open("ab") as log:
-                process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", guardian.__file__, *options, "--", *launch.command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=launch.env,
-                    cwd=launch.cwd,
-                    pass_fds=(reader, writer),
-                    start_new_session=True,
-                )
-        finally:
-            os.close(writer)
-        return process, answer.readline()
-
-
-def _pid_of(report: bytes, launch: Launch) -> int:
-    """The command's pid. Raises MissingDependency when it did not start."""
-    kind, _, number = report.strip().partition(b" ")
-    if kind == b"pid":
-        return int(number)
-    reason = os.strerror(int(number)) if kind == b"error" else "its guardian ended"
-    raise MissingDependency(f"cannot run {launch.command[0]}: {reason}", hint=f"see {launch.log_path}")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from acktrail.embedded.workload.scenario import FinalAck, GroupPlan, PartitionLog
-from acktrail.embedded.workload.workload_report import Action, ActionRange, Fate, FateRange
+from acktrail.embedded.workload.workload_report import Action, Fate, KindT, OffsetRange
 
 __all__ = ["ConfirmedAck", "Ledger", "action_ranges", "fate_ranges"]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,52 +86,37 @@ _ACTIONS = {
 }
 
 
-def action_ranges(entries: Mapping[int, Sequence[ConfirmedAck]]) -> tuple[ActionRange, ...]:
-    """Every confirmed acknowledgement of a log, neighbours joined."""
-    flat = sorted(
-        (entry for several in entries.values() for entry in several), key=lambda e: (e.delivery_count, e.offset)
-    )
-    runs = _runs(flat, lambda e: e.offset, lambda e: (e.action, e.delivery_count))
-    return tuple(
-        ActionRange(
-            first_offset=first.offset, last_offset=last.offset, action=first.action, delivery_count=first.delivery_count
-        )
-        for first, last in runs
-    )
+def action_ranges(entries: Mapping[int, Sequence[ConfirmedAck]]) -> tuple[OffsetRange[Action], ...]:
+    """Every confirmed acknowledgement of a log, by delivery count, then offset; neighbours joined."""
+    confirmed = sorted((ack.delivery_count, ack.offset, ack.action) for acks in entries.values() for ack in acks)
+    return _joined((offset, action, count) for count, offset, action in confirmed)
 
 
-def fate_ranges(entries: Mapping[int, Sequence[ConfirmedAck]], *, end_offset: int, limit: int) -> tuple[FateRange, ...]:
-    """What must have become of every offset from 0 to `end_offset`, neighbours joined."""
-    fates = [(offset, *_fate(entries.get(offset, ()), limit)) for offset in range(end_offset)]
-    return tuple(
-        FateRange(first_offset=first[0], last_offset=last[0], fate=first[1], delivery_count=first[2])
-        for first, last in _runs(fates, lambda f: f[0], lambda f: f[1:])
-    )
+def fate_ranges(
+    entries: Mapping[int, Sequence[ConfirmedAck]], *, end_offset: int, limit: int
+) -> tuple[OffsetRange[Fate], ...]:
+    """The expected fate of every offset from 0 to `end_offset`, neighbours joined."""
+    return _joined((offset, *_fate(entries.get(offset, ()), limit)) for offset in range(end_offset))
 
 
 def _fate(entries: Sequence[ConfirmedAck], limit: int) -> tuple[Fate, int]:
+    """The fate of one offset after these acknowledgements, with its delivery count."""
     if not entries:
         return Fate.NEVER_DELIVERED, 0
     last = entries[-1]
-    match last.action:
-        case Action.ACCEPT:
-            return Fate.ACKNOWLEDGED, last.delivery_count
-        case Action.REJECT:
-            return Fate.ARCHIVED, last.delivery_count
-        case Action.RELEASE:
-            fate = Fate.ARCHIVED if last.delivery_count >= limit else Fate.AVAILABLE
-            return fate, last.delivery_count
+    if last.action is Action.ACCEPT:
+        return Fate.ACKNOWLEDGED, last.delivery_count
+    is_archived = last.action is Action.REJECT or last.delivery_count >= limit
+    return Fate.ARCHIVED if is_archived else Fate.AVAILABLE, last.delivery_count
 
 
-def _runs(items: Iterable[T], offset: Callable[[T], int], kind: Callable[[T], object]) -> Iterator[tuple[T, T]]:
-    """First and last item of every run of consecutive offsets of one kind."""
-    first = last = None
-    for item in items:
-        if first is not None and last is not None:
-            if offset(item) == offset(last) + 1 and kind(item) == kind(last):
-                last = item
-                continue
-            yield first, last
-        first = last = item
-    if first is not None and last is not None:
-        yield first, last
+def _joined(offsets: Iterable[tuple[int, KindT, int]]) -> tuple[OffsetRange[KindT], ...]:
+    """Ranges from offset, kind and delivery count: consecutive offsets that agree in both are one range."""
+    ranges: list[OffsetRange[KindT]] = []
+    for offset, kind, count in offsets:
+        last = ranges[-1] if ranges else None
+        if last is not None and (last.last_offset + 1, last.kind, last.delivery_count) == (offset, kind, count):
+            ranges[-1] = replace(last, last_offset=offset)
+        else:
+            ranges.append(OffsetRange(first_offset=offset, last_offset=offset, kind=kind, delivery_count=count))
+    return tuple(ranges)

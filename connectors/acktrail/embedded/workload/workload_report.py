@@ -1,4 +1,4 @@
-"""What the consumers of the demo workload did, record by record, and what must have become of every record."""
+"""What the consumers of the demo workload did, record by record, and the expected fate of every record."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["Action", "ActionRange", "Fate", "FateRange", "GroupRun", "SharePartitionRun", "TopicRun", "WorkloadReport"]
+__all__ = ["Action", "Fate", "GroupRun", "KindT", "OffsetRange", "SharePartitionRun", "TopicRun", "WorkloadReport"]
 
 
 class Action(StrEnum):
@@ -21,7 +22,7 @@ class Action(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of a record within a group; the first three are delivery states by name."""
+    """How a record ended within a group; the first three are names of delivery states."""
 
     ACKNOWLEDGED = "acknowledged"
     ARCHIVED = "archived"
@@ -29,32 +30,26 @@ class Fate(StrEnum):
     NEVER_DELIVERED = "never_delivered"
 
 
+KindT = TypeVar("KindT", Action, Fate)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionRange:
-    """`action` on offsets `first_offset` to `last_offset`, both inclusive, at delivery number `delivery_count`."""
+class OffsetRange(Generic[KindT]):
+    """Offsets `first_offset` to `last_offset`, both inclusive: an action at delivery `delivery_count`, or the fate
+    after `delivery_count` deliveries."""
 
     first_offset: int
     last_offset: int
-    action: Action
+    kind: KindT
     delivery_count: int
 
     @property
     def offsets(self) -> range:
         return range(self.first_offset, self.last_offset + 1)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FateRange:
-    """What became of offsets `first_offset` to `last_offset`, both inclusive, after `delivery_count` deliveries."""
-
-    first_offset: int
-    last_offset: int
-    fate: Fate
-    delivery_count: int
-
-    @property
-    def offsets(self) -> range:
-        return range(self.first_offset, self.last_offset + 1)
+    def to_row(self) -> list[object]:
+        """Its JSON: ``[first, last, kind, delivery count]``."""
+        return [self.first_offset, self.last_offset, self.kind, self.delivery_count]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +88,8 @@ class SharePartitionRun:
     partition: int
     log_end_offset: int
     deleted: bool
-    actions: tuple[ActionRange, ...]
-    fates: tuple[FateRange, ...]
+    actions: tuple[OffsetRange[Action], ...]
+    fates: tuple[OffsetRange[Fate], ...]
 
     @property
     def key(self) -> SharePartition:
@@ -109,7 +104,7 @@ class SharePartitionRun:
         """
         if not self.actions:
             return None
-        pending = (f.first_offset for f in self.fates if f.fate not in (Fate.ACKNOWLEDGED, Fate.ARCHIVED))
+        pending = (f.first_offset for f in self.fates if f.kind not in (Fate.ACKNOWLEDGED, Fate.ARCHIVED))
         return min(pending, default=self.log_end_offset)
 
     @property
@@ -121,11 +116,11 @@ class SharePartitionRun:
 
     def acted_on(self, action: Action) -> frozenset[int]:
         """The offsets that got `action` at least once."""
-        return frozenset(offset for a in self.actions if a.action is action for offset in a.offsets)
+        return frozenset(offset for a in self.actions if a.kind is action for offset in a.offsets)
 
     def offsets(self, fate: Fate) -> frozenset[int]:
         """The offsets that ended with `fate`."""
-        return frozenset(offset for f in self.fates if f.fate is fate for offset in f.offsets)
+        return frozenset(offset for f in self.fates if f.kind is fate for offset in f.offsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +140,8 @@ class WorkloadReport:
         """The report as one JSON object; ranges are ``[first, last, action or fate, delivery count]``."""
         document = asdict(self)
         for run, row in zip(self.share_partitions, document["share_partitions"], strict=True):
-            row["actions"] = [[a.first_offset, a.last_offset, a.action, a.delivery_count] for a in run.actions]
-            row["fates"] = [[f.first_offset, f.last_offset, f.fate, f.delivery_count] for f in run.fates]
+            row["actions"] = [each.to_row() for each in run.actions]
+            row["fates"] = [each.to_row() for each in run.fates]
             row["effective_start_offset"], row["lag"] = run.effective_start_offset, run.lag
         return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 

@@ -53,7 +53,7 @@ any white space, so that a phrase is found across two lines."""
 _WORDS: Final = [
     (re.compile(rf"\b({pattern})\b".replace(" ", r"\s+"), re.IGNORECASE), advice) for pattern, advice in WORDS.items()
 ]
-_QUOTED: Final = re.compile(r"``[^`]*``|`[^`]*`")
+_QUOTED: Final = re.compile(r"``[^`]*``|`[^`\n]*`")
 _FENCED: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -79,8 +79,8 @@ def findings(text: str, *, is_python: bool) -> Iterator[tuple[int, str, str]]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """As many lines without words, so that line numbers stay."""
-    return "`" + "\n" * match[0].count("\n")
+    """As many lines, and a stop that keeps the words around it apart."""
+    return "_" + "\n" * match[0].count("\n")
 
 
 def _files(path: Path) -> Iterator[Path]:

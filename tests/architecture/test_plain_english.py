@@ -57,5 +57,5 @@ def test_plain_sentences_and_terms_of_the_field_pass(sentence: str) -> None:
 
 def test_fenced_blocks_are_code() -> None:
     """Commands and their output in a document are not prose, and do not move line numbers."""
-    text = "One.\n\n```console\n$ echo nobody\n```\n\nNobody.\n"
+    text = "One `x`.\n\n```console\n$ echo nobody\n```\n\nNobody with ``y``.\n"
     assert [line for line, _, _ in plain_english.findings(text, is_python=False)] == [7]

@@ -2,23 +2,81 @@
 
 For every share partition the newest checkpoint counts, with the deltas after it that carry its epoch. A checkpoint's
 tombstone removes the state; the tombstones of its deltas follow, and those not yet written are pending.
+
+The delta index (0 to 255) is one more for every delta, rolls over, and is never reset by a checkpoint. It only keeps
+the keys of deltas apart under compaction; the log orders deltas. A coordinator may roll over before 255, and may extend
+its range when it reaches the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
+from enum import StrEnum
+from typing import Final, assert_never
 
 from acktrail.drafts.batch_merging import Merging, merge_state_batches
-from acktrail.drafts.delta_index import IndexStep, delta_index_step, next_delta_index
 from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.offset_window import OffsetWindow, effective_window
 from acktrail.model.strict.violations import Violation
 
-__all__ = ["CheckpointReplay", "CheckpointState", "CheckpointTrack", "advance_track", "is_applied"]
+__all__ = [
+    "HIGHEST_DELTA_INDEX",
+    "CheckpointReplay",
+    "CheckpointState",
+    "CheckpointTrack",
+    "IndexStep",
+    "advance_track",
+    "delta_index_step",
+    "is_applied",
+    "next_delta_index",
+]
+
+HIGHEST_DELTA_INDEX: Final = 255
+
+
+class IndexStep(StrEnum):
+    """What one step from an index to the next is."""
+
+    OK = "ok"
+    ROLLED_OVER_EARLY = "rolled_over_early"
+    """Back to 0 before 255: legal, and the range's highest index is the one before."""
+    INVALID_UINT8 = "invalid_uint8"
+    INVALID_SKIP = "invalid_skip"
+    INVALID_REGRESSION = "invalid_regression"
+    INVALID_REUSE = "invalid_reuse"
+
+    @property
+    def is_valid(self) -> bool:
+        return self in (IndexStep.OK, IndexStep.ROLLED_OVER_EARLY)
+
+
+def delta_index_step(before: int | None, index: int) -> IndexStep:
+    """What it is when `index` follows `before`; None: `index` is the first of its share partition."""
+    if not 0 <= index <= HIGHEST_DELTA_INDEX:
+        return IndexStep.INVALID_UINT8
+    if before is None:
+        return IndexStep.OK if index == 0 else IndexStep.INVALID_SKIP
+    if index == before + 1 or (index, before) == (0, HIGHEST_DELTA_INDEX):
+        return IndexStep.OK
+    if index == before:
+        return IndexStep.INVALID_REUSE
+    if index == 0:
+        return IndexStep.ROLLED_OVER_EARLY
+    return IndexStep.INVALID_SKIP if index > before else IndexStep.INVALID_REGRESSION
+
+
+def next_delta_index(last: int | None, highest: int | None = None) -> int:
+    """The index of the next delta: one more than `last`, or 0 at the end of the range.
+
+    `highest` is the highest index of a range that was seen to roll over early; None: 255.
+    """
+    if last is None:
+        return 0
+    end = HIGHEST_DELTA_INDEX if highest is None else highest
+    return 0 if last == end or last >= HIGHEST_DELTA_INDEX else last + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

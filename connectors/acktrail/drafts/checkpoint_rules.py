@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from acktrail.drafts.batch_merging import Merging
-from acktrail.drafts.checkpoint_log import CheckpointReplay, CheckpointTrack, advance_track, is_applied
-from acktrail.drafts.delta_index import delta_index_step
+from acktrail.drafts.checkpoint_log import (
+    CheckpointReplay,
+    CheckpointTrack,
+    advance_track,
+    delta_index_step,
+    is_applied,
+)
 from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, window_violations
 from acktrail.model.strict.violations import Rule, Violation
 
-__all__ = ["compact", "replay_checkpoint_log"]
+__all__ = ["replay_checkpoint_log"]
 
 _FRESH = CheckpointTrack()
 
@@ -47,22 +52,6 @@ def replay_checkpoint_log(
     findings = [found for found in findings if not (compacted and _is_void(tracks, found))]
     findings += _unfinished_removals(tracks, homes)
     return CheckpointReplay(tracks=tracks, applied=tuple(applied), findings=tuple(findings))
-
-
-def compact(
-    records: Iterable[RecordAt[CheckpointRecord]], *, tombstones: bool = True
-) -> tuple[RecordAt[CheckpointRecord], ...]:
-    """What a log cleaner leaves: the newest record of every record key, in the order of the log.
-
-    The delta index is part of a delta's key. `tombstones`: whether they are still there (Kafka removes them later).
-    """
-    newest: dict[tuple[int, SharePartition, int | None], RecordAt[CheckpointRecord]] = {}
-    for placed in records:
-        key = (placed.partition, placed.record.key, getattr(placed.record, "delta_index", None))
-        newest.pop(key, None)
-        newest[key] = placed
-    gone = (CheckpointTombstone, DeltaTombstone)
-    return tuple(placed for placed in newest.values() if tombstones or not isinstance(placed.record, gone))
 
 
 def _broken_rules(track: CheckpointTrack, record: CheckpointRecord, *, compacted: bool) -> Iterator[Rule]:

@@ -7,7 +7,7 @@ is skipped. The start offset moves only over terminal batches, for no delta carr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acktrail.drafts.batch_merging import Merging, merge_state_batches
 from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
@@ -77,13 +77,9 @@ def apply_control_delta(
     state: ControlState, delta: ControlDelta, *, merging: Merging = Merging.OVERLAY
 ) -> ControlState:
     """`state` with a delta of its epoch applied; the end offset grows with the delta's batches."""
-    ends = [batch.last_offset + 1 for batch in delta.batches]
-    return ControlState(
-        group_id=state.group_id,
-        checkpoint_epoch=state.checkpoint_epoch,
-        checkpoint_offset=state.checkpoint_offset,
-        start_offset=state.start_offset,
-        end_offset=max([state.end_offset, *ends]),
+    return replace(
+        state,
+        end_offset=max([state.end_offset, *(batch.last_offset + 1 for batch in delta.batches)]),
         batches=merge_state_batches(merging, state.batches, delta.batches, state.start_offset),
     )
 

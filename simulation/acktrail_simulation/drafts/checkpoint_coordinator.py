@@ -7,9 +7,8 @@ away nothing that counts.
 
 from __future__ import annotations
 
-from acktrail.drafts.checkpoint_log import CheckpointState, CheckpointTrack, advance_track
+from acktrail.drafts.checkpoint_log import HIGHEST_DELTA_INDEX, CheckpointState, CheckpointTrack, advance_track
 from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
-from acktrail.drafts.delta_index import HIGHEST_DELTA_INDEX
 from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.coordinator.state_write import StateWrite

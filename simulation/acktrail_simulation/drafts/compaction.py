@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from acktrail.drafts.checkpoint_rules import compact
 from acktrail.drafts.draft_records import CheckpointRecord, CheckpointTombstone, DeltaTombstone
 from acktrail.model.records import RecordAt
+from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.drafts.record_log import RecordLog
 
@@ -42,3 +43,19 @@ class LogCompaction:
             return False
         now_ms = self.clock.now_ms
         return now_ms >= self._horizons.setdefault(placed.offset, now_ms + self.tombstone_retention_ms)
+
+
+def compact(
+    records: Iterable[RecordAt[CheckpointRecord]], *, tombstones: bool = True
+) -> tuple[RecordAt[CheckpointRecord], ...]:
+    """What a log cleaner leaves: the newest record of every record key, in the order of the log.
+
+    The delta index is part of a delta's key. `tombstones`: whether they are still there (Kafka removes them later).
+    """
+    newest: dict[tuple[int, SharePartition, int | None], RecordAt[CheckpointRecord]] = {}
+    for placed in records:
+        key = (placed.partition, placed.record.key, getattr(placed.record, "delta_index", None))
+        newest.pop(key, None)
+        newest[key] = placed
+    gone = (CheckpointTombstone, DeltaTombstone)
+    return tuple(placed for placed in newest.values() if tombstones or not isinstance(placed.record, gone))

@@ -22,7 +22,7 @@ from samples.random_records import batches
 
 from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains
 from acktrail.drafts.batch_merging import Merging, overlay_state_batches
-from acktrail.drafts.checkpoint_rules import compact, replay_checkpoint_log
+from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
 from acktrail.drafts.control_log import replay_control_log
 from acktrail.drafts.draft_records import Checkpoint, ControlCheckpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
 from acktrail.drafts.snapshot_log import replay_draft_log
@@ -34,6 +34,7 @@ from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.offset_window import effective_start_offset, effective_window
 from acktrail.model.strict.strict_replay import replay_strictly
 from acktrail.model.strict.violations import DIFFERING_RULES, Policy, Rule, RuleSeverity, severity_of
+from acktrail_simulation.drafts.compaction import compact
 from acktrail_simulation.drafts.complete_records import checkpoint_of, control_checkpoint_of, snapshot_of
 from acktrail_simulation.drafts.control_log_cleaner import clean, cleaning, missing_records
 from acktrail_simulation.leader.persisted_batches import durable_batches

@@ -10,10 +10,10 @@ from samples.golden_vectors import SEED, vector
 
 from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains, walk_back
 from acktrail.drafts.batch_merging import Merging, merge_state_batches, overlay_state_batches
-from acktrail.drafts.checkpoint_rules import compact, replay_checkpoint_log
+from acktrail.drafts.checkpoint_log import IndexStep, delta_index_step, next_delta_index
+from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
 from acktrail.drafts.control_log import replay_control_log
-from acktrail.drafts.delta_index import IndexStep, delta_index_step, next_delta_index
-from acktrail.drafts.dialects import GENERATION_III
+from acktrail.drafts.dialects import DIALECTS
 from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointTombstone,
@@ -30,6 +30,7 @@ from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
 from acktrail.model.strict.offset_window import OffsetWindow, window_violations
 from acktrail.model.strict.violations import Rule
+from acktrail_simulation.drafts.compaction import compact
 from acktrail_simulation.drafts.control_log_cleaner import (
     checkpoint_offsets,
     clean,
@@ -108,7 +109,7 @@ def test_delta_indices_do_not_choose_the_state_partition() -> None:
     for case in SEED["wire_vectors"]["state_partition"]:
         key = SharePartition(group_id=case["group"], topic_id=case["topic_id"], partition=case["partition"])
         assert state_partition_of(key, 50) == case["state_topic_partition_of_50"]
-    keys = {GENERATION_III.encode(found.record)[0] for found in sequence()}
+    keys = {DIALECTS["iii"].encode(found.record)[0] for found in sequence()}
     assert len({key[2:26] for key in keys}) == 1
 
     log = sequence()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray, binary_column
 from acktrail.columnar.decoding.decode_keys import KeyColumns, read_keys
 from acktrail.columnar.decoding.decode_rows import CONTENT_COLUMNS, Decoder, decode_rows
-from acktrail.columnar.decoding.irregular_rows import IrregularRows
+from acktrail.columnar.decoding.irregular_values import IrregularRows
 from acktrail.columnar.decoding.regular_values import read_values
 from acktrail.columnar.record_columns import CONTENT_NUMBERS
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array, binary_column
-from acktrail.columnar.decoding.irregular_rows import IrregularRows
+from acktrail.columnar.decoding.irregular_values import IrregularRows
 from acktrail.columnar.record_columns import NumberColumn, RecordColumns
 from acktrail.columnar.replaying.lazy_batches import LazyRecords, read_lazy
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition

@@ -32,34 +32,17 @@ class Dialect(Generic[RecordT]):
     """
 
     name: str
-    summary: str
-    location: RecordLocation
-    shipped: bool
     decode: Callable[[bytes | None, bytes | None], RecordT]
     encode: Callable[[RecordT], tuple[bytes, bytes | None]]
+    location: RecordLocation = RecordLocation.STATE_TOPIC
+    shipped: bool = True
 
 
-KAFKA_4_0: Final[Dialect[StateRecord]] = Dialect(
-    name="4.0",
-    summary="Kafka 4.0: uint16 snapshot epoch, no timestamps",
-    location=RecordLocation.STATE_TOPIC,
-    shipped=True,
-    decode=kafka_4_0.decode,
-    encode=kafka_4_0.encode,
-)
-KAFKA_4_1: Final[Dialect[StateRecord]] = Dialect(
-    name="4.1",
-    summary="Kafka 4.1: int32 snapshot epoch, timestamps",
-    location=RecordLocation.STATE_TOPIC,
-    shipped=True,
-    decode=kafka_4_1.decode,
-    encode=kafka_4_1.encode,
-)
-KAFKA_4_2: Final[Dialect[StateRecord]] = Dialect(
-    name="4.2",
-    summary="Kafka 4.2 and later: as 4.1, with the delivery complete count; reads 4.1 too",
-    location=RecordLocation.STATE_TOPIC,
-    shipped=True,
-    decode=kafka_4_2.decode,
-    encode=kafka_4_2.encode,
-)
+KAFKA_4_0: Final[Dialect[StateRecord]] = Dialect(name="4.0", decode=kafka_4_0.decode, encode=kafka_4_0.encode)
+"""uint16 snapshot epoch, no timestamps."""
+
+KAFKA_4_1: Final[Dialect[StateRecord]] = Dialect(name="4.1", decode=kafka_4_1.decode, encode=kafka_4_1.encode)
+"""int32 snapshot epoch, timestamps."""
+
+KAFKA_4_2: Final[Dialect[StateRecord]] = Dialect(name="4.2", decode=kafka_4_2.decode, encode=kafka_4_2.encode)
+"""4.2 and later: as 4.1, with the delivery complete count; reads 4.1 too."""

@@ -17,7 +17,7 @@ END = np.dtype([("octets", "V3")])
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=9)), max_size=12), st.data())
-def test_heads_and_ends_are_those_of_each_row(rows: list[bytes | None], data: st.DataObject) -> None:
+def test_first_and_last_structures_belong_to_their_row(rows: list[bytes | None], data: st.DataObject) -> None:
     """Also of the first and last rows, of rows among short and null ones, of slices, and of rows in another order."""
     begin = data.draw(st.integers(0, len(rows)))
     column = binary_column(pa.array(rows, pa.binary()).slice(begin))
@@ -31,7 +31,7 @@ def test_heads_and_ends_are_those_of_each_row(rows: list[bytes | None], data: st
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=8))
-def test_topic_ids_that_are_half_alike_are_told_apart(halves: list[tuple[int, int]]) -> None:
+def test_topic_ids_with_equal_halves_stay_different(halves: list[tuple[int, int]]) -> None:
     """Half of an id says nothing of the other half."""
     topics = [topic_id_text(bytes([first]) * 8 + bytes([second]) * 8) for first, second in halves]
     keys = [

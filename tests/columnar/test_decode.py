@@ -254,7 +254,7 @@ def test_unknown_timestamp_is_null(typical: list[Pair]) -> None:
     assert decode_strictly(raw)["timestamp_ms"].to_pylist() == [None, None]
 
 
-def test_wider_and_dictionary_columns_are_taken(typical: list[Pair], tmp_path: Path) -> None:
+def test_wider_and_dictionary_columns_decode_the_same(typical: list[Pair], tmp_path: Path) -> None:
     """Large binary and dictionary-encoded keys (as Parquet readers give them) decode the same."""
     raw = table_of(typical * 3)
     large = raw.set_column(4, "value", raw["value"].cast(pa.large_binary()))

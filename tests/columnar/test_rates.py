@@ -76,13 +76,13 @@ def test_counts_are_those_of_each_offset(log: list[StateRecord], first: int, pie
     assert counted(cut) == naive(changes)
 
 
-def test_nothing_to_count() -> None:
+def test_no_changes_give_no_rates() -> None:
     """No rows, no rates."""
     assert sum_rates([]).num_rows == 0
     assert sum_rates([partial_rates(change_table([]).select(list(RATE_INPUTS)), EVERY_MS)]).num_rows == 0
 
 
-def test_a_count_too_great_is_not_known() -> None:
+def test_a_count_beyond_int64_is_null() -> None:
     """A record that names every offset there can be, twice over: null, not a number that wrapped around."""
     row = {
         "group_id": "g",

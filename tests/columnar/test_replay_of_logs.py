@@ -157,7 +157,7 @@ def test_the_order_of_records_does_not_matter(rows: list[Row], data: st.DataObje
 
 
 @given(any_logs(), st.data())
-def test_memory_may_be_short(rows: list[Row], data: st.DataObject) -> None:
+def test_folding_early_for_want_of_memory_changes_no_state(rows: list[Row], data: st.DataObject) -> None:
     """Records that come in log order may be folded at any moment, here after each piece."""
     replay = RawLogReplay(held_bytes=0)
     for piece in cut(rows, data):
@@ -167,7 +167,7 @@ def test_memory_may_be_short(rows: list[Row], data: st.DataObject) -> None:
 
 
 @given(any_logs(), st.data())
-def test_going_on_from_states_is_a_full_replay(rows: list[Row], data: st.DataObject) -> None:
+def test_resuming_from_states_equals_a_full_replay(rows: list[Row], data: st.DataObject) -> None:
     """States of a log's beginning, and the rest of it: the states of all. What a state has already may come again."""
     before = cut(rows, data)[0]
     base = finished(table_of(before))
@@ -193,14 +193,14 @@ def test_a_snapshot_right_after_a_state_replaces_it() -> None:
 
 
 @given(any_logs(), st.data())
-def test_decoded_records_leave_the_same(rows: list[Row], data: st.DataObject) -> None:
+def test_decoded_records_replay_to_the_same_states(rows: list[Row], data: st.DataObject) -> None:
     """What the tables hold, in any order, replays to the same states as the bytes."""
     mixed = data.draw(st.permutations(rows))
     assert found_in(replay_decoded(decode_records(table_of(mixed)))) == folded(rows)
 
 
 @given(any_logs(), st.data())
-def test_decoded_records_go_on_from_states(rows: list[Row], data: st.DataObject) -> None:
+def test_decoded_records_resume_from_states(rows: list[Row], data: st.DataObject) -> None:
     """Piece after piece, each from the states that the one before left."""
     base = REPLAYED_STATES.empty_table()
     for piece in cut(rows, data):
@@ -224,7 +224,7 @@ def test_many_share_partitions_at_once(seed: int, share_partitions: int, held_by
     assert len(found) > share_partitions * 5 // 6
 
 
-def test_the_newest_snapshot_cannot_be_read() -> None:
+def test_an_unreadable_newest_snapshot_falls_back_to_the_one_before() -> None:
     """The one before it is the base, with every update since."""
     key = KEYS[0]
     snapshots = [encode(snapshot(key, start)) for start in (1, 2, 3)]
@@ -265,7 +265,7 @@ def test_records_that_come_too_late_are_refused() -> None:
         replay.flush()
 
 
-def test_one_share_partition_has_one_state_to_go_on_from() -> None:
+def test_two_base_states_of_one_share_partition_are_refused() -> None:
     """Two states of a share partition on one state partition: nobody says which is right."""
     base = finished(table_of([(0, 1, *encode(snapshot(KEYS[0], 1)))]))
     with pytest.raises(InputError):
@@ -281,7 +281,7 @@ def test_keys_may_be_dictionaries_and_columns_wide() -> None:
     assert swept([encoded]) == swept([wide]) == swept([encoded.slice(0, 300), wide.slice(300)]) == folded(rows)
 
 
-def test_no_record_leaves_no_state() -> None:
+def test_no_records_give_no_states() -> None:
     """Nothing in, nothing out."""
     assert swept([]) == swept([table_of([])]) == {}
 

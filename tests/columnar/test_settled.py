@@ -98,7 +98,7 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
 
 
 @given(coordinator_logs(), st.integers(0, 14))
-def test_a_record_that_nobody_can_attribute_leaves_a_doubt(log: list[StateRecord], doubt: int) -> None:
+def test_an_unattributed_record_leaves_a_doubt(log: list[StateRecord], doubt: int) -> None:
     """Of an unreadable record that may be about the share partition: only what was settled after it is known."""
     changes = history_of(log)
     for key in KEYS:

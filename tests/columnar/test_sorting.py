@@ -20,7 +20,7 @@ def test_ascending_is_the_stable_order(found: list[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.one_of(st.integers(0, 4), INT64)), max_size=12))
-def test_rows_by_owner_and_offset(rows: list[tuple[int, int]]) -> None:
+def test_rows_are_sorted_by_share_partition_then_offset(rows: list[tuple[int, int]]) -> None:
     """Whether the offsets of an owner ascend already or not; rows of equal offset stay in their order."""
     owners, offsets = (np.array([row[place] for row in rows], np.int64) for place in (0, 1))
     assert by_partition_and_offset(owners, offsets).tolist() == np.lexsort((offsets, owners)).tolist()

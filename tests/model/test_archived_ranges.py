@@ -64,7 +64,7 @@ def _offsets(archiving: ArchivedRange) -> range:
     return range(archiving.first_offset, archiving.last_offset + 1)
 
 
-def test_shown_again_after_a_gap() -> None:
+def test_an_archived_offset_shown_again_after_a_gap_counts_once() -> None:
     """A snapshot after lost records shows what was archived before, and what was archived meanwhile: only that is new,
     and the time is the latest it can be."""
     life = Coordinator(limit=50)
@@ -80,7 +80,7 @@ def test_shown_again_after_a_gap() -> None:
     assert found == [(3, 4, 5, True), (5, 9, 2, False)]
 
 
-def test_archived_anew_after_a_reset() -> None:
+def test_archived_again_after_a_reset_counts_twice() -> None:
     """Two deaths of one record are two archivings."""
     life = Coordinator(limit=50)
     life.initialize(KEY)
@@ -95,7 +95,7 @@ def test_archived_anew_after_a_reset() -> None:
 
 @pytest.mark.parametrize("lost_as_well", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_archived_anew_where_nobody_saw_it(is_deleted: bool, lost_as_well: bool) -> None:
+def test_archived_again_during_a_gap_counts_once(is_deleted: bool, lost_as_well: bool) -> None:
     """After a reset or a deletion, a second death of which only a later snapshot tells is told too; also where the
     first one is followed by a time of which nothing is known."""
     life = Coordinator(limit=50)

@@ -41,7 +41,7 @@ def pointwise(found: tuple[StateBatch, ...], start: int | None) -> dict[int, tup
 
 
 @given(batches(), batches(), starts)
-def test_equals_the_pointwise_law(
+def test_combining_equals_the_pointwise_rule(
     so_far: tuple[StateBatch, ...], new: tuple[StateBatch, ...], start: int | None
 ) -> None:
     """At every offset the highest count, then the highest state wins; nothing else is covered."""
@@ -64,7 +64,7 @@ def test_is_the_shortest_ordered_cover(
 
 
 @given(batches(), batches(), batches(), starts)
-def test_order_does_not_matter(
+def test_the_order_of_batches_does_not_matter(
     a: tuple[StateBatch, ...], b: tuple[StateBatch, ...], c: tuple[StateBatch, ...], start: int | None
 ) -> None:
     """Merging commutes, associates and repeats without effect, offset by offset."""
@@ -109,12 +109,12 @@ KAFKAS_ANSWERS = [
 
 
 @pytest.mark.parametrize(("so_far", "new", "start", "expected"), KAFKAS_ANSWERS)
-def test_kafkas_answers(so_far: str, new: str, start: int | None, expected: str) -> None:
+def test_combining_equals_recorded_results_of_kafka(so_far: str, new: str, start: int | None, expected: str) -> None:
     """What Kafka's PersisterStateBatchCombiner (4.4) answered to these lists."""
     assert combine_state_batches(parse(so_far), parse(new), start) == parse(expected)
 
 
-def test_a_lone_batch_is_left_alone() -> None:
+def test_a_single_batch_is_not_changed() -> None:
     """One batch, even inverted, is returned as it stands; beside others an inverted one covers nothing."""
     inverted = parse("9-5 0 1")
 
@@ -122,7 +122,7 @@ def test_a_lone_batch_is_left_alone() -> None:
     assert combine_state_batches(inverted, parse("20-29 2 1"), None) == parse("20-29 2 1")
 
 
-def test_the_largest_offset() -> None:
+def test_the_largest_offset_does_not_overflow() -> None:
     """A batch that ends at the largest offset there is does not overflow."""
     top = 2**63 - 1
 

@@ -14,7 +14,7 @@ deeds = st.lists(st.tuples(st.booleans(), ranges), max_size=12)
 
 
 @given(deeds, ranges)
-def test_they_are_a_set(done: list[tuple[bool, tuple[int, int]]], asked: tuple[int, int]) -> None:
+def test_offset_ranges_behave_as_a_set(done: list[tuple[bool, tuple[int, int]]], asked: tuple[int, int]) -> None:
     """Whatever is put in and taken out: what lies outside is what a plain set lacks, in the longest ranges."""
     own, plain = OffsetRanges(), set[int]()
     for is_added, (first, last) in done:

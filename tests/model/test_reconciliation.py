@@ -127,7 +127,7 @@ def test_swapping_the_sides_swaps_the_verdict(mine: int, theirs: int, done: int)
 
 
 @given(st.one_of(st.none(), st.integers(0, 99)), st.booleans(), st.booleans(), st.sampled_from([None, *TopicStatus]))
-def test_an_incomplete_export_is_never_judged(
+def test_an_incomplete_export_gets_the_verdict_unknown(
     start: int | None, listed: bool, durable: bool, topic: TopicStatus | None
 ) -> None:
     """Whatever else is known: where records may be missing, the verdict is unknown, says why and gives no lag; only a
@@ -218,7 +218,7 @@ def test_a_reset_in_between_is_not_called_ahead() -> None:
 
 
 @given(st.integers(0, 99), st.integers(0, 99))
-def test_what_moved_is_said_to_have_moved(one: int, other: int) -> None:
+def test_moved_is_set_when_the_descriptions_differ(one: int, other: int) -> None:
     """`moved` tells exactly whether the two descriptions differ."""
     evidence = ReconciliationInput(durable=state(one), before=described(state(one)), after=described(state(other)))
     assert reconcile(evidence).moved is (one != other)

@@ -44,7 +44,7 @@ def worked(*writes: tuple[int, int, int]) -> Coordinator:
 
 
 @given(coordinator_logs())
-def test_conditions_follow_each_other(log: list[StateRecord]) -> None:
+def test_intervals_are_contiguous_and_differ(log: list[StateRecord]) -> None:
     """Without a hole and each different from the one before; the newest holds to this day; nothing is unknown of a log
     read from its beginning, but the deliveries themselves."""
     changes = [c for at, r in enumerate(log) for c in _history(log)[at]]
@@ -76,7 +76,7 @@ def test_released_and_archived() -> None:
     assert blanks(found) == []
 
 
-def test_a_count_that_jumps() -> None:
+def test_a_count_that_jumps_shows_skipped_endings() -> None:
     """The ending of a delivery that left no record, as when a broker is killed, is said to be missing."""
     found = fate_in(worked((0, 0, 1), (0, 2, 3)).log, 7)
     assert blanks(found) == [UnknownReason.SKIPPED_ENDINGS]
@@ -101,7 +101,7 @@ def test_below_the_start_offset_from_the_beginning() -> None:
     assert blanks(fate_in(life.log, 10)) == []
 
 
-def test_an_export_that_began_late() -> None:
+def test_an_export_that_began_late_has_an_unknown_period() -> None:
     """What was before the first record is not known, nor since when it was as that record shows it."""
     life = worked((0, 0, 1))
     life.cool()
@@ -111,7 +111,7 @@ def test_an_export_that_began_late() -> None:
     assert [interval.is_dated for interval in found.intervals] == [False, False, True]
 
 
-def test_a_gap() -> None:
+def test_a_gap_is_an_unknown_period() -> None:
     """What was lost is named from its first record to the next that tells."""
     life = worked((0, 0, 1), (0, 0, 2), (0, 4, 3))
     life.cool()

@@ -64,7 +64,7 @@ def test_only_the_tail_since_the_last_snapshot_counts(
 
 
 @given(st.lists(st.one_of(small_records(KEY), small_records(OTHER)), max_size=16))
-def test_keys_do_not_touch(log: list[StateRecord]) -> None:
+def test_share_partitions_do_not_affect_each_other(log: list[StateRecord]) -> None:
     """Replaying all keys at once equals replaying each alone."""
     alone = {key: fold([r for r in log if r.key == key]) for key in (KEY, OTHER)}
 

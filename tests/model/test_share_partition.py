@@ -22,7 +22,7 @@ TOPIC_ID = TopicId("AQIDBAUGBwgJCgsMDQ4PEA")
     ("group", "partition", "expected"),
     [("g1", 0, 39), ("g1", 1, 38), ("g1", 2, 37), ("my-group", 0, 23), ("a:b", 0, 10)],
 )
-def test_placement_is_kafkas(group: str, partition: int, expected: int) -> None:
+def test_the_state_partition_equals_kafkas(group: str, partition: int, expected: int) -> None:
     """Kafka's own hash put these keys on these of 50 state partitions."""
     key = SharePartition(group_id=GroupId(group), topic_id=TOPIC_ID, partition=partition)
 
@@ -39,7 +39,7 @@ def test_topic_ids_round_trip(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "AQIDBAUGBwgJCgsMDQ4PE!", "AQIDBAUGBwgJCgsMDQ4PEB", "x" * 40])
-def test_what_is_no_topic_id(text: str) -> None:
+def test_a_malformed_topic_id_is_refused(text: str) -> None:
     """Text that is not the one form of 16 bytes is refused."""
     with pytest.raises(ValueError, match=r"topic id|padding|base64|characters"):
         topic_id_bytes(TopicId(text))

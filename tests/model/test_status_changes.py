@@ -99,7 +99,7 @@ class Laid:
 
 
 @given(logs)
-def test_as_of_any_record_the_history_is_the_folds_state(log: list[StateRecord]) -> None:
+def test_the_history_at_any_record_equals_the_replayed_state(log: list[StateRecord]) -> None:
     """After every record every offset is in the condition that the fold's state gives it, whatever was written."""
     laid, states = Laid(), dict.fromkeys(KEYS, None)
     for record, changes in zip(log, changes_of(log), strict=True):
@@ -124,7 +124,7 @@ def test_changes_are_the_longest_ranges_that_changed(log: list[StateRecord]) -> 
 
 
 @given(logs)
-def test_every_change_goes_on_from_the_last_one(log: list[StateRecord]) -> None:
+def test_every_change_starts_from_the_status_before_it(log: list[StateRecord]) -> None:
     """`before` is what the change before it left, offset by offset; the first change of a share partition is of all."""
     laid = Laid()
     for changes in changes_of(log):
@@ -135,7 +135,7 @@ def test_every_change_goes_on_from_the_last_one(log: list[StateRecord]) -> None:
 
 
 @given(logs, st.integers(0, 9))
-def test_where_the_log_is_cut_changes_nothing(log: list[StateRecord], cut: int) -> None:
+def test_resuming_at_any_record_gives_the_same_changes(log: list[StateRecord], cut: int) -> None:
     """Going on from the states that a first part left gives the changes of one pass over all."""
     held: dict[SharePartition, KnownState] = {}
     early = list(changes_of(log[:cut], History(0, held)))
@@ -145,7 +145,7 @@ def test_where_the_log_is_cut_changes_nothing(log: list[StateRecord], cut: int) 
 
 
 @given(logs)
-def test_intervals_tile_offsets_and_time(log: list[StateRecord]) -> None:
+def test_intervals_cover_offsets_and_time_once(log: list[StateRecord]) -> None:
     """At every record every offset lies in exactly one interval of its share partition, with the fold's condition."""
     of_key: dict[SharePartition, list[StatusChange]] = {}
     states: list[Mapping[SharePartition, SharePartitionState]] = []
@@ -204,7 +204,7 @@ def told(*log: StateRecord) -> list[tuple[StatusEnd | None, Cause | None, int, i
     return [(i.ended_by, i.until.cause, i.first_offset, i.last_offset) for i in made if i.until is not None]
 
 
-def test_how_a_life_goes() -> None:
+def test_statuses_of_one_offset_from_creation_to_deletion() -> None:
     """Initialized, started, released, acknowledged, passed, reset, deleted: each ending has its name and its record."""
     key = KEYS[0]
     life = Coordinator(limit=50)
@@ -255,7 +255,7 @@ def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
 
 
 @given(few_batches, starts)
-def test_a_tiling_is_whole(found: tuple[object, ...], start: int | None) -> None:
+def test_status_ranges_cover_every_offset(found: tuple[object, ...], start: int | None) -> None:
     """Tiles ascend from 0 to the last offset without a hole, and neighbours differ."""
     state = SharePartitionState(
         key=KEYS[0],

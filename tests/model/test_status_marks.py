@@ -77,7 +77,7 @@ def by_marks(marked: OffsetMarks, update: ShareUpdate) -> list[tuple[int, int, O
 
 
 @given(logs)
-def test_updates_in_place_are_the_law(log: list[StateRecord]) -> None:
+def test_updates_in_place_equal_history(log: list[StateRecord]) -> None:
     """Whatever came before: where an update is taken, its changes and the state after it are those of the law; where it
     is refused, nothing happened."""
     state: SharePartitionState | None = None
@@ -100,7 +100,9 @@ def test_updates_in_place_are_the_law(log: list[StateRecord]) -> None:
 
 
 @given(disjoint_batches(), disjoint_batches(start=3), st.integers(0, 20))
-def test_what_brokers_write_is_taken(base: tuple[StateBatch, ...], own: tuple[StateBatch, ...], start: int) -> None:
+def test_states_that_brokers_write_have_marks(
+    base: tuple[StateBatch, ...], own: tuple[StateBatch, ...], start: int
+) -> None:
     """Snapshots and updates with ascending disjoint batches and a start offset that does not go back are never left to
     the law."""
     update = ShareUpdate(
@@ -113,7 +115,7 @@ def test_what_brokers_write_is_taken(base: tuple[StateBatch, ...], own: tuple[St
     assert by_marks(marked, update) is not None
 
 
-def test_the_last_offset_is_one_like_others() -> None:
+def test_the_largest_offset_has_a_status() -> None:
     """Ranges that end where offsets end."""
     state = apply(None, _snapshot(()))
     assert state is not None
@@ -128,7 +130,7 @@ def test_the_last_offset_is_one_like_others() -> None:
 
 
 @given(conditions, conditions)
-def test_marks_name_conditions_in_their_order(one: OffsetStatus, other: OffsetStatus) -> None:
+def test_marks_compare_like_statuses(one: OffsetStatus, other: OffsetStatus) -> None:
     """There and back; of two recorded ones the greater delivery count wins, then the greater state; any other is
     less."""
     assert status_of_mark(mark_of_status(one)) == one

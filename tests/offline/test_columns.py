@@ -90,7 +90,7 @@ def test_round_trip(write: Writer, name: str, tmp_path: Path, found: list[tuple[
     ]
 
 
-def test_other_types_that_say_the_same(tmp_path: Path) -> None:
+def test_equivalent_column_types_are_cast(tmp_path: Path) -> None:
     """Wider or narrower integers, times, large, fixed-size and dictionary binaries, other columns and another order."""
     instant = dt.datetime(2026, 8, 1, 12, 0, 0, 123_999, tzinfo=dt.UTC)
     content = pa.table(
@@ -154,7 +154,7 @@ def test_wrong_columns(write: Writer, content: pa.Table, part: str, tmp_path: Pa
     assert caught.value.file == str(file)
 
 
-def test_a_column_twice(tmp_path: Path) -> None:
+def test_a_repeated_column_is_refused(tmp_path: Path) -> None:
     """Nobody guesses which of two columns is meant."""
     _arrow(tmp_path / "a.arrow", GOOD.append_column("key", pa.array([b"other"])))
 
@@ -163,7 +163,7 @@ def test_a_column_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.feather"])
-def test_no_such_file(name: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     """What is no such file, cut off, empty or missing is refused by name."""
     with pytest.raises(UnknownName):
         list(read_columns(tmp_path / name))
@@ -193,7 +193,7 @@ def test_damaged_bytes(tmp_path: Path, data: st.DataObject) -> None:
     assert all(record.offset >= 0 for record in found)
 
 
-def test_the_same_answer_as_a_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_column_files_decode_as_dumps_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """decode and replay give of a Parquet file what they give of a dump with the same records."""
     key, value = wire("W-4x-snapshot-key"), wire("W-42-snapshot-value")
     found = [(3, offset, 1_000, key, value if offset % 2 else value[:-1]) for offset in range(4)]

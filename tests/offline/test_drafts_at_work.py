@@ -23,7 +23,7 @@ LIVES: dict[str, Any] = {
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("dialect", LIVES)
-def test_what_was_done_is_read_back(
+def test_draft_logs_replay_to_what_was_acknowledged(
     dialect: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """R000-14, R000-44, R000-58, R001-38: after crashes, cleanings, compactions, roll-overs and removals the bytes that

@@ -98,7 +98,7 @@ def test_a_cut_off_archive_is_refused(write: Callable[[Path, str], Path], tmp_pa
         list(read_dump(file))
 
 
-def test_foreign_files(tmp_path: Path) -> None:
+def test_other_file_formats_are_refused(tmp_path: Path) -> None:
     """A missing file and a file of another kind are refused by name."""
     with pytest.raises(UnknownName):
         list(read_dump(tmp_path / "none.jsonl"))

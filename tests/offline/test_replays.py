@@ -119,7 +119,7 @@ def test_printed_tables_at_the_command_line(
 @pytest.mark.parametrize("name", DIALECTS)
 @in_process
 @given(data=st.data())
-def test_decode_says_every_record(
+def test_decode_prints_every_record(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject
 ) -> None:
     """Every record that a dialect has room for is one line, with a type and its group."""
@@ -288,7 +288,7 @@ def test_ambiguity_is_refused_with_both_readings(tmp_path: Path, capsys: pytest.
     assert by_name == [3, 196608]
 
 
-def test_what_says_nothing_needs_no_dialect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tombstones_alone_need_no_dialect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An empty dump, tombstones and damage alone are read: every shipped dialect says the same of them."""
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")

@@ -84,7 +84,7 @@ def test_packed_segments(suffix: str, tmp_path: Path) -> None:
         read(file)
 
 
-def test_torn_anywhere(tmp_path: Path) -> None:
+def test_a_segment_torn_anywhere_keeps_its_intact_batches(tmp_path: Path) -> None:
     """A segment cut off at any byte gives every whole batch, and says once where the torn one begins."""
     whole = b"".join(PARTS)
     for size in range(len(whole) + 1):
@@ -107,7 +107,7 @@ DENSE_PARTS = [batch(found) for found in DENSE]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_any_byte_damaged(number: int, tmp_path: Path) -> None:
+def test_a_damaged_byte_costs_one_batch(number: int, tmp_path: Path) -> None:
     """Whatever byte of a batch is wrong, lengths and all, the other batches are read and the damage has its address."""
     begin = sum(map(len, DENSE_PARTS[:number]))
     others = [r for at, found in enumerate(DENSE) if at != number for r in found]
@@ -154,7 +154,7 @@ def test_two_damaged_batches_in_a_row(tmp_path: Path) -> None:
     assert {d.reason for d in damage} == {"the CRC-32C is wrong"}
 
 
-def test_room_taken_in_advance(tmp_path: Path) -> None:
+def test_preallocated_zeros_are_no_damage(tmp_path: Path) -> None:
     """Zeros behind the last batch are no damage, and a segment of nothing has nothing."""
     assert read(segment(tmp_path, *PARTS, bytes(100_000))) == (ALL, [])
     assert read(segment(tmp_path)) == ([], [])
@@ -177,7 +177,7 @@ def test_room_taken_in_advance(tmp_path: Path) -> None:
         (batch(run_of(20, 2), attributes=7, body=b""), "unknown compression 7"),
     ],
 )
-def test_lies_under_a_right_checksum(part: bytes, reason: str, tmp_path: Path) -> None:
+def test_impossible_content_with_a_valid_checksum_is_damage(part: bytes, reason: str, tmp_path: Path) -> None:
     """A batch that its writer spoilt gives what can be read of it, an address for the rest, and harms no other."""
     records, damage = read(segment(tmp_path, PARTS[0], part, batch(run_of(30, 1))))
 
@@ -189,7 +189,7 @@ def test_lies_under_a_right_checksum(part: bytes, reason: str, tmp_path: Path) -
     assert [r for r in records if r.offset not in told] == [*THREE[0], record(30)]
 
 
-def test_lengths_that_lie(tmp_path: Path) -> None:
+def test_wrong_lengths_are_damage(tmp_path: Path) -> None:
     """A batch that announces 2 GB, or more than there is, is passed over without reading that much."""
     for length in (2**31 - 1, 100_000, 49, 48, 0, -1):
         lying = PARTS[1][:8] + struct.pack(">i", length) + PARTS[1][12:]
@@ -201,7 +201,7 @@ def test_lengths_that_lie(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy without frames", "lz4", "zstd"])
-def test_bombs_are_not_unpacked(codec: str) -> None:
+def test_decompression_bombs_are_not_unpacked(codec: str) -> None:
     """Data that unpacks to more than the bound is refused; what just fits is not."""
     number, compress = COMPRESSORS[codec]
     packed = compress(bytes(100_000))

@@ -20,7 +20,7 @@ from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.messages.persister_messages import PersisterResponse
 
 
-def test_the_twelve_rows() -> None:
+def test_the_twelve_row_example_of_the_founding_document() -> None:
     """R000-01, R000-35, R000-39, R002-13: the leader taken through the documents' example holds after each row the
     row's states and offsets, and what it wrote recovers to the row's durable state."""
     desk = LeaderFixture(10, 3, 6, 1, 1, start=100, record_lock_duration_ms=100)
@@ -111,7 +111,7 @@ def test_a_bad_record_is_isolated() -> None:
     assert desk.leader.cache.start_offset == 16
 
 
-def test_locks() -> None:
+def test_expired_locks_release_records() -> None:
     """R001-26, R002-18: a record is its member's until the lock ends, 30 seconds by default; a renewal begins it anew
     and writes nothing; a late acknowledgement is refused."""
     desk = LeaderFixture(4)
@@ -189,7 +189,7 @@ def test_well_formed_acknowledgements(
     assert are_well_formed(said, renewing=renewing) is fine
 
 
-def test_what_cannot_be_acknowledged() -> None:
+def test_invalid_acknowledgements_are_refused() -> None:
     """R002-55: INVALID_RECORD_STATE for what the member does not hold, INVALID_REQUEST for what nobody was given; of
     one request all or nothing. Below the start offset nothing is wrong and nothing happens."""
     desk = LeaderFixture(5, 5, 5)
@@ -206,7 +206,7 @@ def test_what_cannot_be_acknowledged() -> None:
     assert desk.durable() == [(0, 4, 2, 1)]
 
 
-def test_a_failed_write_is_taken_back() -> None:
+def test_a_failed_write_is_rolled_back() -> None:
     """R000-46: what the coordinator did not write is not told as done: the member still holds the records."""
     desk = LeaderFixture(5)
     desk.fetch()

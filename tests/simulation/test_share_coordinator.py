@@ -212,7 +212,7 @@ def test_deleting() -> None:
         (Availability.MOVED, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_who_is_not_ready_answers_so(availability: Availability, error: ErrorCode) -> None:
+def test_a_coordinator_that_loads_refuses_calls(availability: Availability, error: ErrorCode) -> None:
     """R000-32: until the log is read to its end, or elsewhere, no call is served, also none that is wrong in itself."""
     found = started()
     found.availability = availability

@@ -64,7 +64,7 @@ def test_what_is_forgotten_is_fetched_no_more() -> None:
     assert offsets(list(got.acquired)) == {10, 11, 12}
 
 
-def test_an_answer_leaves_out_what_is_not_new() -> None:
+def test_a_response_leaves_out_unchanged_partitions() -> None:
     """R002-67: a partition is in the answer when it brought records, when it failed, when it was just added, and once
     more after it failed; a first answer has them all."""
     cluster = Cluster()
@@ -122,7 +122,7 @@ def test_closing_releases_what_is_held(how: str) -> None:
     assert released.count([(0, 9, DeliveryState.AVAILABLE, 1)]) == 2
 
 
-def test_a_group_without_members_is_let_go() -> None:
+def test_leaders_of_a_group_without_members_are_dropped() -> None:
     """Leaders of a group are kept while a member is connected; a new leader reads the state again."""
     cluster, member = opened(FIRST)
     other = Member(cluster=cluster, name="other")

@@ -193,7 +193,7 @@ def test_random_bytes(kind: int, key: bytes, value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("count", ["ffffffff0f", "ffffff7f", "7f"])
-def test_counts_that_lie(count: str) -> None:
+def test_impossible_counts_are_malformed(count: str) -> None:
     """A count beyond the bytes that are left is refused before anything is read for it."""
     key = bytes.fromhex("000d 0001 67 0001 6d")
     with pytest.raises(MalformedRecord, match="items announced"):

@@ -153,7 +153,7 @@ HEADER = BatchHeader(
         (b"", "cut off"),
     ],
 )
-def test_lies(body: bytes, part: str) -> None:
+def test_impossible_numbers_are_malformed(body: bytes, part: str) -> None:
     """Each lie that a record can tell is named."""
     with pytest.raises(MalformedRecord, match=part):
         list(batch_records(HEADER, body))
@@ -179,13 +179,13 @@ ONE = batch([RawRecord(state_partition=0, offset=5, timestamp_ms=1, key=b"k", va
         (ONE[:8] + bytes(4) + ONE[12:], "batch length 0"),
     ],
 )
-def test_headers_that_are_none(raw: bytes, part: str) -> None:
+def test_bytes_that_are_not_a_header_are_malformed(raw: bytes, part: str) -> None:
     """What no batch can say of itself is refused."""
     with pytest.raises(MalformedRecord, match=part):
         read_header(raw)
 
 
-def test_what_a_header_says() -> None:
+def test_header_fields_are_decoded() -> None:
     """The fields of a header, and a checksum over all that follows it."""
     header = read_header(ONE)
 

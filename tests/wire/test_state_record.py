@@ -100,7 +100,7 @@ def test_truncated_anywhere(record: StateRecord) -> None:
 
 
 @given(records(), st.binary(max_size=20))
-def test_trailing_bytes_are_passed_over(record: StateRecord, tail: bytes) -> None:
+def test_trailing_bytes_are_skipped(record: StateRecord, tail: bytes) -> None:
     """Bytes after the message change nothing, as in Kafka's generated readers."""
     key, value = encode(record)
 
@@ -151,7 +151,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         ),
     ],
 )
-def test_damage_has_a_name(key: bytes | None, value: bytes | None, status: DecodeStatus) -> None:
+def test_errors_name_the_damage(key: bytes | None, value: bytes | None, status: DecodeStatus) -> None:
     """Each kind of damage has its own status."""
     addressed = decode_raw(RawRecord(state_partition=0, offset=1, timestamp_ms=2, key=key, value=value))
 

@@ -309,7 +309,7 @@ def test_every_durable_window_of_the_tables_is_sound() -> None:
             assert all(0 <= b.delivery_count <= DEFAULT_LIMIT for b in window_of(row).batches)
 
 
-def test_states_at_rest() -> None:
+def test_no_acquired_state_is_written() -> None:
     """R000-65, R002-74: codes 0, 2 and 4 rest; 1 is a lock and is never written (R000-02)."""
     names = {int(number): text.split(" ")[0].upper() for number, text in SEED["delivery_states"].items()}
 

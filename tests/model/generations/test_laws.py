@@ -138,7 +138,7 @@ def test_any_control_delta_may_be_a_checkpoint(
 
 @MERGINGS
 @given(log=control_logs(chained=True))
-def test_backwards_and_forwards_are_one(merging: Merging, log: tuple[RecordAt[Any], ...]) -> None:
+def test_the_back_chain_gives_the_state_of_a_forward_scan(merging: Merging, log: tuple[RecordAt[Any], ...]) -> None:
     """R001-03, R001-14: walking a whole chain back gives exactly the state of the scan; keys do not touch."""
     chains = replay_back_chains(log, head_index(log), merging=merging)
 
@@ -196,7 +196,7 @@ def test_compaction_changes_no_state(merging: Merging, log: tuple[RecordAt[Any],
 
 
 @given(log=checkpoint_logs(removals=False))
-def test_the_index_goes_on_after_compaction(log: tuple[RecordAt[Any], ...]) -> None:
+def test_the_delta_index_continues_after_compaction(log: tuple[RecordAt[Any], ...]) -> None:
     """R000-31: the last index is known from the compacted log too."""
     whole, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log), compacted=True)
 
@@ -267,7 +267,7 @@ def test_any_update_may_be_a_snapshot(
 
 
 @given(log=draft_logs())
-def test_a_sound_draft_log_needs_no_policy(log: tuple[RecordAt[Any], ...]) -> None:
+def test_both_policies_agree_on_a_draft_log_without_violations(log: tuple[RecordAt[Any], ...]) -> None:
     """R002-12: where epochs match, strict and broker are one and nothing is found."""
     strict, broker = (replay_draft_log(log, policy=policy) for policy in (Policy.STRICT, Policy.BROKER))
 
@@ -275,7 +275,7 @@ def test_a_sound_draft_log_needs_no_policy(log: tuple[RecordAt[Any], ...]) -> No
     assert strict.findings == ()
 
 
-def test_policies_part_at_another_epoch() -> None:
+def test_policies_differ_only_where_epochs_differ() -> None:
     """R002-12: an update of another snapshot epoch is a finding by both policies; only the broker's applies it."""
     one = StateBatch(first_offset=5, last_offset=9, delivery_state=2, delivery_count=1)
     log = placed(
@@ -360,7 +360,7 @@ def snapshot(**changes: Any) -> ShareSnapshot:
         ),
     ],
 )
-def test_epochs_go_forward(after: ShareSnapshot, rules: list[Rule]) -> None:
+def test_an_epoch_that_goes_back_is_a_violation(after: ShareSnapshot, rules: list[Rule]) -> None:
     """R002-06, R002-12: each way in which epochs and start offset may not go is a finding of its own, at its record."""
     replayed = replay_strictly(placed([snapshot(), after]))
 

@@ -128,7 +128,7 @@ def test_an_index_used_twice_loses_data() -> None:
     assert Rule.DELTA_INDEX_NOT_REUSED in {found.rule for found in full.findings}
 
 
-def test_a_delta_of_another_epoch_is_passed_over() -> None:
+def test_a_delta_of_another_epoch_is_skipped() -> None:
     """R000-16, R000-30: it changes nothing and is a finding with its address."""
     case = vector("DV-epoch-mismatch-delta")
     replayed = replay_checkpoint_log(placed([keyed(record) for record in case["records"]]), compacted=True)
@@ -316,7 +316,7 @@ def test_batches_lie_inside_the_window(first: int, last: int) -> None:
     )
 
 
-def test_a_control_delta_of_another_epoch_is_passed_over() -> None:
+def test_a_control_delta_of_another_epoch_is_skipped() -> None:
     """R001-14: what follows the checkpoint with another epoch, or comes before any, is found and changes nothing."""
     one = batches([[0, 4, 2, 1]])
     checkpoint = ControlCheckpoint(group_id=G1, checkpoint_epoch=1, start_offset=0, end_offset=5, batches=())

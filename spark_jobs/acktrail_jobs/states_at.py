@@ -13,7 +13,7 @@ from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.saved.replay_start import Recall, replay_of, replay_shares
+from acktrail.reconcile.saved.resume import ReplayStart, replay_of, replay_shares
 from acktrail.reconcile.state_at import read_moment
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.session import parallelism
@@ -37,12 +37,12 @@ def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = Non
         ConfigurationError: nothing was exported.
     """
     moment = read_moment(Tables(config), at_ms)
-    shares = replay_shares(moment.coverages, Recall(remembers=False), parallelism(spark))
+    shares = replay_shares(moment.coverages, ReplayStart(), parallelism(spark))
     return worker_frame(spark, _STATE_AT, shares, partial(_replay_share, config, moment.observation))
 
 
 def _replay_share(
     config: TablesConfig, observation: Observation, coverages: Sequence[Coverage]
 ) -> Iterator[pa.RecordBatch]:
-    states = replay_of(Tables(config), observation, Recall(remembers=False), coverages).states()
+    states = replay_of(Tables(config), observation, ReplayStart(), coverages).states()
     yield from states.select(_STATE_AT.names).to_batches(max_chunksize=_ROWS_AT_ONCE)

@@ -13,8 +13,7 @@ import pytest
 from acktrail.reconcile.coverage import Coverage, read_coverage
 from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.partition_replay import Replay
-from acktrail.reconcile.saved.replay_start import Recall, replay_of
-from acktrail.reconcile.saved.resume import Recollection
+from acktrail.reconcile.saved.resume import ReplayResume, ReplayStart, replay_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
@@ -37,29 +36,29 @@ class Replayed:
 
 
 def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replayed:
-    """An observation, replayed from what is remembered; what is remembered is kept unless told otherwise."""
+    """An observation, replayed from what is saved; with `keeps`, the result is saved."""
     observation = read_observation(tables, run_id)
     expected = read_coverage(tables, observation)
     with _watched() as seen:
-        recollection = Recollection(tables, observation)
-        coverages = recollection.coverages
+        resume = ReplayResume(tables, observation)
+        coverages = resume.coverages
         assert coverages == expected
-        found = _replay(tables, observation, recollection.recall(), coverages)
+        found = _replay(tables, observation, resume.start(), coverages)
         if keeps:
-            recollection.keep(found.remembered)
+            resume.save(found.rows())
     files, ranges = (frozenset(seen.files[name]) for name in _WATCHED)
-    return Replayed(rows=_rows(found), doubt=recollection.doubt, files=files, ranges=ranges, rows_read=seen.rows)
+    return Replayed(rows=_rows(found), doubt=resume.full_replay_reason, files=files, ranges=ranges, rows_read=seen.rows)
 
 
 def replayed_again(tables: Tables, run_id: str) -> list[dict[str, Any]]:
-    """The rows of a replay that remembers nothing."""
+    """The rows of a replay of all records."""
     observation = read_observation(tables, run_id)
-    return _rows(_replay(tables, observation, Recall(remembers=False), read_coverage(tables, observation)))
+    return _rows(_replay(tables, observation, ReplayStart(), read_coverage(tables, observation)))
 
 
-def _replay(tables: Tables, observation: Observation, recall: Recall, coverages: dict[int, Coverage]) -> Replay:
+def _replay(tables: Tables, observation: Observation, start: ReplayStart, coverages: dict[int, Coverage]) -> Replay:
     exported = [coverage for coverage in coverages.values() if coverage.end_offset]
-    return replay_of(tables, observation, recall, exported)
+    return replay_of(tables, observation, start, exported)
 
 
 def _rows(found: Replay) -> list[dict[str, Any]]:

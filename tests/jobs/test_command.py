@@ -55,7 +55,7 @@ def test_what_a_person_reads(world: World) -> None:
 
 
 def test_an_error_is_one_line(world: World) -> None:
-    """An observation nobody made: the nearest name, exit code 2, no traceback, nothing on stdout, no Spark started."""
+    """An observation that does not exist: the nearest name, exit code 2, no traceback, nothing on stdout, no Spark."""
     world.write(snapshot(key_of("a")))
     world.observe("nightly-1")
     done = run(BIN / "acktrail", "reconcile", "--tables", world.config.uri, "--run-id", "nightly-2")

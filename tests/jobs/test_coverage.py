@@ -90,7 +90,7 @@ def test_an_export_is_complete_from_the_log_end_seen_before(world: World) -> Non
 
 
 def test_records_beyond_the_observation_are_not_its_own(world: World) -> None:
-    """Nor are damaged ones among them held against it."""
+    """Nor do damaged ones among them count."""
     key = key_of("a")
     place, _ = world.write(snapshot(key))
     world.observe("r1")

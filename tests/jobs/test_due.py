@@ -239,7 +239,7 @@ def test_the_law(last: LastReconciliation, found: ClusterFingerprint) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 300), ("90s", 90), ("0s", 0), ("5m", 300), ("1h", 3_600)])
 def test_the_interval_is_a_setting(text: str, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five minutes unless told otherwise."""
+    """Five minutes by default."""
     monkeypatch.setenv("ACKTRAIL_RECONCILE_EVERY", text)
     assert reconcile_every() == dt.timedelta(seconds=seconds)
 

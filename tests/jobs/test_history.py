@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 Written = dict[tuple[int, int], StateRecord | SharePartition]
-"""What was written, by state partition and offset; a share partition stands for a record that nobody can read."""
+"""What was written, by state partition and offset; a share partition stands for a record that cannot be decoded."""
 
 
 def live(world: World, written: Written, seed: int, records: int = 50) -> None:
@@ -162,7 +162,7 @@ def test_the_first_build_on_a_pruned_topic_is_one_step(world: World, monkeypatch
 
 
 def test_a_version_without_records_is_used_too(world: World) -> None:
-    """After a commit that only notes a gap, or none at all: the history is said to be current, and a run writes that
+    """After a commit that only notes a gap, or none at all: the history counts as current, and a run writes that
     down once."""
     world.tables.create("state_records", properties={"cluster_id": "c1"})
     build_history(world.config)
@@ -226,7 +226,7 @@ def test_a_lost_table_is_made_anew(world: World, lost: str) -> None:
 
 
 def test_what_was_pruned_unread_is_not_known(world: World) -> None:
-    """Nothing is said of the time from the first lost record to the next that tells; the rest goes on."""
+    """From the first lost record to the next snapshot, states are unknown; all others continue."""
     written: Written = {}
     live(world, written, 4)
     world.export("r1")
@@ -241,7 +241,7 @@ def test_what_was_pruned_unread_is_not_known(world: World) -> None:
 
 
 def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was overtaken, even by one that saw fewer records, is refused; the next run goes on from the other's."""
+    """One that was overtaken, even by one that saw fewer records, is refused; the next run continues after it."""
     written: Written = {}
     live(world, written, 6)
     world.export("r1", at_most=5)

@@ -26,7 +26,7 @@ from acktrail.wire.state_key import encode_key
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
 PLACE = 3
 Log = list[StateRecord | SharePartition]
-"""A share partition stands for a record of it that nobody can read."""
+"""A share partition stands for a record of it that cannot be decoded."""
 
 small_updates = st.builds(
     ShareUpdate,
@@ -85,7 +85,7 @@ def merged(old: pa.Table, new: pa.Table) -> pa.Table:
 
 @given(logs, st.lists(st.integers(0, 16), max_size=3))
 def test_any_ranges_give_the_models_changes(log: Log, cuts: list[int]) -> None:
-    """However the log is cut into ranges, each going on from the rows that the one before left."""
+    """However the log is cut into ranges, each continuing from the rows that the one before left."""
     changes, states = expected(log)
     rows, held, found, begin = rows_of(log), HELD_COLUMNS.empty_table(), [], 0
     parts: list[pa.Table] = []
@@ -101,7 +101,7 @@ def test_any_ranges_give_the_models_changes(log: Log, cuts: list[int]) -> None:
 
 @given(logs, st.integers(0, 16), st.integers(0, 16))
 def test_records_gone_over_again_make_no_change(log: Log, held_to: int, told: int) -> None:
-    """What is held may lie behind what was told: then the changes are those from where it was told on, once each."""
+    """Saved states may be older than the history: then only the changes after its end are given, once each."""
     changes, states = expected(log)
     rows = rows_of(log)
     early = applied(rows, 0, min(held_to, told, len(log)), HELD_COLUMNS.empty_table())

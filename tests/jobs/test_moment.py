@@ -66,7 +66,7 @@ def test_spark_gives_the_same(lived: tuple[World, Written], spark: SparkSession)
 
 
 def test_times_that_go_back(world: World) -> None:
-    """The log is cut before the first record with a later time, whatever time the ones after it have."""
+    """The log is cut before the first record with a later time, also where a record after it has an earlier one."""
     key = key_of("g")
     world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 5, 0, ()), update(key, 7, 0, ()))
     world.export("r1")
@@ -80,7 +80,7 @@ def test_times_that_go_back(world: World) -> None:
 
 
 def test_records_lost_before_the_moment(world: World) -> None:
-    """A gap casts doubt on what comes after it, and not on the time before; at its edge nobody knows."""
+    """A gap casts doubt on what comes after it, and not on the time before; at its edge it is unknown."""
     key = key_of("g")
     world.write(snapshot(key, 0, snapshot_epoch=0), *(update(key, at, 0, ()) for at in range(1, 8)))
     (place,) = {number for number, log in world.logs.items() if log}

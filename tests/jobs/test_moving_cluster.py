@@ -22,7 +22,7 @@ OBSERVATIONS = 6
 
 
 class Movement:
-    """One producer and one share consumer that accept, release and reject until told to stop."""
+    """One producer and one share consumer that accept, release and reject until they are stopped."""
 
     def __init__(self, workload: Workload, name: str) -> None:
         self._workload, self._name = workload, name
@@ -58,7 +58,7 @@ class Movement:
 
 
 def test_a_cluster_at_work_raises_no_false_alarm(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """While records are produced, acknowledged and archived: every observation matches, and some are said to have
+    """While records are produced, acknowledged and archived: every observation matches, and some are reported to have
     moved."""
     name, tables = f"moving-{uuid4().hex[:8]}", TablesConfig(uri=str(tmp_path / "tables"))
     with Movement(Workload(kafka), name) as movement:

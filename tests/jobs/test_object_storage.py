@@ -20,7 +20,7 @@ from acktrail_jobs.states_at import states_at
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 OWN = {"run_id", "cluster_id", "reconciled_at", "built_at", "chunk"}
-"""Columns that tell runs apart, not results."""
+"""Columns that name runs, not results."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from jobs.world import World
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.reconcile.saved.saved_replay_table import kept_memory
+from acktrail.reconcile.saved.saved_replay import read_saved_version
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_jobs.commands.verify_tables import export_differences
@@ -41,7 +41,7 @@ def observed(world: World, dice: random.Random, *, first: int = 0, count: int = 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_in_any_order_it_is_a_replay_of_all(world: World, seed: int) -> None:
-    """Whether an observation is reconciled before the next one is exported or long after, and in whatever order, again
+    """Whether an observation is reconciled before the next one is exported or long after, and in any order, again
     and again: row by row what a replay of all gives."""
     dice = random.Random(seed)
     runs = observed(world, dice)
@@ -89,12 +89,12 @@ def test_files_with_later_records_are_read_again(world: World) -> None:
     late = files_of(world.tables)
     for run in ("r0", "r1"):
         assert replayed_here(world.tables, run).rows == replayed_again(world.tables, run)
-    assert kept_memory(world.tables).used.unfinished
+    assert read_saved_version(world.tables).used.unfinished
     world.observe("r2")
     found = replayed_here(world.tables, "r2")
     assert found.rows == replayed_again(world.tables, "r2")
     assert (found.doubt, found.files <= late) == (None, True)
-    assert not kept_memory(world.tables).used.unfinished
+    assert not read_saved_version(world.tables).used.unfinished
     world.observe("r3")
     assert not replayed_here(world.tables, "r3").files
 
@@ -109,17 +109,17 @@ def test_ranges_that_come_late_are_not_missed(settled: World, tmp_path: Path) ->
     assert (replayed_here(tables, "r2").ranges, replayed_here(tables, "r3").ranges < ranges) == (ranges, True)
 
 
-def test_what_is_remembered_of_the_export_is_proved(settled: World, tmp_path: Path) -> None:
+def test_saved_facts_about_the_export_are_proved(settled: World, tmp_path: Path) -> None:
     """A number altered in it is found, in its state partition and no other."""
     tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
-    assert list(export_differences(tables, kept_memory(tables))) == []
+    assert list(export_differences(tables, read_saved_version(tables))) == []
     for name in ("lost", "last_offset", "quarantined"):
         rows = tables.read("replay_memory")
         altered = rows.to_pylist()
         row = next(row for row in altered if row["next_offset"] is not None)
         row["exported"][name] += 1
         tables.replace("replay_memory", pa.Table.from_pylist(altered, schema=rows.schema))
-        (found,) = export_differences(tables, kept_memory(tables))
+        (found,) = export_differences(tables, read_saved_version(tables))
         assert found.state_partition == row["state_partition"]
         tables.replace("replay_memory", rows)
 
@@ -136,7 +136,7 @@ def files_of(tables: Tables, name: str = "state_records") -> frozenset[str]:
 
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Two observations remembered one after the other, and two that came since. For copies of its tables only."""
+    """Two observations replayed one after the other, and two that came since. For copies of its tables only."""
     world, dice = World(tmp_path_factory.mktemp("settled") / "tables", state_partitions=2), random.Random(11)
     for number in range(2):
         for run in observed(world, dice, first=number, count=1):
@@ -196,7 +196,7 @@ def make_anew(tables: Tables) -> None:
 
 
 def forget_versions(tables: Tables) -> None:
-    """As clean-up of a table's log does, with a checkpoint that it goes on from."""
+    """As clean-up of a table's log does, with a checkpoint to continue from."""
     records = records_of(tables)
     records.delta.create_checkpoint()
     for commit in (Path(tables.config.uri) / "state_records" / "_delta_log").glob("*.json"):
@@ -212,7 +212,7 @@ def add_an_earlier_record(tables: Tables) -> None:
 
 
 WRONGED = {
-    lose: "nothing is remembered yet",
+    lose: "no replay is saved yet",
     lose_a_file: "cannot be read",
     garble: "cannot be read",
     lose_a_row: "damaged",
@@ -223,13 +223,13 @@ WRONGED = {
     name_another_topic: "another state topic",
     name_another_dialect: "another dialect",
     forget_versions: "no longer has version",
-    add_an_earlier_record: "before those that are remembered",
+    add_an_earlier_record: "before those that were used",
 }
 
 
 @pytest.mark.parametrize("wrong", WRONGED, ids=lambda deed: deed.__name__)
 def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[Tables], None], tmp_path: Path) -> None:
-    """Lost, damaged, or of other records: all is replayed, why is said, and it is whole again."""
+    """Lost, damaged, or of other records: all is replayed, the reason is given, and it is whole again."""
     tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
     wrong(tables)
     found = replayed_here(tables, "r2")
@@ -242,8 +242,8 @@ def test_an_older_observation_leaves_it_alone(world: World) -> None:
     """It is replayed from the beginning, says why, and the newest run's memory stays."""
     runs = observed(world, random.Random(4))
     replayed_here(world.tables, runs[-1])
-    newest = kept_memory(world.tables)
+    newest = read_saved_version(world.tables)
     found = replayed_here(world.tables, runs[0])
-    assert found.doubt == f"run {runs[-1]!r} remembered later records"
+    assert found.doubt == f"run {runs[-1]!r} saved states of later records"
     assert found.rows == replayed_again(world.tables, runs[0])
-    assert kept_memory(world.tables) == newest
+    assert read_saved_version(world.tables) == newest

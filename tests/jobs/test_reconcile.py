@@ -92,7 +92,7 @@ def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.Mo
 
 
 def test_a_finding_seen_again_keeps_when_it_was_first_seen(world: World) -> None:
-    """A later run moves last_seen_at and counts; it does not write the finding anew."""
+    """A later run moves last_seen_at and counts; it does not write the finding again."""
     world.write(snapshot(key_of("a"), 0, (batch(0, 4, 4, 5),)))
     for run in ("r1", "r2"):
         world.observe(run)
@@ -117,7 +117,7 @@ def test_an_older_observation_is_judged_by_what_was_exported_then(world: World) 
 
 
 def test_each_verdict_with_its_finding(world: World) -> None:
-    """Every way in which durable and described state differ is told by its name, with the record that shows it."""
+    """Every way in which durable and described state differ is reported by its name, with the record that shows it."""
     world.topics[topic_id(1)].partitions = dict.fromkeys(range(9), (5, 100))
     world.topics[topic_id(2)] = Topic(name="gone", status="deleted")
     keys = {
@@ -211,8 +211,8 @@ def test_an_export_that_lacks_records_leaves_no_verdict(world: World) -> None:
 
 
 def test_what_cannot_be_known_is_unknown(world: World) -> None:
-    """A described share partition without state beside a record that names nobody, state
-    of a topic nobody sees: each unknown, with its reason. A group that may not be asked is not authorized."""
+    """A described share partition without state beside a record without a readable key, state
+    of a topic that is not visible: each unknown, with its reason. A group that may not be asked is not authorized."""
     refused, missing, unseen = key_of("refused"), key_of("missing"), key_of("unseen", topic=7)
     world.write(snapshot(refused), snapshot(unseen))
     world.groups["missing"] = "Stable"
@@ -230,7 +230,7 @@ def test_what_cannot_be_known_is_unknown(world: World) -> None:
 
 
 def test_without_the_state_topics_ends_nothing_is_claimed(world: World) -> None:
-    """When the state topic was not seen before the export, nobody knows whether the export is whole."""
+    """When the state topic was not seen before the export, it is unknown whether the export is whole."""
     world.has_state_topic = False
     world.write(snapshot(key_of("a")))
     world.observe("r1")
@@ -285,7 +285,7 @@ def test_hostile_names_stay_what_they_are(world: World) -> None:
 
 
 def test_the_newest_complete_observation_is_taken(world: World) -> None:
-    """An observation without a second sample is passed over, and refused by name."""
+    """An observation without a second sample is skipped, and refused by name."""
     world.write(snapshot(key_of("a")))
     world.observe("z-older")
     world.observe("a-newer")
@@ -299,7 +299,7 @@ def test_the_newest_complete_observation_is_taken(world: World) -> None:
 
 
 def test_a_reconciliation_without_share_partitions_leaves_its_commit(world: World) -> None:
-    """A cluster without share partitions was looked at: the gate can tell that from a run that nobody reconciled."""
+    """A cluster without share partitions was reconciled: the gate can distinguish that from a run that was not."""
     world.observe("r1")
     reconcile(world.config)
     cluster_id = world.rows("offset_observations", "r1")[0]["cluster_id"]
@@ -328,7 +328,7 @@ def test_files_that_cannot_be_read_are_one_line(world: World, table: str) -> Non
 
 
 def test_workers_run_this_interpreter(spark: SparkSession) -> None:
-    """Whatever `python3` is on the path."""
+    """The `python3` on the path."""
 
     def executable(batches: Any) -> Any:
         for _ in batches:

@@ -24,7 +24,7 @@ from acktrail.reconcile.coverage import Coverage, Gap
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.reconcile.partition_replay import Replay
-from acktrail.reconcile.saved.saved_replay import Memory
+from acktrail.reconcile.saved.saved_replay import SavedReplay
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.state_key import encode_key
 
@@ -32,7 +32,7 @@ KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partiti
 PARTITIONS = 3
 NOW = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 Log = list[StateRecord | SharePartition]
-"""A share partition stands for a record of it that nobody can read."""
+"""A share partition stands for a record of it that cannot be decoded."""
 
 logs: st.SearchStrategy[Log] = st.lists(
     st.one_of(records(st.sampled_from(KEYS)), st.builds(Tombstone, key=st.sampled_from(KEYS))), max_size=30
@@ -85,7 +85,7 @@ def raw_records(log: Log) -> Iterator[dict[str, Any]]:
 @given(logs)
 @settings(max_examples=200)
 def test_states_are_those_of_the_plain_fold(log: Log) -> None:
-    """Whatever was written: exactly the share partitions that a fold over every record leaves, in that state."""
+    """For any log: exactly the share partitions that a fold over every record leaves, in that state."""
     expected = replay(record for record in log if not isinstance(record, SharePartition))
     found = replayed(log)
     assert {key: state_of(row) for key, row in found.items()} == expected
@@ -99,7 +99,7 @@ def test_states_are_those_of_the_plain_fold(log: Log) -> None:
 @given(damaged_logs)
 @settings(max_examples=200)
 def test_a_damaged_record_casts_doubt_until_the_next_snapshot(log: Log) -> None:
-    """A share partition is unreadable exactly when a record of it that nobody can read follows its newest snapshot or
+    """A share partition is unreadable exactly when an undecodable record of it follows its newest snapshot or
     tombstone; the rest of its state is what the other records say."""
     rows = replayed(log)
     states = replay(record for record in log if not isinstance(record, SharePartition))
@@ -131,7 +131,7 @@ archivings = st.lists(
 
 @given(archivings)
 def test_every_archived_offset_is_counted_once(log: list[ShareUpdate]) -> None:
-    """However often and in whatever pieces records were archived, also below today's start offset."""
+    """However often and in any pieces records were archived, also below today's start offset."""
     told = [
         set(range(batch.first_offset, batch.last_offset + 1))
         for record in log
@@ -150,23 +150,23 @@ def test_every_archived_offset_is_counted_once(log: list[ShareUpdate]) -> None:
 def test_going_on_from_memory_is_a_replay_of_all(
     log: Log, cuts: list[int], first: int, length: int, lost: bool
 ) -> None:
-    """However a log is cut, with records that nobody can read and records that were lost: rows and memory after the
+    """However a log is cut, with records that cannot be decoded and records that were lost: rows and memory after the
     last piece are those of one replay of everything. Only the new records are read."""
     decoded = decode_records(pa.Table.from_pylist([*raw_records(log)], schema=RAW_RECORDS))
     gaps = (Gap(first_offset=first, last_offset=first + length),) if lost else ()
     if lost:
         decoded = decoded.filter((pc.field("offset") < first) | (pc.field("offset") > first + length))
-    memory = Memory()
+    memory = SavedReplay()
     for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
         replay_of_new = _replay(decoded, end, gaps, memory)
-        memory = Memory(rows=replay_of_new.remembered(), positions=dict.fromkeys(range(PARTITIONS), end))
-    whole = _replay(decoded, len(log), gaps, Memory())
+        memory = SavedReplay(rows=replay_of_new.rows(), positions=dict.fromkeys(range(PARTITIONS), end))
+    whole = _replay(decoded, len(log), gaps, SavedReplay())
     assert _rows(replay_of_new) == _rows(whole)
     names = [(name, "ascending") for name in ("state_partition", "group_id", "topic_id", "partition")]
-    assert memory.rows.sort_by(names).to_pylist() == whole.remembered().sort_by(names).to_pylist()
+    assert memory.rows.sort_by(names).to_pylist() == whole.rows().sort_by(names).to_pylist()
 
 
-def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: Memory) -> Replay:
+def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: SavedReplay) -> Replay:
     coverages = [
         Coverage(
             state_partition=number,

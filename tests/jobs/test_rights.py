@@ -1,4 +1,4 @@
-"""A cluster of which this principal may see a part: what it may not see is judged by nothing but that."""
+"""A cluster that this principal may see in part: what it may not see is judged by nothing but that."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ States = dict[SharePartition, SharePartitionState]
 
 
 def observed(world: World, count: int) -> dict[str, States]:
-    """So many observations of groups at work, none of them reconciled yet; the fold's states at each."""
+    """Observations of groups at work, none of them reconciled yet; the fold's states at each."""
     found: dict[str, States] = {}
     for seed in range(count):
         busy(world, seed, groups=6)
@@ -35,12 +35,12 @@ def states_in(world: World, run_id: str) -> States:
 
 
 def test_observations_that_were_exported_before_one_was_reconciled(world: World) -> None:
-    """In whatever order: each has the states of its own moment, and says what it went on from, or why from nothing."""
+    """In any order: each has the states of its own moment, and reports what it continued from, or why from nothing."""
     expected = observed(world, 3)
     said = {
-        "r0": (None, "nothing is remembered yet"),
+        "r0": (None, "no replay is saved yet"),
         "r2": ("r0", None),
-        "r1": (None, "run 'r2' remembered later records"),
+        "r1": (None, "run 'r2' saved states of later records"),
     }
     for run, origin in said.items():
         summary = reconcile(world.config, run)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import StateLog
-from acktrail.reconcile.saved.replay_start import Recall, replay_shares
+from acktrail.reconcile.saved.resume import ReplayStart, replay_shares
 from acktrail.workers.partitioning import shares_of
 
 
@@ -30,7 +30,7 @@ def test_more_records_make_more_shares_not_larger_ones() -> None:
     partition."""
     for records in (10, 90_000, 2_000_000):
         coverages = {n: Coverage(state_partition=n, log=StateLog(), end_offset=records) for n in range(50)}
-        shares = replay_shares(coverages, Recall(), 2)
+        shares = replay_shares(coverages, ReplayStart(), 2)
         assert [each.state_partition for share in shares for each in share] == list(range(50))
         assert len(shares) >= 2
         for share in shares:

@@ -44,7 +44,7 @@ def asked(tables: TablesConfig, capsys: pytest.CaptureFixture[str]) -> dict[str,
 
 
 def test_what_runs_left_is_what_the_records_say(kept: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """After several runs, each from what the one before left: everything equals one replay and one telling of all."""
+    """After several runs, each from what the one before left: everything equals one replay and one build of all."""
     found = asked(kept.config, capsys)
     assert found["differences"] == []
     assert found["records"] == kept.tables.read("state_records").num_rows
@@ -87,7 +87,7 @@ def test_bytes_that_say_something_else_are_found(
 
 
 def test_a_table_that_cannot_be_read_is_named(kept: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Nothing is called verified that was not read: table and file are named, with what makes it anew."""
+    """A table that was not read is not called verified: table and file are named, with what writes it again."""
     folder = Path(shutil.copytree(kept.config.uri, tmp_path / "tables"))
     for file in (folder / "replay_memory").glob("*.parquet"):
         file.unlink()
@@ -116,7 +116,7 @@ def test_nothing_to_verify(world: World, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_history_alone_is_verified(world: World) -> None:
-    """Without a reconciliation, the history is held against the records."""
+    """Without a reconciliation, the history is compared with the records."""
     written: Written = {}
     live(world, written, 1)
     world.export("r1")

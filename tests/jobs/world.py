@@ -96,7 +96,7 @@ class World:
         self.described: dict[SharePartition, dict[str, Any] | None] = {}
         """What the broker answers instead of its state; None: the share partition is not listed."""
         self.refused: dict[str, str] = {}
-        """Groups whose offsets nobody may ask for, and the error."""
+        """Groups whose offsets may not be described, and the error."""
         self.has_state_topic = True
         self.now = BEGAN_AT
 
@@ -124,7 +124,7 @@ class World:
         return on, len(self.logs[on]) - 1
 
     def damage(self, key: SharePartition) -> tuple[int, int]:
-        """Append an update of `key` that nobody can read."""
+        """Append an update of `key` that cannot be decoded."""
         return self.write_bytes(None, encode_key(1, key), b"\x00\x00\x00", key=key)
 
     def delete_group(self, group: str) -> None:

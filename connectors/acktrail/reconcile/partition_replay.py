@@ -21,7 +21,7 @@ from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import HEAD_COLUMNS, Heads, survivors
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.saved.saved_replay import Memory, memory_rows, states_in, timestamps_in
+from acktrail.reconcile.saved.saved_replay import SavedReplay, rows_to_save, states_in, timestamps_in
 from acktrail.reconcile.share_partition_keys import state_partitions_of
 
 __all__ = ["REPLAYED", "Read", "Replay", "replayed_states"]
@@ -53,14 +53,14 @@ class Replay:
     """
 
     def __init__(
-        self, read: Read, observation: Observation, coverages: Sequence[Coverage], memory: Memory | None = None
+        self, read: Read, observation: Observation, coverages: Sequence[Coverage], saved: SavedReplay | None = None
     ) -> None:
         self._read = read
         self._observation = observation
-        self._memory = memory or Memory()
+        self._saved = saved or SavedReplay()
         self._exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
         self._heads = Heads()
-        self._memory.into(self._heads)
+        self._saved.into(self._heads)
         for batch in read(HEAD_COLUMNS, self._new()) if self._exported else ():
             self._heads.add(_table(batch))
         self._states: dict[int, pa.Table] = {}
@@ -69,22 +69,22 @@ class Replay:
 
     def states(self) -> pa.Table:
         """Rows of ``REPLAYED`` (see ``replayed_states``)."""
-        return replayed_states(self.remembered(), self._observation, self._exported)
+        return replayed_states(self.rows(), self._observation, self._exported)
 
-    def remembered(self) -> pa.Table:
-        """Rows of ``MEMORY_COLUMNS``: what the next replay goes on from."""
+    def rows(self) -> pa.Table:
+        """Rows of ``SAVED_COLUMNS``: what the replay leaves of every share partition."""
         states = pa.concat_tables([REPLAYED_STATES.empty_table(), *self._states.values()])
         times = {(number, at): time for number, own in self._timestamps.items() for at, time in own.items()}
-        return memory_rows(self._heads, states, times)
+        return rows_to_save(self._heads, states, times)
 
     def _fold(self) -> None:
         heads = self._heads.all()
         needed = self._needed(heads)
         records = _by_state_partition(needed)
-        before = _by_state_partition(self._memory.rows.sort_by("state_partition"))
+        before = _by_state_partition(self._saved.rows.sort_by("state_partition"))
         for state_partition, own in _by_state_partition(heads.sort_by("state_partition")).items():
             new = records.get(state_partition, needed.slice(0, 0))
-            known = before.get(state_partition, self._memory.rows.slice(0, 0))
+            known = before.get(state_partition, self._saved.rows.slice(0, 0))
             self._states[state_partition] = replay_decoded(new, states_in(known))
             times = _timestamps(new, own["last_record_offset"])
             self._timestamps[state_partition] = {**timestamps_in(known), **times}
@@ -94,7 +94,7 @@ class Replay:
         return _any(_from(coverage, self._begin(number)) for number, coverage in self._exported.items())
 
     def _begin(self, state_partition: int) -> int:
-        return self._memory.positions.get(state_partition, 0)
+        return self._saved.positions.get(state_partition, 0)
 
     def _needed(self, heads: pa.Table) -> pa.Table:
         """The new records that replay needs, in log order by state partition."""
@@ -142,7 +142,7 @@ def _timestamps(records: pa.Table, offsets: pa.ChunkedArray) -> dict[int, int | 
 def replayed_states(saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage]) -> pa.Table:
     """Rows of ``REPLAYED``: one for every share partition of `saved` that has a state, or may have one.
 
-    `saved`: rows of ``MEMORY_COLUMNS``, which replay leaves. Those whose newest record is a tombstone have no state.
+    `saved`: rows of ``SAVED_COLUMNS``, which replay leaves. Those whose newest record is a tombstone have no state.
     """
     rows = saved.filter(_may_have_state(saved))
     completeness, reasons = _completeness(rows, coverages)

@@ -17,15 +17,12 @@ from acktrail.reconcile.described_partitions import read_descriptions, with_topi
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
 from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
 from acktrail.reconcile.partition_replay import replayed_states
-from acktrail.reconcile.saved.replay_start import ReplayShare, replay_shares
-from acktrail.reconcile.saved.resume import Recollection
-from acktrail.reconcile.saved.saved_replay import MEMORY_COLUMNS
+from acktrail.reconcile.saved.resume import ReplayResume, run_replay
 from acktrail.reconcile.schedule.reconcile_checks import note_begun, note_reconciled
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.workers.worker_results import collected
 from acktrail.workers.workers import OpenWorkers, Workers
 
 __all__ = ["ReconcileSummary", "reconcile"]
@@ -78,21 +75,21 @@ def reconcile(
     stored = Tables(tables)
     ensure_whole(stored)
     observation = read_observation(stored, run_id or newest_run(stored))
-    recollection = Recollection(stored, observation)
+    resume = ReplayResume(stored, observation)
     note_begun(stored, observation.cluster_id, observation.run_id)
-    rows = recollection.recall().rows(recollection.coverages)
+    rows = resume.start().rows(resume.coverages)
     doing(f"replaying about {rows:,} records and states")
     with open_workers(rows) as workers:
-        _reconcile(workers, stored, observation, recollection)
+        _reconcile(workers, stored, observation, resume)
         before_done()
-    note_reconciled(stored, observation.cluster_id, observation.run_id, recollection.covered_version)
+    note_reconciled(stored, observation.cluster_id, observation.run_id, resume.covered_version)
     found = _summary(stored, observation.run_id)
-    return replace(found, went_on_from=recollection.run_id, replayed_all=recollection.doubt)
+    return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason)
 
 
-def _reconcile(workers: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> None:
-    coverages = recollection.coverages
-    saved = _replayed(workers, stored, observation, recollection)
+def _reconcile(workers: Workers, stored: Tables, observation: Observation, resume: ReplayResume) -> None:
+    coverages = resume.coverages
+    saved = run_replay(workers, stored, observation, coverages, resume.start())
     described = read_descriptions(stored, observation.run_id)
     states = one_state_per_partition(replayed_states(saved, observation, coverages))
     verdicts = reconcile_rows(states, described, observation, coverages)
@@ -103,20 +100,12 @@ def _reconcile(workers: Workers, stored: Tables, observation: Observation, recol
     for number, rows in _pieces(verdicts):
         _write_findings(stored, observation, str(number), share_partition_findings(rows, observation))
         _append_once(stored, "reconciliations", rows.select(RECONCILIATIONS.names), observation, number)
-    recollection.keep(lambda: saved)
-
-
-def _replayed(workers: Workers, stored: Tables, observation: Observation, recollection: Recollection) -> pa.Table:
-    """What replay leaves of every share partition: rows of ``MEMORY_COLUMNS``."""
-    recall = recollection.recall()
-    shares = replay_shares(recollection.coverages, recall, workers.count)
-    work = ReplayShare(config=stored.config, observation=observation, recall=recall)
-    return collected(workers.run(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
+    resume.save(saved)
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """`rows` in numbered pieces that are the same whenever the rows are, in whatever order they come; at least one, so
-    that a reconciliation without a share partition leaves its commit too."""
+    """`rows` in numbered pieces, which depend on the set of rows and not on their order; at least one, so that a
+    reconciliation without a share partition leaves its commit too."""
     if rows.num_rows > _ROWS_AT_ONCE:
         rows = rows.sort_by([(name, "ascending") for name in KEY_COLUMNS])
     for number in range(max(1, -(-rows.num_rows // _ROWS_AT_ONCE))):

@@ -17,10 +17,14 @@ from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_di
 from acktrail.reconcile.coverage import read_coverage
 from acktrail.reconcile.exported_until import Extents
 from acktrail.reconcile.observed_run import read_observation
-from acktrail.reconcile.saved.replay_start import Recall, ReplayShare, replay_shares
+from acktrail.reconcile.saved.resume import ReplayStart, run_replay
 from acktrail.reconcile.saved.saved_export import quarantined_of
-from acktrail.reconcile.saved.saved_replay import MEMORY_COLUMNS
-from acktrail.reconcile.saved.saved_replay_table import MEMORY_TABLE, Kept, kept_memory, read_memory
+from acktrail.reconcile.saved.saved_replay import (
+    REPLAY_TABLE,
+    SavedVersion,
+    read_saved_replay,
+    read_saved_version,
+)
 from acktrail.reconcile.state_at import TopicAsOf, read_moment
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
@@ -69,76 +73,72 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
     """
     stored = Tables(tables)
     ensure_whole(stored)
-    kept, has_history = kept_memory(stored), stored.exists(CHANGES)
-    if not kept.positions and not has_history:
+    saved, has_history = read_saved_version(stored), stored.exists(CHANGES)
+    if not saved.positions and not has_history:
         raise ConfigurationError(
             f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
         )
-    _check_readable(stored, kept)
+    _check_readable(stored, saved)
     moment = read_moment(stored)
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
     with open_workers(records) as workers:
         doing(f"decoding about {records:,} records again")
         contradicting = _contradicting(workers, stored)
         doing(f"replaying about {records:,} records again")
-        again = _replayed_again(workers, stored, kept, moment)
+        again = _replayed_again(workers, stored, saved, moment)
         doing(f"building the history of about {records:,} records again")
         rechecked = _rebuilt_history(workers, stored, moment) if has_history else _NO_HISTORY
-    own = read_memory(stored, kept, kept.positions).rows
+    own = read_saved_replay(stored, saved, saved.positions).rows
     return VerifySummary(
         share_partitions=own.num_rows,
         records=pc.sum(rechecked["records"]).as_py() or 0,
         changes=pc.sum(rechecked["changes"]).as_py() or 0,
         differences=(
             *_of_records(contradicting),
-            *export_differences(stored, kept),
+            *export_differences(stored, saved),
             *_of_memory(own, again),
             *_of_history(rechecked),
         ),
     )
 
 
-def _check_readable(stored: Tables, kept: Kept) -> None:
+def _check_readable(stored: Tables, saved: SavedVersion) -> None:
     """Raise where the table is there and cannot be read."""
-    if not kept.positions and kept.flaw is not None and stored.exists(MEMORY_TABLE):
+    if not saved.positions and saved.unusable is not None and stored.exists(REPLAY_TABLE):
         raise DamagedTables(
-            f"tables at {stored.root}: {kept.flaw}",
+            f"tables at {stored.root}: {saved.unusable}",
             hint="the next `acktrail reconcile` writes it again",
-            table=MEMORY_TABLE,
+            table=REPLAY_TABLE,
         )
 
 
-def export_differences(stored: Tables, kept: Kept) -> Iterator[Difference]:
+def export_differences(stored: Tables, saved: SavedVersion) -> Iterator[Difference]:
     """State partitions where the saved facts about the export differ from ``export_ranges`` and the records."""
-    if not kept.positions:
+    if not saved.positions:
         return
-    observation = read_observation(stored, kept.run_id)
+    observation = read_observation(stored, saved.run_id)
     extents, coverages = Extents(stored, observation).by_state_partition, read_coverage(stored, observation)
-    known = kept.ranges
+    known = saved.ranges
     for number, coverage in coverages.items():
-        row = kept.exported.get(number)
+        row = saved.exported.get(number)
         extent = None if known is None else known.extents.get(number)
         if extent != extents.get(number) or replace(coverage, **quarantined_of(row)) != coverage:
             yield Difference(
-                table=MEMORY_TABLE,
+                table=REPLAY_TABLE,
                 state_partition=number,
                 subject=f"state partition {number}",
                 detail="the saved facts about its export differ",
             )
 
 
-def _replayed_again(workers: Workers, stored: Tables, kept: Kept, moment: TopicAsOf) -> pa.Table:
+def _replayed_again(workers: Workers, stored: Tables, saved: SavedVersion, moment: TopicAsOf) -> pa.Table:
     """What a replay from the beginning leaves where the saved one ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
-        for number, end in kept.positions.items()
+        for number, end in saved.positions.items()
         if number in moment.coverages
     }
-    if not coverages:
-        return MEMORY_COLUMNS.empty_table()
-    shares = replay_shares(coverages, Recall(), workers.count)
-    work = ReplayShare(config=stored.config, observation=moment.observation)
-    return collected(workers.run(shares, work), {"memory": MEMORY_COLUMNS})["memory"]
+    return run_replay(workers, stored, moment.observation, coverages, ReplayStart())
 
 
 def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
@@ -189,7 +189,7 @@ def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
         different = first_difference(kept, found, order=_ADDRESS)
         if different is not None:
             yield Difference(
-                table=MEMORY_TABLE, state_partition=number, subject=subject_of(different), detail="its state differs"
+                table=REPLAY_TABLE, state_partition=number, subject=subject_of(different), detail="its state differs"
             )
 
 

@@ -1,24 +1,36 @@
-"""From one reconciliation to the next: what its replay goes on from, why it may not, and what it leaves."""
+"""From one reconciliation to the next: what a replay continues from, why it may not, what it saves, and its shares."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.reconcile.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, covered, with_quarantined
 from acktrail.reconcile.exported_until import Extents
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.saved.replay_start import Recall
+from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.saved.saved_export import exported_column, quarantined_of
-from acktrail.reconcile.saved.saved_replay import Memory
-from acktrail.reconcile.saved.saved_replay_table import Kept, Origin, keep_memory, kept_memory, origin_of
+from acktrail.reconcile.saved.saved_replay import (
+    SAVED_COLUMNS,
+    SavedReplay,
+    SavedVersion,
+    SourceVersion,
+    read_saved_replay,
+    read_saved_version,
+    save_replay,
+    source_of,
+)
 from acktrail.reconcile.schedule.cluster_fingerprint import records_version
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.record_files import (
     RECORDS,
     RecordFiles,
@@ -27,127 +39,197 @@ from acktrail.tables.exported.record_files import (
     new_records,
     replaced_version,
 )
+from acktrail.workers.partitioning import shares_of
+from acktrail.workers.worker_results import collected, parcels_of
+from acktrail.workers.workers import Workers
 
-__all__ = ["Recollection"]
+__all__ = ["ReplayResume", "ReplayStart", "replay_of", "replay_shares", "run_replay"]
 
-_OTHER: Final = {
+_RECORDS_OF_A_SHARE: Final = 250_000
+"""A worker holds what it still needs of the records of one share: more records make more shares, not larger ones."""
+
+_OTHER_SOURCE: Final = {
     "records_table": "state_records is another table than the one that it was made from",
-    "state_topic_id": "state_records says another state topic than when it was made",
-    "dialect": "state_records says another dialect than when it was made",
+    "state_topic_id": "state_records names another state topic than when it was made",
+    "dialect": "state_records names another dialect than when it was made",
     "law": "another release of acktrail made it",
 }
-"""What is said where an origin is another one, the first that differs."""
+"""Reasons where the source differs; the first one is given."""
 
 
-class Recollection:
-    """The memory that one reconciliation finds, and its coverage.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayStart:
+    """What workers continue from: the `saved` replay, and the files of ``state_records`` that may have later records
+    (`paths`; None: all that it has at `records_version`)."""
 
-    Memory is of offsets: for each state partition, all records before a position, whichever observation they came with.
-    It holds as long as nothing is added before these positions, and nothing taken away. That is seen from the files of
-    ``state_records``: those that came since are read for their offsets, and those that went away are missed. A version
-    of that table says nothing of offsets: an export brings records of later observations long before these are
-    reconciled.
+    saved: SavedVersion = field(default_factory=SavedVersion)
+    records_version: int | None = None
+    paths: tuple[str, ...] | None = None
+
+    def records_of(self, coverage: Coverage) -> int:
+        """About how many records there are to replay of a state partition."""
+        return max(0, (coverage.end_offset or 0) - self.saved.positions.get(coverage.state_partition, 0))
+
+    def rows(self, coverages: Mapping[int, Coverage]) -> int:
+        """About how many rows the replay reads: new records, and saved share partitions."""
+        return self.saved.share_partitions + sum(map(self.records_of, coverages.values()))
+
+
+class ReplayResume:
+    """The saved replay that one reconciliation finds, and its coverage.
+
+    What is saved are states after all records before a position of each state partition, also records that came with a
+    later observation. They are usable as long as nothing was added before these positions, and nothing taken away. The
+    files of ``state_records`` show that (``record_files``); its version does not: an export brings records of later
+    observations long before these are reconciled.
     """
 
     def __init__(self, tables: Tables, observation: Observation) -> None:
         self._tables = tables
         self._observation = observation
-        self._kept = _of_these_records(tables, kept_memory(tables))
-        self._extents = Extents(tables, observation, self._kept.ranges)
+        self._saved = _of_these_records(tables, read_saved_version(tables))
+        self._extents = Extents(tables, observation, self._saved.ranges)
         coverages = covered(observation, self._extents.by_state_partition)
         self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
-        self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they tell of
+        self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they name
         self._files = None if self._records is None else RecordFiles(tables, self._records)
-        new = None if self._files is None else new_records(self._files, self._kept.used, self._kept.positions)
-        self._new = frozenset[str]() if new is None else new.paths
-        self._doubt = self._flaw() or (None if new is None else new.changed)
-        self._is_older = not self._doubt and any(
-            position > self._ends.get(number, 0) for number, position in self._kept.positions.items()
+        self._unusable, self._paths = self._new_files()
+        self._is_older = not self._unusable and any(
+            position > self._ends.get(number, 0) for number, position in self._saved.positions.items()
         )
         self.coverages = self._with_quarantined(coverages)
 
     @property
-    def doubt(self) -> str | None:
-        """Why everything is replayed from the beginning; None where it is not."""
+    def full_replay_reason(self) -> str | None:
+        """Why all records are replayed; None where they are not."""
         if self._is_older:
-            return f"run {self._kept.run_id!r} remembered later records"
-        return self._doubt
+            return f"run {self._saved.run_id!r} saved states of later records"
+        return self._unusable
 
     @property
     def run_id(self) -> str | None:
-        """The run that left what is gone on from."""
-        return None if self.doubt else self._kept.run_id
+        """The run whose saved replay is continued."""
+        return None if self.full_replay_reason else self._saved.run_id
 
     @property
     def covered_version(self) -> str | None:
         """The version of ``state_records`` all of whose records are replayed; None where some lie beyond the
         observation."""
-        if self._records is None or self._files is None or self._is_older:
+        if self._records is None or self._is_older or self._beyond():
             return None
-        files = self._files.paths if self._doubt else self._new
-        is_ahead = bool(self._files.beyond(files, self._ends))
-        return None if is_ahead else records_version(self._records)
+        return records_version(self._records)
 
-    def recall(self) -> Recall:
-        """What the replay goes on from."""
+    def start(self) -> ReplayStart:
+        """What the replay continues from."""
         version = None if self._records is None else self._records.version
-        if self.doubt:
-            return Recall(records_version=version, remembers=not self._is_older)
-        return Recall(kept=self._kept, records_version=version, paths=tuple(sorted(self._new)))
+        if self.full_replay_reason:
+            return ReplayStart(records_version=version)
+        return ReplayStart(saved=self._saved, records_version=version, paths=tuple(sorted(self._paths)))
 
-    def keep(self, remembered: Callable[[], pa.Table]) -> None:
-        """Keep what the replay remembers (rows of ``MEMORY_COLUMNS``), if it went further than the memory before."""
-        if self._records is None or self._files is None or not self._is_further:
+    def save(self, rows: pa.Table) -> None:
+        """Save what the replay left (rows of ``SAVED_COLUMNS``), if it went further than the saved one."""
+        is_further = self._unusable is not None or self._ends != dict(self._saved.positions)
+        if self._records is None or self._files is None or self._is_older or not is_further:
             return
-        kept = Kept(
+        known = self._extents.remembered()
+        exported = {} if known is None else {n: exported_column(known, found) for n, found in self.coverages.items()}
+        saved = SavedVersion(
             run_id=self._observation.run_id,
-            origin=origin_of(self._records),
+            source=source_of(self._records),
             used=UsedRecords(
                 version=self._records.version,
                 digest=files_digest(self._files.paths),
-                unfinished=frozenset(self._files.beyond(self._files.paths if self._doubt else self._new, self._ends)),
+                unfinished=frozenset(self._beyond()),
             ),
-            exported=self._exported(),
+            exported=exported,
         )
-        with contextlib.suppress(ConcurrentCommit):  # another reconciliation kept its own: as good as this one
-            keep_memory(
-                self._tables,
-                kept,
-                Memory(rows=remembered(), positions=self._ends),
-                cluster_id=self._observation.cluster_id or "",
-                step=self._kept.step,
-            )
+        replay = SavedReplay(rows=rows, positions=self._ends)
+        cluster_id, step = self._observation.cluster_id or "", self._saved.step
+        with contextlib.suppress(ConcurrentCommit):  # another reconciliation saved its own: as good as this one
+            save_replay(self._tables, saved, replay, cluster_id=cluster_id, step=step)
 
-    @property
-    def _is_further(self) -> bool:
-        return not self._is_older and (self._doubt is not None or self._ends != dict(self._kept.positions))
+    def _new_files(self) -> tuple[str | None, frozenset[str]]:
+        """Why the saved replay cannot be continued, and the files to read: those with records that it lacks, or all."""
+        if self._records is None or self._files is None:
+            return self._saved.unusable or "there are no records", frozenset()
+        saved, found = self._saved.source, source_of(self._records)
+        different = (name for name in SourceVersion.__slots__ if getattr(saved, name) != getattr(found, name))
+        reason = self._saved.unusable or next((_OTHER_SOURCE[name] for name in different), None)
+        if reason is not None:
+            return reason, self._files.paths
+        new = new_records(self._files, self._saved.used, self._saved.positions)
+        return new.changed, self._files.paths if new.changed else new.paths
 
-    def _exported(self) -> dict[int, dict[str, Any]]:
-        known = self._extents.remembered()
-        return {} if known is None else {n: exported_column(known, found) for n, found in self.coverages.items()}
+    def _beyond(self) -> list[str]:
+        """The files with records after the end of the observation."""
+        return [] if self._files is None else self._files.beyond(self._paths, self._ends)
 
     def _with_quarantined(self, coverages: Mapping[int, Coverage]) -> dict[int, Coverage]:
-        """`coverages` with what could not be read: remembered, and in new files; or in all of them."""
+        """`coverages` with the records that could not be decoded: the saved ones, and those in new files; or all."""
         if self._records is None:
             return dict(coverages)
-        if self.doubt:
+        if self.full_replay_reason:
             batches = self._records.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED)
             return with_quarantined(coverages, batches)
-        remembered = {
-            number: replace(coverage, **quarantined_of(self._kept.exported.get(number)))
+        saved = {
+            number: replace(coverage, **quarantined_of(self._saved.exported.get(number)))
             for number, coverage in coverages.items()
         }
-        new = self._tables.read_files(RECORDS, sorted(self._new), columns=QUARANTINE_COLUMNS, where=QUARANTINED)
-        return with_quarantined(remembered, new.to_batches(), self._kept.positions)
-
-    def _flaw(self) -> str | None:
-        if self._records is None or self._kept.flaw:
-            return self._kept.flaw or "there are no records"
-        kept, found = self._kept.origin, origin_of(self._records)
-        return next((_OTHER[name] for name in Origin.__slots__ if getattr(kept, name) != getattr(found, name)), None)
+        new = self._tables.read_files(RECORDS, sorted(self._paths), columns=QUARANTINE_COLUMNS, where=QUARANTINED)
+        return with_quarantined(saved, new.to_batches(), self._saved.positions)
 
 
-def _of_these_records(tables: Tables, kept: Kept) -> Kept:
-    """`kept`, or why it cannot be used: it was made from other records."""
-    other = replaced_version(tables, kept.used)
-    return kept if other is None else Kept(flaw=other, step=kept.step)
+def run_replay(
+    workers: Workers, tables: Tables, observation: Observation, coverages: Mapping[int, Coverage], start: ReplayStart
+) -> pa.Table:
+    """Rows of ``SAVED_COLUMNS``: what a replay by `workers` leaves of every share partition."""
+    shares = replay_shares(coverages, start, workers.count)
+    work = _ReplayShare(config=tables.config, observation=observation, start=start)
+    return collected(workers.run(shares, work), {"saved": SAVED_COLUMNS})["saved"]
+
+
+def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: int) -> list[tuple[Coverage, ...]]:
+    """About `count` shares of the state partitions that have records; more where these would have too many of them."""
+    exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: c.state_partition)
+    total = sum(map(start.records_of, exported))
+    return shares_of(exported, start.records_of, max(count, -(-total // _RECORDS_OF_A_SHARE)))
+
+
+def replay_of(tables: Tables, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]) -> Replay:
+    """The replay of the state partitions of `coverages`, in this process."""
+    saved = read_saved_replay(tables, start.saved, [coverage.state_partition for coverage in coverages])
+    if start.paths is not None:
+        return Replay(partial(_read_files, tables, start.paths), observation, coverages, saved)
+    snapshot = tables.snapshot(RECORDS, version=start.records_version)
+    return Replay(partial(_read_table, snapshot), observation, coverages, saved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReplayShare:
+    """What a worker does with its share of the state partitions: replay them."""
+
+    config: TablesConfig
+    observation: Observation
+    start: ReplayStart
+
+    def __call__(self, coverages: Sequence[Coverage]) -> Iterator[pa.RecordBatch]:
+        """Results of kind ``saved``: rows of ``SAVED_COLUMNS``."""
+        yield from parcels_of("saved", replay_of(Tables(self.config), self.observation, self.start, coverages).rows())
+
+
+def _of_these_records(tables: Tables, saved: SavedVersion) -> SavedVersion:
+    """`saved`, or why it cannot be used: it was made from other records."""
+    other = replaced_version(tables, saved.used)
+    return saved if other is None else SavedVersion(unusable=other, step=saved.step)
+
+
+def _read_files(
+    tables: Tables, paths: Sequence[str], columns: Sequence[str], where: pc.Expression
+) -> Iterator[pa.RecordBatch]:
+    return tables.file_batches(RECORDS, paths, columns=columns, where=where) if paths else iter(())
+
+
+def _read_table(
+    snapshot: TableSnapshot | None, columns: Sequence[str], where: pc.Expression
+) -> Iterator[pa.RecordBatch]:
+    return iter(()) if snapshot is None else snapshot.batches(columns=columns, where=where)

@@ -1,4 +1,4 @@
-"""What a reconciliation remembers of the export: a column of ``replay_memory``, and back."""
+"""The column `exported` of ``replay_memory``: what a reconciliation knew of the export, and back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Row = Mapping[str, Any]
 
 
 def exported_column(known: KnownRanges, coverage: Coverage) -> dict[str, Any]:
-    """What is remembered of the state partition of `coverage`."""
+    """The value of the state partition of `coverage`."""
     extent = known.extents.get(coverage.state_partition, Extent())
     return {
         "ranges_table": known.table_id,
@@ -53,7 +53,7 @@ def known_ranges(run_id: str, exported: Mapping[int, _Row | None]) -> KnownRange
 
 
 def quarantined_of(row: _Row | None) -> dict[str, Any]:
-    """The fields of a ``Coverage`` that tell what could not be read, out of one value of the column."""
+    """The fields of a ``Coverage`` about records that could not be decoded, out of one value of the column."""
     return {} if row is None else {name: row[column] for name, column in _QUARANTINED.items()}
 
 

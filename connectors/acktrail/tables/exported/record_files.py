@@ -29,7 +29,7 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRecords:
-    """Which records something was made from: all that ``state_records`` had at `version`, but for some of those in the
+    """Which records something was made from: all that ``state_records`` had at `version`, without some of those in the
     files `unfinished`.
 
     `digest`: ``files_digest`` of the files at `version`; None: an older release did not note it.
@@ -60,7 +60,7 @@ def replaced_version(tables: Tables, used: UsedRecords) -> str | None:
 
 
 def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, int] = _NOWHERE) -> NewRecords:
-    """What of `files` is to be read to continue after `used`.
+    """Which of `files` to read to continue after `used`.
 
     `positions`: by state partition, an offset before which no new file may have a record.
     """
@@ -73,7 +73,7 @@ def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, i
     if before - files.paths:
         changed = f"{RECORDS} was rewritten since"
     elif files.before(added, positions):
-        changed = f"{RECORDS} was given records before those that are remembered"
+        changed = f"{RECORDS} was given records before those that were used"
     return NewRecords(paths=added | (used.unfinished & files.paths), changed=changed)
 
 

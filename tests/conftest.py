@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -26,18 +27,23 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 _LONGEST_FIRST = ("airflow", "spark", "slow", "broker")
 """Markers of modules, by how long all of them take: what is begun last should end soon."""
-_ONE_PROCESS = ("airflow", "spark")
-"""All modules with this marker run in one process: one Spark session serves them, and two Airflows at once would starve
-each other."""
+_ONE_PROCESS = {
+    "airflow": re.compile(r"\bmark\.airflow\b"),
+    "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
+}
+"""All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
+starve each other. A module that starts Spark in processes of its own runs in any."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules in the order of their heaviest marker; the tests of a module in their own."""
-    ranks: dict[Path, int] = {}
+    """First the modules that share a process, then the others in the order of their heaviest marker; the tests of a
+    module in their own."""
+    heaviest: dict[Path, int] = {}
     for item in items:
         own = (rank for rank, name in enumerate(_LONGEST_FIRST) if item.get_closest_marker(name))
-        ranks[item.path] = min(ranks.get(item.path, len(_LONGEST_FIRST)), *own, len(_LONGEST_FIRST))
-    items.sort(key=lambda item: ranks[item.path])
+        heaviest[item.path] = min(heaviest.get(item.path, len(_LONGEST_FIRST)), *own, len(_LONGEST_FIRST))
+    is_alone = {path: _process_of(str(path)) not in _ONE_PROCESS for path in heaviest}
+    items.sort(key=lambda item: (is_alone[item.path], heaviest[item.path]))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -54,12 +60,12 @@ class _ByModule(LoadScopeScheduling):
 def _process_of(module: str) -> str:
     """By what a module's text marks: the process that shares out has nothing else."""
     text = (Path(__file__).parents[1] / module).read_text(encoding="utf-8")
-    return next((name for name in _ONE_PROCESS if f"mark.{name}" in text), module)
+    return next((name for name, pattern in _ONE_PROCESS.items() if pattern.search(text)), module)
 
 
 @pytest.fixture(autouse=True)
 def _keep_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that runs inside the test's process must not hide pandas from pyarrow: the process goes on."""
+    """A command that runs inside the test's process must not hide pandas from pyarrow for the next tests."""
     monkeypatch.setattr("acktrail.cli.arrow_without_pandas.forgo_pandas", lambda: None)
 
 
@@ -67,7 +73,7 @@ def _keep_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
 def broker() -> Iterator[EmbeddedBroker]:
     """A real Kafka broker of the default release, shared by the run: use topic and group names of your own.
 
-    It writes no snapshot and prunes nothing of its own accord, however long the run takes.
+    It writes no snapshot and prunes nothing, however long the run takes.
     """
     with EmbeddedBroker(properties=_LEFT_ALONE) as running:
         yield running

@@ -11,8 +11,8 @@ import pytest
 from drivers.command_line import run
 from jobs.world import World, batch, key_of, snapshot, update
 
-from acktrail import progress
-from acktrail.cli import progress as command_progress
+from acktrail import stderr_lines
+from acktrail.cli import progress
 from acktrail.cli.commands.export import _shown_on
 from acktrail.cli.main import _run
 from acktrail.connect.activity import doing, listening
@@ -66,8 +66,8 @@ def world(tmp_path: Path) -> World:
 
 def test_results_do_not_run_into_it(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long line of an export, then a shorter result: the result alone is seen."""
-    monkeypatch.setattr(progress, "_LIVE_S", 0.0)
-    with at(terminal), progress.LiveLine() as line:
+    monkeypatch.setattr(stderr_lines, "_LIVE_S", 0.0)
+    with at(terminal), stderr_lines.LiveLine() as line:
         _shown_on(line)(Progress(records_read=1_234, records_committed=1_000, tasks=50, tasks_finished=7))
         assert terminal.screen[-1].startswith("1,234 records read")
     terminal.write("run r1" + "\n")
@@ -78,7 +78,7 @@ def test_an_error_does_not_run_into_it(terminal: Terminal) -> None:
     """The block may fail."""
 
     def fail() -> None:
-        with at(terminal), progress.LiveLine() as line:
+        with at(terminal), stderr_lines.LiveLine() as line:
             line.show("replaying", is_urgent=True)
             raise ValueError("broken")
 
@@ -90,7 +90,7 @@ def test_an_error_does_not_run_into_it(terminal: Terminal) -> None:
 
 def test_what_something_else_prints_meanwhile_begins_its_line(terminal: Terminal) -> None:
     """Spark's Java warns on the same terminal, whenever it likes."""
-    with at(terminal), progress.LiveLine() as line:
+    with at(terminal), stderr_lines.LiveLine() as line:
         line.show("replaying", is_urgent=True)
         terminal.write("WARNING: Using incubator modules\n")
     terminal.write("done" + "\n")
@@ -100,8 +100,8 @@ def test_what_something_else_prints_meanwhile_begins_its_line(terminal: Terminal
 @pytest.mark.parametrize("verb", ["decoded", "replayed"])
 def test_a_count_of_records(terminal: Terminal, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results between the counts have no live line beside them on the same terminal; the sum stands alone."""
-    monkeypatch.setattr(command_progress, "_SHOWN_EVERY", 1)
-    with at(terminal), command_progress.record_counter(verb, prints_meanwhile=verb == "decoded") as count:
+    monkeypatch.setattr(progress, "_SHOWN_EVERY", 1)
+    with at(terminal), progress.record_counter(verb, prints_meanwhile=verb == "decoded") as count:
         count(readable=True)
         assert (terminal.screen != [""]) is (verb == "replayed")
         if verb == "decoded":
@@ -114,8 +114,8 @@ def test_nothing_is_rewritten_where_no_terminal_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plain line now and then, without anything that steers."""
-    monkeypatch.setattr(progress, "_PLAIN_S", 0.0)
-    with progress.LiveLine() as line:
+    monkeypatch.setattr(stderr_lines, "_PLAIN_S", 0.0)
+    with stderr_lines.LiveLine() as line:
         line.show("10 records read")
     assert capsys.readouterr().err == "10 records read\n"
 
@@ -139,7 +139,7 @@ def test_activity_reaches_its_listener_alone(
     capsys: pytest.CaptureFixture[str], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a terminal, and before a line is due, nothing but the result is printed."""
-    monkeypatch.setattr(progress, "_PLAIN_S", float("inf"))
+    monkeypatch.setattr(stderr_lines, "_PLAIN_S", float("inf"))
     done = run(capsys, "reconcile", "--tables", world.config.uri)
     assert (done.code, done.stderr) == (0, "")
     heard: list[str] = []

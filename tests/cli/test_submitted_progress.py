@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from acktrail import stderr_lines
 from acktrail.cli import progress
 from acktrail.connect.activity import doing
 
@@ -13,7 +14,7 @@ def test_no_progress_runs_into_results(
     gateway: str | None, is_shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Shown elsewhere after a while; never under spark-submit."""
-    monkeypatch.setattr(progress, "_PLAIN_S", 0.0)
+    monkeypatch.setattr(stderr_lines, "_PLAIN_S", 0.0)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     if gateway is not None:
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", gateway)

@@ -11,7 +11,7 @@ import typer
 
 from acktrail.config import environment
 from acktrail.connect.activity import listening
-from acktrail.progress import LiveLine
+from acktrail.stderr_lines import LiveLine
 
 __all__ = ["RecordCounter", "record_counter", "showing_activity", "table_progress"]
 

@@ -38,7 +38,7 @@ def demo(
     Example: acktrail demo --serve, then open the addresses it prints.
     """
     from acktrail.embedded.demo import Demo
-    from acktrail.progress import StepLines
+    from acktrail.stderr_lines import StepLines
 
     signal.signal(signal.SIGTERM, _interrupt)
     with (

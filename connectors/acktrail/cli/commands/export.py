@@ -14,7 +14,7 @@ from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, T
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAllAnswered
 from acktrail.export.export_run import CONNECTORS, ExportSummary, Gap
-from acktrail.progress import LiveLine
+from acktrail.stderr_lines import LiveLine
 
 if TYPE_CHECKING:
     from acktrail.connect.worker import Progress

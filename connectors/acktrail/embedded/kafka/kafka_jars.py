@@ -13,7 +13,7 @@ from pathlib import Path
 from acktrail.embedded.kafka.ivy import Dependency, Ivy
 from acktrail.embedded.kafka.jar_lock import JarLock, read_lock
 from acktrail.embedded.kafka.java import Java
-from acktrail.progress import StepLines
+from acktrail.stderr_lines import StepLines
 
 __all__ = ["resolve", "resolve_lock"]
 

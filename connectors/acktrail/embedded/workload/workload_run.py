@@ -27,7 +27,7 @@ from acktrail.embedded.workload.state_observer import StateObserver
 from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.embedded.workload.workload_report import GroupRun, SharePartitionRun, TopicRun, WorkloadReport
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.progress import StepLines
+from acktrail.stderr_lines import StepLines
 
 __all__ = ["DEFAULT_SEED", "Progress", "run_workload"]
 

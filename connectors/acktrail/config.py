@@ -8,7 +8,7 @@ ACKTRAIL_CLIENT_CONFIG      file with ``key=value`` lines for the Kafka clients 
 ACKTRAIL_TABLES             root of the tables: a folder or an object-storage URI
 ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage (endpoint, region, credentials)
 ACKTRAIL_REPORTS            folder the DAGs write their report to
-ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers to tell about resets
+ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of resets
 ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
 ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
 ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,
@@ -47,12 +47,7 @@ __all__ = [
 ]
 
 _BOOTSTRAP: Final = "ACKTRAIL_BOOTSTRAP_SERVERS"
-_CLIENT_CONFIG: Final = "ACKTRAIL_CLIENT_CONFIG"
 _TABLES: Final = "ACKTRAIL_TABLES"
-_TABLES_OPTIONS: Final = "ACKTRAIL_TABLES_OPTIONS"
-_CACHE: Final = "ACKTRAIL_CACHE"
-_REPORTS: Final = "ACKTRAIL_REPORTS"
-_NOTIFIERS: Final = "ACKTRAIL_NOTIFIERS"
 _DRIVER_ROWS: Final = "ACKTRAIL_DRIVER_ROWS"
 
 _RECONCILE_EVERY: Final = "ACKTRAIL_RECONCILE_EVERY"
@@ -62,7 +57,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _LONGEST: Final = dt.timedelta(hours=1)
 
 _FEW_ROWS: Final = 50_000
-"""Their replay costs less than a Spark session that starts."""
+"""Their replay costs less than the start of a Spark session."""
 _RESET_APPROVAL: Final = "ACKTRAIL_RESET_APPROVAL"
 
 
@@ -81,7 +76,7 @@ class ApprovalRule(StrEnum):
 class KafkaConfig:
     """How to reach a cluster. `properties` use Kafka's own names (``security.protocol``, ``sasl.username`` ...).
 
-    They may hold secrets: they have no part in the value's repr.
+    They may hold secrets: the repr does not show them.
     """
 
     bootstrap_servers: str
@@ -98,8 +93,7 @@ class KafkaConfig:
         address = bootstrap_servers or os.environ.get(_BOOTSTRAP)
         if not address:
             raise ConfigurationError("no broker named", hint=f"give --bootstrap-server or set {_BOOTSTRAP}")
-        file = client_config or _path(_CLIENT_CONFIG)
-        return cls(bootstrap_servers=address, properties=read_properties(file) if file else {})
+        return cls(bootstrap_servers=address, properties=_properties(client_config, "ACKTRAIL_CLIENT_CONFIG"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +113,7 @@ class TablesConfig:
         root = uri or os.environ.get(_TABLES)
         if not root:
             raise ConfigurationError("no tables named", hint=f"give --tables or set {_TABLES}")
-        file = options_file or _path(_TABLES_OPTIONS)
-        return cls(uri=root, options=read_properties(file) if file else {})
+        return cls(uri=root, options=_properties(options_file, "ACKTRAIL_TABLES_OPTIONS"))
 
     @classmethod
     def optional_from_environment(cls, uri: str | None = None, options_file: Path | None = None) -> TablesConfig | None:
@@ -133,7 +126,7 @@ class TablesConfig:
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """``key=value`` lines; blank lines and lines that start with ``#`` are passed over.
+    """``key=value`` lines; blank lines and lines that start with ``#`` are skipped.
 
     Raises:
         ConfigurationError: when the file cannot be read or a line has no ``=``. The line's text is not shown.
@@ -156,25 +149,21 @@ def read_properties(file: Path) -> dict[str, str]:
 
 def cache_folder() -> Path:
     """The user's folder for things that can be fetched again."""
-    configured = _path(_CACHE)
-    if configured:
-        return configured
-    base = _path("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return base / "acktrail"
+    return _path("ACKTRAIL_CACHE") or (_path("XDG_CACHE_HOME") or Path.home() / ".cache") / "acktrail"
 
 
 def reports_folder() -> Path | None:
-    """Where the environment says reports go."""
-    return _path(_REPORTS)
+    """The folder of reports, if the environment names one."""
+    return _path("ACKTRAIL_REPORTS")
 
 
 def notifiers_factory() -> str | None:
-    """The ``module:function`` that the environment names for notifiers."""
-    return os.environ.get(_NOTIFIERS) or None
+    """``module:function`` of the notifiers, if the environment names one."""
+    return os.environ.get("ACKTRAIL_NOTIFIERS") or None
 
 
 def driver_rows() -> int:
-    """Rows (new records, and share partitions to go on from) that a job takes on in its own process, without Spark.
+    """Rows (new records and share partitions) that a job processes itself, without Spark.
 
     Raises:
         ConfigurationError: the variable holds no number of 0 or more.
@@ -202,7 +191,7 @@ def reconcile_every() -> dt.timedelta:
 
 
 def approval_rule() -> ApprovalRule:
-    """Which approval the environment asks for; unset: none.
+    """The approval that the environment requires; unset: none.
 
     Raises:
         ConfigurationError: the environment names no such rule. A misspelled rule must not switch approvals off.
@@ -216,13 +205,18 @@ def approval_rule() -> ApprovalRule:
 
 
 def java_home() -> Path | None:
-    """Where the environment says Java is."""
+    """The home of Java, if the environment names one."""
     return _path("JAVA_HOME")
 
 
 def environment(**changes: str) -> dict[str, str]:
     """The environment for a child process, with `changes`."""
     return {**os.environ, **changes}
+
+
+def _properties(file: Path | None, variable: str) -> dict[str, str]:
+    named = file or _path(variable)
+    return read_properties(named) if named else {}
 
 
 def _path(variable: str) -> Path | None:

@@ -5,12 +5,12 @@
     AcktrailError
     ├── InputError              fix the input                           exit 2
     │   ├── MalformedRecord     bytes that are no record (position)
-    │   ├── UnsupportedRecord   a type or version nobody specified yet
+    │   ├── UnsupportedRecord   a type or version without a specification
     │   ├── MalformedFile       a dump that cannot be read (file, line)
-    │   ├── UnknownName         a group, topic or table that is not there (nearest names)
+    │   ├── UnknownName         a group, topic or table that does not exist (nearest names)
     │   ├── NotAShareGroup      a group of another type has this id (which type)
     │   └── ChangeRefused       a rule forbids the change (which); nothing was sent
-    │       └── PlanStale       the cluster is not what the plan was made from
+    │       └── PlanStale       the cluster changed since the plan was made
     ├── ConfigurationError      fix the configuration                   exit 3
     │   ├── NotAuthorized       an ACL is missing (which)
     │   ├── DamagedTables       a table lost commits or files (table, file)
@@ -19,7 +19,7 @@
     ├── RetryableError          try again later                         exit 4
     │   ├── Unreachable         no broker answered at the address
     │   ├── ConcurrentCommit    another writer committed first
-    │   ├── NotAllAnswered      all else was done; what a silent broker would have said is recorded as unknown
+    │   ├── NotAllAnswered      all else was done; missing responses are recorded as unknown
     │   ├── LogChanged          a partition's leader changed while its log was read
     │   ├── GroupNotEmpty       the group has members
     │   └── ChangeInProgress    another change of the group is not finished or not verified
@@ -27,7 +27,7 @@
     ├── QualityGateFailed       the data broke a critical expectation   exit 6
     └── PartlyDone              some parts of a change were refused     exit 7
 
-Every error carries its data as attributes; the message is built from them and `hint` says what to do.
+Every error has its data as attributes; the message is built from them, and `hint` is the next step.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ __all__ = [
 class AcktrailError(Exception):
     """Root of every error acktrail raises on purpose.
 
-    `message` is one line, `hint` says what the caller can do, `data` names the subject
+    `message` is one line, `hint` what the caller can do, `data` the subject
     (topic, partition, offset, byte position and so on).
     """
 
@@ -162,7 +162,7 @@ class ChangeRefused(InputError):
 
 
 class PlanStale(ChangeRefused):
-    """What the plan was made from is not there any more, or is not the plan that was shown. Make a new plan."""
+    """The cluster changed since the plan was made, or the plan is not the one that was shown. Make a new plan."""
 
 
 class ConfigurationError(AcktrailError):
@@ -185,8 +185,8 @@ class NotAuthorized(ConfigurationError):
 
 
 class DamagedTables(ConfigurationError):
-    """A table cannot be read, or lost something. `table` is None where the storage does not tell; `file` is relative to
-    the table, None where no single file is to blame."""
+    """A table cannot be read, or lost something. `table` is None where the storage does not name it; `file` is relative
+    to the table, None where no single file is damaged."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class ConcurrentCommit(RetryableError):
 
 
 class NotAllAnswered(RetryableError):
-    """Everything else was done; what brokers did not answer is recorded as unknown. `summary` is what was done."""
+    """Everything else was done; requests without a response are recorded as unknown. `summary` is what was done."""
 
     def __init__(self, message: str, *, summary: object, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -242,7 +242,7 @@ class NotAllAnswered(RetryableError):
 
 class LogChanged(RetryableError):
     """The leader of a partition changed while its log was read: it may be another log. Start again from the last
-    commit, where the log is compared with what is stored."""
+    commit, where the log is compared with the stored records."""
 
 
 class GroupNotEmpty(RetryableError):

@@ -274,7 +274,7 @@ def test_what_lies_beside_a_segment(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert other in imported(capsys, root, recreated).complaint(3)
     unknown = tmp_path / "unknown"
     summary(capsys, unknown, nameless)
-    assert "nobody knows of which state topic" in imported(capsys, unknown, file).complaint(3)
+    assert "of an unknown state topic" in imported(capsys, unknown, file).complaint(3)
 
 
 def test_damage_becomes_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

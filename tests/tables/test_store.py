@@ -15,7 +15,7 @@ import pytest
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
-from acktrail.tables.delta import store
+from acktrail.tables.delta import store, table_commit
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
@@ -150,9 +150,9 @@ def test_writer_that_loses_the_race_for_the_log_fails(tables: Tables, monkeypatc
     def overtaken(*arguments: object, **options: object) -> None:
         monkeypatch.undo()
         other.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
-        store.write_deltalake(*arguments, **options)
+        table_commit.write_deltalake(*arguments, **options)
 
-    monkeypatch.setattr(store, "write_deltalake", overtaken)
+    monkeypatch.setattr(table_commit, "write_deltalake", overtaken)
     with pytest.raises(ConcurrentCommit):
         tables.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
     assert sorted(tables.read("state_records")["offset"].to_pylist()) == [0, 1]
@@ -168,9 +168,9 @@ def test_writers_of_different_positions_do_not_disturb_each_other(
     def overtaken(*arguments: object, **options: object) -> None:
         monkeypatch.undo()
         other.append("state_records", records(0, state_partition=1), transactions={"b": 1}, expected={"b": None})
-        store.write_deltalake(*arguments, **options)
+        table_commit.write_deltalake(*arguments, **options)
 
-    monkeypatch.setattr(store, "write_deltalake", overtaken)
+    monkeypatch.setattr(table_commit, "write_deltalake", overtaken)
     tables.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
     assert tables.read("state_records").num_rows == 3
     assert tables.transaction_version("state_records", "b") == 1
@@ -179,13 +179,13 @@ def test_writers_of_different_positions_do_not_disturb_each_other(
 def test_commit_whose_answer_was_lost_counts_as_done(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """A storage that fails after it took the commit must not make the writer write twice."""
     tables.create("state_records")
-    written = store.write_deltalake
+    written = table_commit.write_deltalake
 
     def answer_lost(*arguments: object, **options: object) -> None:
         written(*arguments, **options)
         raise OSError("error sending request: connection reset")
 
-    monkeypatch.setattr(store, "write_deltalake", answer_lost)
+    monkeypatch.setattr(table_commit, "write_deltalake", answer_lost)
     assert tables.append("state_records", records(0), transactions={"a": 1}, expected={"a": None}) == 1
     assert tables.read("state_records").num_rows == 1
 

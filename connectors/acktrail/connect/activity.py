@@ -1,4 +1,4 @@
-"""What a long call does now: told by the code at work, shown by the command that made the call. Nothing else hears it.
+"""What a long call does now: reported by the working code, shown by the command that made the call.
 
 A context variable carries the listener, so that jobs need no parameter for it; a thread or a worker process has none.
 """
@@ -16,7 +16,7 @@ _LISTENER: Final[ContextVar[Callable[[str], None] | None]] = ContextVar("acktrai
 
 
 def doing(text: str) -> None:
-    """Tell the listener, if there is one, what begins now: a few words without a full stop."""
+    """Report to the listener, if there is one, what begins now: a few words without a full stop."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(text)

@@ -1,7 +1,7 @@
 """What a source and a sink promise each other.
 
 A *source* splits its work into *tasks*. A task starts at a *position* (the next offset to read, None for never) and
-gives *batches*; a batch says at which position its task goes on after it. A *sink* takes batches, and when it flushes,
+gives *batches*; a batch has the position at which its task continues. A *sink* takes batches, and when it flushes,
 rows and positions land in one atomic commit: after a crash a task starts at the position its table knows, so nothing is
 lost and nothing doubled. Positions live nowhere else.
 """
@@ -45,12 +45,12 @@ LOG_REPLACED: Final = "log_replaced"
 records lie between is not known."""
 
 TaskId = NewType("TaskId", str)
-"""Names a task for ever: the key of its position. It carries the cluster and the topic's id, so that another cluster's
+"""Names a task permanently: the key of its position. It has the cluster and the topic's id, so that another cluster's
 or a recreated topic's task is another task."""
 
 
 def state_task_id(cluster_id: str, topic_id: str | None, partition: int) -> TaskId:
-    """Names the reading of one partition of one incarnation of one cluster's state topic; None: nobody knows which."""
+    """Names the reading of one partition of one incarnation of one cluster's state topic; None: not known which."""
     return TaskId(f"state/{cluster_id}/{topic_id or 'unknown'}/{partition}")
 
 
@@ -93,7 +93,7 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBatch:
-    """Rows by table name, and where the task goes on after them.
+    """Rows by table name, and the position at which the task continues.
 
     `position` None: the task has no position (observations); its batches are made idempotent by their run id.
     """
@@ -113,7 +113,7 @@ class Commit:
 
 
 class StoredLog(Protocol):
-    """What a sink has of one partition's log: enough to tell whether Kafka still has the same log."""
+    """What a sink has of one partition's log: enough to check that Kafka still has the same log."""
 
     @property
     def offset_shift(self) -> int:
@@ -158,7 +158,7 @@ class SourceTask(Protocol):
         """A bounded task has given everything up to the end it saw at start. A continuous task never has."""
 
     def close(self) -> None:
-        """Give back connections. Not guaranteed to be called: state must be in the positions."""
+        """Close connections. Not guaranteed to be called: state must be in the positions."""
 
 
 class Source(Protocol):

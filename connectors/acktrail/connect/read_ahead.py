@@ -1,4 +1,4 @@
-"""Reading ahead: tasks are polled on a thread of their own while what they gave before is being committed."""
+"""Reading ahead: tasks are polled on a thread of their own while their earlier batches are committed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOOK_UP_S: Final = 0.1
 
 
 class ReadAhead:
-    """Polls `tasks` in turn, ahead of who takes what they give, until `ahead_bytes` wait. Use it as a context manager.
+    """Polls `tasks` in turn, ahead of ``take``, until `ahead_bytes` wait. Use it as a context manager.
 
-    From entry to exit the tasks belong to the thread: nobody else may touch them. While all are idle it waits for one
+    From entry to exit the tasks belong to the thread: no other may touch them. While all are idle it waits for one
     of them at a time, `poll_s` seconds. It ends when every task is finished, when `stop` is set (what was read before
     can still be taken), or when the block is left.
     """
@@ -58,7 +58,7 @@ class ReadAhead:
         """The next batch; None when none came within `timeout_s`, or when it is over.
 
         Raises:
-            AcktrailError: whatever a task raised, after the batches read before it.
+            AcktrailError: any error of a task, after the batches read before it.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._read_out, timeout_s)
@@ -75,7 +75,7 @@ class ReadAhead:
     def _read(self) -> None:
         try:
             self._poll_in_turn()
-        except BaseException as error:  # noqa: BLE001  # raised again by whoever takes
+        except BaseException as error:  # noqa: BLE001  # raised again by ``take``
             self._error = error
         with self._changed:
             self._read_out = True

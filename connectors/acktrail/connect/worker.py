@@ -17,7 +17,7 @@ __all__ = ["FlushPolicy", "Progress", "Worker", "WorkerSummary"]
 class FlushPolicy:
     """When to commit: as soon as one bound is reached, and at the end.
 
-    The bounds on rows and bytes hold memory flat, whatever the size of the log; `interval_s` bounds the age of
+    The bounds on rows and bytes hold memory flat for any size of the log; `interval_s` bounds the age of
     an uncommitted row. `poll_s` is the longest wait for one task while all are idle.
     """
 

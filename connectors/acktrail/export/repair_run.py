@@ -77,7 +77,7 @@ def repair(
         if now.available is None or now.gone is None:
             _refuse(tables, now.report)
             raise DamagedTables(
-                f"tables at {tables.root}: the log of state_records cannot be mended",
+                f"tables at {tables.root}: the log of state_records cannot be repaired",
                 hint="restore the table from the storage's own versions or a backup",
                 table=_RECORDS,
             )

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 OWN_DIALECT: Final = "4.2"
-"""What the exporter reads from clusters, and what tables hold that do not say."""
+"""The dialect of exported records, and of tables without a dialect."""
 
 EXPORTED_TABLES: Final = ("state_records", "export_ranges", "topics", "group_observations", "offset_observations")
 """The tables that the exporter writes; each remembers its cluster."""
@@ -35,7 +35,7 @@ _DIALECT: Final = "dialect"
 _UNKNOWN: Final = "unknown"
 
 _LAYOUTS: Final = MappingProxyType({"4.1": "4.2"})
-"""Dialects by the one that reads them as well."""
+"""Dialects that another one reads as well."""
 
 
 def ensure_same_cluster(tables: Tables, cluster_id: str, names: Iterable[str] = EXPORTED_TABLES) -> None:
@@ -62,7 +62,7 @@ def create_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
 
 
 def create_anew_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
-    """``create_for`` of a table that is made from others: one whose log cannot be read is thrown away first.
+    """``create_for`` of a table that is derived from others: one whose log cannot be read is removed first.
 
     Raises:
         ForeignCluster: when the table is another cluster's.
@@ -79,7 +79,7 @@ def create_anew_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot
 def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | None, dialect: str) -> TableSnapshot:
     """``state_records`` of one incarnation of a cluster's state topic, in one dialect; made if need be.
 
-    `state_topic_id` None: the records are copies, and nobody knows of which incarnation.
+    `state_topic_id` None: the records are copies of an unknown incarnation.
 
     Raises:
         ForeignCluster: when the table is another cluster's or another incarnation's.
@@ -104,14 +104,14 @@ def check_state_topic(tables: Tables, snapshot: TableSnapshot, state_topic_id: s
         return
     data = {"root": tables.root, "kept": kept, "found": state_topic_id}
     if kept == _UNKNOWN:
-        message = f"tables at {tables.root} hold imported records, and nobody knows of which state topic"
+        message = f"tables at {tables.root} hold imported records of an unknown state topic"
         raise ForeignCluster(message, hint="name another root, or import into it with --topic-id", data=data)
     if state_topic_id is None:
-        message = f"tables at {tables.root} hold the state topic with id {kept}; the files do not say of which they are"
-        raise ForeignCluster(message, hint=f"if they are of that one, say --topic-id {kept}", data=data)
+        message = f"tables at {tables.root} hold the state topic with id {kept}; the topic of the files is not known"
+        raise ForeignCluster(message, hint=f"if they belong to it, give --topic-id {kept}", data=data)
     raise ForeignCluster(
         f"tables at {tables.root} hold the state topic with id {kept}; the cluster's has id {state_topic_id} now",
-        hint="the state topic was deleted and made anew: keep these tables as they are and name another root",
+        hint="the state topic was deleted and created again: keep these tables as they are and name another root",
         data=data,
     )
 

@@ -1,4 +1,4 @@
-"""Which groups and topics the exported records name: what an observation asks for beside what the cluster lists."""
+"""The groups and topics that exported records name: an observation asks for them beside the listed ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _remembered(tables: Tables, records: TableSnapshot) -> tuple[int, pa.Table] 
     try:
         memory = tables.read(_MEMORY, columns=[*_NAMES, "snapshot_epoch", "records_table", "records_version"])
     except ConfigurationError:
-        return None  # it is made anew by the next reconciliation
+        return None  # the next reconciliation builds it again
     places = memory.filter(memory["records_version"].is_valid())
     versions = set(places["records_version"].to_pylist())
     if len(versions) != 1 or set(places["records_table"].to_pylist()) != {records.table_id}:

@@ -1,4 +1,4 @@
-"""``acktrail repair``: damaged tables are shown, and mended with --execute."""
+"""``acktrail repair``: damaged tables are shown, and repaired with --execute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-_WHAT: dict[str, str] = {
+_ACTIONS: dict[str, str] = {
     "remade": "the table is removed; the next `acktrail reconcile` builds it again",
     "left_out": "it is left out of the table and kept beside it; its records are exported again where Kafka has them",
     "none": "restore it from the storage's own versions or a backup",
@@ -35,15 +35,17 @@ def repair(
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Mend the tables; without it nothing is changed.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Repair the tables; without it nothing is changed.")
+    ] = False,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is wrong with the tables, and mend it with --execute.
+    """Show what is wrong with the tables, and repair it with --execute.
 
     Finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no range. Records
     that Kafka still has are exported again; the others are recorded as a gap. Tables that are derived from the records
-    are built again. The cluster is only read. Exit code 3 when something is wrong and nothing was mended.
+    are built again. The cluster is only read. Exit code 3 when something is wrong and nothing was repaired.
 
     Example: acktrail repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
@@ -62,7 +64,7 @@ def repair(
     typer.echo(json.dumps(_json(found, executed=execute)) if as_json else _text(found, executed=execute))
     if not execute and not found.report.is_sound:
         if not as_json:
-            typer.echo("nothing was changed; to mend the tables: --execute", err=True)
+            typer.echo("nothing was changed; to repair the tables: --execute", err=True)
         raise typer.Exit(ConfigurationError.exit_code)
 
 
@@ -70,9 +72,7 @@ def _json(found: RepairPreview, *, executed: bool) -> dict[str, Any]:
     return {
         "executed": executed,
         "is_sound": found.report.is_sound,
-        "damages": [
-            {"table": each.table, **asdict(each.damage), "mending": each.mending.value} for each in found.report.damages
-        ],
+        "damages": [asdict(each) for each in found.report.damages],
         "exported_again" if executed else "available": _stretches(found.available),
         "gone": _stretches(found.gone),
     }
@@ -85,11 +85,10 @@ def _stretches(lost: Iterable[LostOffsets] | None) -> list[dict[str, int]] | Non
 def _text(found: RepairPreview, *, executed: bool) -> str:
     if found.report.is_sound:
         return "nothing is wrong: every table can be read, and every exported record is there"
-    lines = [
-        f"{each.table}: {each.damage.file} {each.damage.cause}: {_WHAT[each.mending]}" for each in found.report.damages
-    ]
+    files = [(each, _ACTIONS[each.mending]) for each in found.report.damages]
+    lines = [f"{each.table}: {each.file} {each.cause}: {action}" for each, action in files]
     if found.available is None or found.gone is None:
-        lines.append("which records are lost shows when the log is mended")
+        lines.append("lost records are known after the log is repaired")
         return "\n".join(lines)
     again = "exported again" if executed else "Kafka still has them"
     gone = "lost; recorded as a gap" if executed else "lost: Kafka does not have them any more"

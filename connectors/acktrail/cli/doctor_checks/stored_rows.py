@@ -17,7 +17,7 @@ from acktrail.tables.exported.record_files import RECORDS
 
 __all__ = ["reading_checks"]
 
-_REPAIR = "`acktrail repair` shows what can be mended"
+_REPAIR = "`acktrail repair` shows what can be repaired"
 _Progress = Callable[[str, int], None]
 
 
@@ -32,7 +32,7 @@ def reading_checks(config: TablesConfig) -> Iterator[Check]:
             yield Check(what="tables, reading", status="missing", detail=error.message, hint=error.hint)
             return
         for each in report.damages:
-            detail = f"{each.damage.file} {each.damage.cause}"
+            detail = f"{each.file} {each.cause}"
             yield Check(what=f"table {each.table}", status="missing", detail=detail, hint=_REPAIR)
         yield tried("records and ranges", lambda: _records(report))
         damaged = {each.table for each in report.damages}
@@ -45,7 +45,7 @@ def reading_checks(config: TablesConfig) -> Iterator[Check]:
 
 def _records(report: DamageReport) -> str:
     if report.presence is None:
-        raise ConfigurationError("cannot be compared before the damage above is mended", hint=_REPAIR)
+        raise ConfigurationError("cannot be compared before the damage above is repaired", hint=_REPAIR)
     faults = report.record_faults()
     if faults:
         raise ConfigurationError("; ".join(faults), hint=_REPAIR)

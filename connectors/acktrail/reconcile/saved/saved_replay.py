@@ -17,8 +17,8 @@ from acktrail.reconcile.exported_until import KnownRanges
 from acktrail.reconcile.newest_offsets import ADDRESS, NEWEST, Heads
 from acktrail.reconcile.saved.saved_export import known_ranges
 from acktrail.tables.cluster_check import create_anew_for
-from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.record_files import UsedRecords
 

@@ -1,4 +1,4 @@
-"""Small files of a table made into few, its rows untouched."""
+"""Compacts the small files of a table; its rows stay as they are."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FULL_FILE_BYTES: Final = 256 * 1024
 """A file of at least this size is left alone, so that one compaction never costs more than a few of them."""
 
 _SMALL_FILES: Final = 32
-"""So many small files may lie in a table."""
+"""The number of small files that a table may have."""
 _CLAIM: Final = "compacting"
-"""The app id whose number says since when a process compacts, in ms since the epoch; 0 or none: nobody does. delta-rs
-lets two compactions rewrite the same files, and their rows would be there twice: only one may be at it."""
+"""The app id whose number is the begin of a compaction in ms since the epoch; 0 or none: there is none. delta-rs lets
+two compactions rewrite the same files, which would double their rows: only one may run."""
 _FREE: Final = 0
 _ABANDONED_AFTER_MS: Final = 3_600_000
-"""A claim that is so old is that of a process that died: a compaction takes well below a second."""
+"""An older claim is that of a dead process: a compaction takes well below a second."""
 _VERSIONS_A_VACUUM: Final = 1_024
 
 
@@ -33,7 +33,7 @@ def compact_small_files(tables: Tables, snapshot: TableSnapshot, *, more_than: i
     """Rewrite the small files of a table as few when there are more than `more_than`; whether that was done.
 
     Rows and positions stay as they are. Now and then files that no version within the table's retention needs are
-    deleted. A failure, or another process that is at it, leaves the table as it was: the next call tries again.
+    deleted. A failure, or a compaction by another process, leaves the table as it was: the next call tries again.
     """
     try:
         small = sum(file.size_bytes < FULL_FILE_BYTES for file in snapshot.files())

@@ -34,7 +34,7 @@ class Damage:
 
 
 def named_file(text: str) -> str | None:
-    """The file that the storage's own words name."""
+    """The file that the storage's message names."""
     found = _NAMED.search(text)
     return None if found is None else found.group()
 
@@ -81,7 +81,7 @@ def data_damage(storage: fs.FileSystem, sizes: Mapping[str, int]) -> Iterator[Da
 
 
 def broken_data(storage: fs.FileSystem, paths: Iterable[str]) -> Iterator[Damage]:
-    """Data files of which some row cannot be read; every one is read to its end."""
+    """Data files with a row that cannot be read; every file is read to its end."""
     for path in paths:
         try:
             with storage.open_input_file(path) as file:
@@ -99,7 +99,7 @@ def _hinted(storage: fs.FileSystem, sizes: Mapping[str, Any], checkpoints: list[
     try:
         version = json.loads(_text(storage, f"{_LOG}/_last_checkpoint"))["version"]
     except (ValueError, KeyError, TypeError):
-        return  # a broken hint is passed over by readers
+        return  # readers ignore a broken hint
     if version not in checkpoints:
         yield Damage(file=f"{_LOG}/{version:020d}.checkpoint.parquet", cause="is missing")
 

@@ -1,4 +1,4 @@
-"""What the storage said, in acktrail's own errors. The storage's text can hold keys: it is not passed on."""
+"""The storage's errors as acktrail's own. The storage's text can hold keys: it is not shown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from acktrail.tables.delta.damaged_files import Damage
 __all__ = ["damaged_table", "storage_failure"]
 
 REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
-"""Tables that are made from ``state_records`` and can be made anew."""
+"""Tables that are derived from ``state_records`` and can be built again."""
 _EXPORTED: Final = frozenset({"state_records", "export_ranges"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cause:
     marks: tuple[str, ...]
-    """Any of them, in lower case, gives the cause away."""
+    """Any of them, in lower case, shows the cause."""
     reason: str
     hint: str
     kind: type[AcktrailError] = ConfigurationError
@@ -115,7 +115,7 @@ _CAUSES: Final = (
 def storage_failure(error: BaseException, root: str, table: str | None = None) -> AcktrailError:
     """The error to raise for `error` of the storage under `root` (which holds no credentials), or of one table of it.
 
-    What looks like damage is a DamagedTables that names no file yet; so is what nothing is known about, of a table.
+    Damage is a DamagedTables that names no file yet; so is an unknown error of a table.
     """
     text = f"{type(error).__name__} {error}".lower()  # Arrow's FileNotFoundError holds the path alone
     where = f"tables at {root}" if table is None else f"tables at {root}: table {table}"
@@ -132,7 +132,7 @@ def storage_failure(error: BaseException, root: str, table: str | None = None) -
 
 
 def damaged_table(root: str, table: str, damage: Damage, *, more: int = 0) -> DamagedTables:
-    """The error to raise for a file of a table that is missing or cannot be read; `more`: so many files too."""
+    """The error to raise for a file of a table that is missing or cannot be read; `more`: the number of other files."""
     others = f" ({more} more)" if more else ""
     return DamagedTables(
         f"tables at {root}: table {table}: {damage.file} {damage.cause}{others}",
@@ -146,7 +146,7 @@ def damaged_table(root: str, table: str, damage: Damage, *, more: int = 0) -> Da
 def _advice(table: str | None) -> str:
     """What to do about damage."""
     if table in REMADE:
-        return f"`acktrail repair --execute` throws {table} away; the next `acktrail reconcile` makes it anew"
+        return f"`acktrail repair --execute` removes {table}; the next `acktrail reconcile` builds it again"
     if table in _EXPORTED:
         return "`acktrail repair` shows what can be exported again and what is lost"
     return "restore the file from the storage's own versions or a backup"

@@ -1,17 +1,21 @@
-"""How each table lies in its storage: what is kept in its log, and which rows lie together."""
+"""How each table is stored: its columns, its log, which rows lie together, and how rows with a key are renewed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
-from deltalake import ColumnProperties, WriterProperties
+import pyarrow as pa
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 
-__all__ = ["CHUNK", "creation", "writer_properties"]
+__all__ = ["CHUNK", "UPSERT_RULES", "cast_to_schema", "creation", "merge_rows", "writer_properties"]
 
 CHUNK: Final = "chunk"
-"""Rows of a chunked table lie together, a chunk in files of its own, in the order in which they were written."""
+"""The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
 
 _CHUNKED: Final = frozenset({"delivery_history"})
 
@@ -36,7 +40,7 @@ _SHORT_LOG: Final = {
     "delta.logRetentionDuration": "interval 1 hour",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
-"""For tables with many small commits whose files are put together: what the log lists stays short."""
+"""For tables with many small commits whose files are compacted: the log stays short."""
 
 _STATISTICS: Final = {
     "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id",
@@ -47,35 +51,35 @@ _STATISTICS: Final = {
     "reset_executions": "plan_id,group_id",
     "reset_audit": "sequence,plan_id,group_id,event",
 }
-"""Columns whose least and greatest values are kept for every file; the others would only fill the log."""
+"""Columns with minimum and maximum in the log for every file; others would only fill the log."""
 
 _HARDLY_REPEATED: Final = frozenset({"offset", "timestamp_ms", "value"})
-"""Columns of ``state_records`` whose values a dictionary would not make smaller; nor would it the fields of batches."""
+"""Columns of ``state_records`` that a dictionary would not make smaller; nor the fields of batches."""
 
 _PLAIN: Final = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
-"""For what has no name of its own here, the fields of batches: a quarter of the time of writing would go there."""
+"""For the fields of batches, which have no entry of their own: they would cost a quarter of the time of writing."""
 
 _CHUNKED_ROW_GROUP: Final = 32_768
-"""Rows that have least and greatest values of their own: a lookup reads that many at least."""
+"""Rows with a minimum and maximum of their own: the least that a lookup reads."""
 
 
 _RECORDS_ROW_GROUP: Final = 65_536
-"""Rows of ``state_records``, which lie by state partition in each commit: a reader of some passes over the others'."""
+"""Rows of ``state_records``, ordered by state partition in each commit: a reader of some skips the others' groups."""
 
 
-def creation(name: str) -> dict[str, Any]:
-    """What a new table `name` is created with: its configuration and partitioning."""
+def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Configuration, with `properties`, and partitioning of a new table `name`, for ``DeltaTable.create``."""
     only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
     short = _SHORT_LOG if name in _CHANGES else {}
     statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
     return {
-        "configuration": {**_LOG_PROPERTIES, **only, **short, **statistics},
+        "configuration": {**_LOG_PROPERTIES, **only, **short, **statistics, **properties},
         "partition_by": [CHUNK] if name in _CHUNKED else None,
     }
 
 
 def writer_properties(name: str) -> WriterProperties:
-    """How the files of a table are written."""
+    """Compression, row groups and statistics of a table's files."""
     if name in _CHUNKED:
         return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=_CHUNKED_ROW_GROUP)
     if name != "state_records":
@@ -94,3 +98,75 @@ def _record_column(name: str) -> ColumnProperties:
         statistics_enabled="PAGE" if name in _STATISTICS["state_records"].split(",") else "NONE",
         dictionary_enabled=name not in _HARDLY_REPEATED,
     )
+
+
+def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """`rows` with exactly the columns of `schema`.
+
+    Raises:
+        ValueError: for a column that `schema` does not have.
+    """
+    unknown = set(rows.column_names) - set(schema.names)
+    if unknown:
+        raise ValueError(f"no such columns: {sorted(unknown)}")
+    return pa.Table.from_arrays([_column(rows, field) for field in schema], schema=schema)
+
+
+def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    if field.name not in rows.column_names:
+        return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+    column = rows[field.name]
+    return column if column.type.equals(field.type) else column.cast(field.type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertRule:
+    """`keys` identify a row and are never null. A newer row (by `last_seen_at`) replaces all columns except `kept`.
+
+    `counted` grows by the new row's number when another run than the last brings it.
+    """
+
+    keys: tuple[str, ...]
+    kept: tuple[str, ...] = ("first_seen_at",)
+    counted: str | None = None
+
+    def last_of_each(self, rows: pa.Table) -> pa.Table:
+        """The last row of each key."""
+        keys = zip(*(rows[key].to_pylist() for key in self.keys), strict=True)
+        last = {key: index for index, key in enumerate(keys)}
+        return rows.take(pa.array(sorted(last.values()), pa.int64()))
+
+
+UPSERT_RULES: Final[Mapping[str, UpsertRule]] = MappingProxyType(
+    {
+        "topics": UpsertRule(keys=("cluster_id", "topic_id")),
+        "findings": UpsertRule(keys=("cluster_id", "rule", "subject"), counted="times_seen"),
+    }
+)
+"""The tables with a key."""
+
+
+def merge_rows(delta: DeltaTable, keyed: UpsertRule, rows: pa.Table, properties: CommitProperties) -> None:
+    """Merge `rows` (every column of the table, each key once) into `delta` in one commit.
+
+    The expressions name columns only: values come as rows and are never part of any text.
+    """
+    merger = delta.merge(
+        rows,
+        " AND ".join(f"stored.{key} = new.{key}" for key in keyed.keys),
+        source_alias="new",
+        target_alias="stored",
+        merge_schema=len(delta.schema().fields) != len(rows.column_names),
+        commit_properties=properties,
+    )
+    merger.when_matched_update(_updates(keyed, rows.column_names), "new.last_seen_at >= stored.last_seen_at")
+    merger.when_not_matched_insert_all()
+    merger.execute()
+
+
+def _updates(keyed: UpsertRule, columns: list[str]) -> dict[str, str]:
+    updates = {name: f"new.{name}" for name in columns if name not in (*keyed.keys, *keyed.kept)}
+    if keyed.counted is not None:
+        name = keyed.counted
+        updates[name] = f"CASE WHEN stored.run_id = new.run_id THEN stored.{name} ELSE stored.{name} + new.{name} END"
+    return updates

@@ -1,13 +1,16 @@
-"""Where one table lies, and what its storage's errors mean."""
+"""The root of the tables, the files of one table under it, and its storage's errors as acktrail's."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -17,13 +20,38 @@ from deltalake._internal import DeltaFileSystemHandler
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
+from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, DamagedTables
 from acktrail.tables.delta.damaged_files import Damage, broken_data, data_damage, log_damage, named_file
-from acktrail.tables.delta.durable_commits import bring_to_disk
 from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
-from acktrail.tables.delta.table_root import TableRoot
 
-__all__ = ["TablePlace"]
+__all__ = ["TablePlace", "TableRoot", "table_root"]
+
+_LOCAL_SCHEMES: Final = {"", "file"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRoot:
+    """`uri` is for the storage alone; `shown` is the same without user and password, for messages."""
+
+    uri: str
+    shown: str
+    is_local: bool
+
+    def table(self, name: str) -> str:
+        """The URI of one table."""
+        return f"{self.uri}/{name}"
+
+
+def table_root(config: TablesConfig) -> TableRoot:
+    """The root that `config` names: a folder, a ``file:`` URI or an object-storage URI."""
+    parts = urlsplit(config.uri)
+    if parts.scheme not in _LOCAL_SCHEMES and "://" in config.uri:
+        host = parts.netloc.rpartition("@")[2]
+        shown = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        return TableRoot(uri=config.uri.rstrip("/"), shown=shown, is_local=False)
+    folder = str(Path(parts.path if parts.scheme == "file" else config.uri).absolute())
+    return TableRoot(uri=folder, shown=folder, is_local=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +121,7 @@ class TablePlace:
             raise self.failure(error) from None
 
     def failure(self, error: BaseException) -> AcktrailError:
-        """The error to raise for `error` of this table's storage: where it is damage, with the file to blame."""
+        """The error to raise for `error` of this table's storage: where it is damage, with the damaged file."""
         found = storage_failure(error, self.root.shown, self.name)
         if not isinstance(found, DamagedTables):
             return found
@@ -109,7 +137,7 @@ class TablePlace:
         return bool(self.storage().get_file_info(file).type == fs.FileType.File)
 
     def commit_info(self, version: int) -> dict[str, Any]:
-        """What the log says of the commit itself (``commitInfo``); empty: its file is gone, or says nothing.
+        """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none.
 
         Raises:
             OSError: the file cannot be read, or is no JSON.
@@ -138,6 +166,27 @@ class TablePlace:
         except TableNotFoundError:
             return []
 
+    def bring_to_disk(self, version: int) -> None:
+        """Sync the files that commit `version` added, its log, and their folders; nothing on object storage.
+
+        delta-rs renames its files into place and never calls fsync: a power cut could take the newest commit, or leave
+        an empty file. Its records would be exported again, but not those that Kafka pruned meanwhile.
+
+        Raises:
+            OSError: a file cannot be synced: the commit is there, but a power cut may lose it.
+        """
+        if not self.root.is_local:
+            return
+        table = Path(self.uri)
+        log = table / "_delta_log"
+        commit = log / f"{version:020d}.json"
+        added = [table / path for path in _added(commit)]
+        checkpoint = log / f"{version:020d}.checkpoint.parquet"
+        for file in (*added, commit, *((checkpoint, log / "_last_checkpoint") if checkpoint.exists() else ())):
+            _sync(file)
+        for folder in sorted({*(file.parent for file in added), log, table, table.parent}):
+            _sync(folder)
+
     def stub_commit(self, file: str, text: str) -> None:
         """Put `text` in the place of a commit's log file that is missing or cannot be read; that one is kept beside it.
 
@@ -147,7 +196,7 @@ class TablePlace:
         self._set_aside(self.storage(), file)
         if self.root.is_local:
             Path(self.uri, file).write_text(text, encoding="utf-8")
-            bring_to_disk(Path(self.uri), int(Path(file).stem))
+            self.bring_to_disk(int(Path(file).stem))
             return
         # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
         stream = DeltaFileSystemHandler(self.uri, dict(self.options or {})).open_output_stream(file)
@@ -166,8 +215,7 @@ class TablePlace:
             self._set_aside(storage, file)
         table = self.open()
         table.repair(dry_run=False)
-        if self.root.is_local:
-            bring_to_disk(Path(self.uri), table.version())
+        self.bring_to_disk(table.version())
 
     def discard(self) -> None:
         """Remove the table with all its files.
@@ -200,3 +248,22 @@ class TablePlace:
             return next(broken_data(self.storage(), paths), None)
         except (DeltaError, OSError, pa.ArrowInvalid):
             return None
+
+
+def _added(commit: Path) -> Iterator[str]:
+    with contextlib.suppress(FileNotFoundError):  # another writer's checkpoint took its place
+        for line in commit.read_bytes().splitlines():  # not of text: names may hold what ends a line there (U+0085)
+            action = json.loads(line).get("add")
+            if action is not None:
+                yield unquote(action["path"])
+
+
+def _sync(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

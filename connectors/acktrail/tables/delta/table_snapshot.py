@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.damaged_files import Damage, data_damage
+from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_place import TablePlace
 
 __all__ = ["COMMIT_ID", "PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot"]
@@ -24,12 +24,12 @@ PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
 
 COMMIT_ID: Final = "commit_id"
-"""The metadata of every commit that tells it from all others."""
+"""The metadata that identifies a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One Parquet file of a table; `path` is relative to the table. `rows` None: the writer did not say."""
+    """One Parquet file of a table; `path` is relative to the table. `rows` None: not in the log."""
 
     path: str
     size_bytes: int
@@ -50,7 +50,7 @@ class TableSnapshot:
     def __init__(self, place: TablePlace, delta: DeltaTable) -> None:
         self.name = place.name
         self.delta = delta
-        self._place = place
+        self.place = place
 
     @property
     def version(self) -> int:
@@ -60,11 +60,11 @@ class TableSnapshot:
     @property
     def is_local(self) -> bool:
         """It lies in a folder of this machine."""
-        return self._place.folder is not None
+        return self.place.folder is not None
 
     @property
     def table_id(self) -> str:
-        """What tells this table from one made anew in its place."""
+        """The id that a table created again in its place does not have."""
         return str(self.delta.metadata().id)
 
     @property
@@ -88,21 +88,21 @@ class TableSnapshot:
 
     def commits(self, *, after: int) -> list[CommitRecord]:
         """The commits later than version `after` and up to this snapshot's, oldest first; those whose log file is gone
-        or says nothing of its commit are left out. Reads one log file for each.
+        or has no ``commitInfo`` are left out. Reads one log file for each.
 
         Not `DeltaTable.history`: it numbers the commits back from this version although it begins with those that other
         writers made since.
         """
-        with self._place.translated():
+        with self.place.translated():
             found = (
-                (version, self._place.commit_info(version)) for version in range(max(after + 1, 0), self.version + 1)
+                (version, self.place.commit_info(version)) for version in range(max(after + 1, 0), self.version + 1)
             )
             return [CommitRecord(version=version, metadata=_metadata(info)) for version, info in found if info]
 
     def has_log_file(self, version: int) -> bool:
         """Whether the log file of a commit is there, readable or not."""
-        with self._place.translated():
-            return self._place.has(f"_delta_log/{version:020d}.json")
+        with self.place.translated():
+            return self.place.has(f"_delta_log/{version:020d}.json")
 
     def files(self) -> tuple[DataFile, ...]:
         """The files that make up the table: what a worker in another process reads on its own."""
@@ -113,7 +113,7 @@ class TableSnapshot:
         )
 
     def statistics(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """What the log says of each file, by its path: statistics ``min.COLUMN`` and ``max.COLUMN``; None: nothing."""
+        """The log's statistics of each file, by its path: ``min.COLUMN`` and ``max.COLUMN``; None: not in the log."""
         actions = self._actions()
         said = actions.select(["path", *(name for name in names if name in actions.column_names)]).to_pylist()
         return {each["path"]: {name: each.get(name) for name in names} for each in said}
@@ -127,21 +127,21 @@ class TableSnapshot:
         """
         actions = self._actions()
         sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
-        with self._place.translated():
-            return tuple(data_damage(self._place.storage(), sizes))
+        with self.place.translated():
+            return tuple(data_damage(self.place.storage(), sizes))
 
     def dataset(self) -> ds.Dataset:
         """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
 
         Columns have the storage's types: read through ``read`` or ``batches`` for the schema's.
         """
-        is_local = self._place.folder is not None
-        return self.delta.to_pyarrow_dataset(filesystem=self._place.storage() if is_local else None)
+        is_local = self.place.folder is not None
+        return self.delta.to_pyarrow_dataset(filesystem=self.place.storage() if is_local else None)
 
     def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.
 
-        `where` compares with values (``pc.field("group_id") == group_id``): nothing of it is ever parsed. Files whose
+        `where` compares with values (``pc.field("group_id") == group_id``), which are never parsed. Files whose
         text is stored as views (merges and other engines write them) are filtered once they are read: Arrow cannot
         compare views inside a file.
 
@@ -149,7 +149,7 @@ class TableSnapshot:
             ConfigurationError, RetryableError: a file cannot be read.
         """
         schema = self._schema(columns)
-        with self._place.translated():
+        with self.place.translated():
             try:
                 return cast_to_schema(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
             except pa.ArrowNotImplementedError:
@@ -177,11 +177,11 @@ class TableSnapshot:
             yield from (rows if where is None else rows.filter(where)).select(schema.names).to_batches()
 
     def _read_from(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
-        with self._place.translated():
+        with self.place.translated():
             yield from scanner.to_batches()
 
     def _actions(self) -> pa.Table:
-        with self._place.translated():
+        with self.place.translated():
             return pa.table(self.delta.get_add_actions(flatten=True))
 
     def _schema(self, columns: Sequence[str] | None) -> pa.Schema:

@@ -19,7 +19,7 @@ import pyarrow.fs as fs
 from deltalake import CommitProperties, DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
-from acktrail.tables.delta.table_root import TableRoot
+from acktrail.tables.delta.table_place import TableRoot
 
 __all__ = ["ensure_conditional_put", "ensure_writable"]
 

@@ -1,8 +1,8 @@
-"""Whether ``state_records`` still has every commit that ``export_ranges`` tells of.
+"""Whether ``state_records`` still has every commit that ``export_ranges`` refers to.
 
-A lost newest commit (its log file deleted, or empty after a power cut) leaves a table that reads well and is an older
-one: its positions go back, and nothing in it tells. But ``export_ranges`` has the version that it copied last, and the
-id of that commit. Where both are there, nothing is lost; else its rows are compared with the positions.
+A lost newest commit (its log file deleted, or empty after a power cut) leaves an older table that can be read: its
+positions go back without a trace. But ``export_ranges`` has the version that it copied last, and the id of that commit.
+Where both exist, nothing is lost; else its rows are compared with the positions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LostOffsets:
 
 
 def ensure_whole(tables: Tables) -> None:
-    """Pass when ``state_records`` has the commits that ``export_ranges`` tells of, and all their data files.
+    """Pass when ``state_records`` has the commits that ``export_ranges`` refers to, and all their data files.
 
     Reads two logs, and lists the files of one folder; object storage is not listed.
 
@@ -67,7 +67,7 @@ def ensure_whole(tables: Tables) -> None:
 
 
 def is_whole(tables: Tables) -> bool:
-    """Whether ``state_records`` has every commit that ``export_ranges`` tells of. Reads two logs."""
+    """Whether ``state_records`` has every commit that ``export_ranges`` refers to. Reads two logs."""
     records, ranges = _snapshots(tables)
     return ranges is None or _has_the_copied_commit(records, ranges)
 
@@ -82,14 +82,14 @@ def lost_at_the_end(tables: Tables) -> tuple[LostOffsets, ...]:
 
 
 def _snapshots(tables: Tables) -> tuple[TableSnapshot | None, TableSnapshot | None]:
-    """``state_records`` and ``export_ranges``, the former last: a writer at work puts commits into it first, and what
-    the ranges tell of must be there."""
+    """``state_records`` and ``export_ranges``, the former last: a writer commits to it first, and the commits that
+    the ranges refer to must be there."""
     ranges = tables.snapshot(RANGES_TABLE)
     return tables.snapshot(RECORDS), ranges
 
 
 def range_task(row: Any) -> TaskId:
-    """The task whose commits a row of ``export_ranges`` tells of."""
+    """The task of a row of ``export_ranges``."""
     return state_task_id(row["cluster_id"], row["state_topic_id"], row["state_partition"])
 
 
@@ -152,7 +152,7 @@ def _lost(
     shown = [*map(str, lost[:_SHOWN]), *([f"{len(lost) - _SHOWN} more"] if len(lost) > _SHOWN else [])]
     what = f": lost are {'; '.join(shown)}" if shown else ""
     return DamagedTables(
-        f"tables at {tables.root}: table state_records {there}; export_ranges tells of version {copied}{what}",
+        f"tables at {tables.root}: table state_records {there}; export_ranges refers to version {copied}{what}",
         hint="`acktrail repair` shows what can be exported again and what is lost",
         table=RECORDS,
         data={

@@ -35,11 +35,16 @@ class RepairAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """A damaged file of a table, and what is done about it."""
+    """A damaged file of a table, what is wrong with it and what is done about it; as in the JSON of ``repair``."""
 
     table: str
-    damage: Damage
+    file: str
+    cause: str
     mending: RepairAction
+
+    @property
+    def damage(self) -> Damage:
+        return Damage(file=self.file, cause=self.cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,7 @@ def _damages(tables: Tables, name: str) -> Iterator[DamagedFile]:
     place = tables.place(name)
     with place.translated():
         for damage in place.damage():
-            yield DamagedFile(table=name, damage=damage, mending=_mending(name, damage))
+            yield DamagedFile(table=name, file=damage.file, cause=damage.cause, mending=_mending(name, damage))
 
 
 def _present(
@@ -129,7 +134,8 @@ def _present(
         paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in broken]
         damages = tuple(broken_data(tables.place(RECORDS).storage(), paths))
         without = broken | {damage.file for damage in damages}
-        found = (DamagedFile(table=RECORDS, damage=each, mending=RepairAction.LEFT_OUT) for each in damages)
+        action = RepairAction.LEFT_OUT
+        found = (DamagedFile(table=RECORDS, file=each.file, cause=each.cause, mending=action) for each in damages)
         return present_records(tables, without=without, progress=progress), tuple(found)
 
 

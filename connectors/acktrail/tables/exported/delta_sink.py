@@ -19,8 +19,8 @@ from acktrail.tables.cluster_check import (
     create_records_for,
     ensure_same_cluster,
 )
-from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, joined, range_rows, ranges_text
@@ -41,7 +41,7 @@ class _Pending:
     """By table and app id: one app id is one task's one phase of one run."""
     listings: list[pa.Table] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
-    """What is to be remembered of the logs (``tables.stored_log``), by app id."""
+    """Numbers about the logs (``tables.stored_log``), by app id."""
 
     @property
     def rows(self) -> int:
@@ -90,8 +90,8 @@ class DeltaSink:
         self._started = False
 
     def start(self) -> None:
-        """See that the tables are this cluster's or can be made, and repair what a crash left. Every other method does
-        it first."""
+        """Check that the tables belong to this cluster or can be created, and complete what a crash interrupted. Every
+        other method does it first."""
         if not self._started:
             ensure_same_cluster(self._tables, self._cluster_id)
             ensure_whole(self._tables)
@@ -176,7 +176,7 @@ class DeltaSink:
         self._pending.spans[batch.task] = joined(self._pending.spans.get(batch.task, ()), span)
 
     def _note(self, marks: Mapping[str, int]) -> None:
-        """Remember of the logs what the tables do not say yet."""
+        """Keep the numbers about the logs that the tables do not have yet."""
         for app_id, number in marks.items():
             if app_id not in self._marks and self._newest is not None:
                 known = self._newest.transaction_version(app_id)
@@ -208,7 +208,7 @@ class DeltaSink:
                 self._pending.observations.setdefault(name, {}).setdefault(app_id, []).append(part)
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
-        # By state partition: a reader of some of them passes over the row groups of others.
+        # By state partition: a reader of some of them skips the row groups of others.
         empty = TABLES["state_records"].empty_table()
         parts = pa.concat_tables([empty, *sorted(pending.records, key=_home)], promote_options="default")
         records = self._stamped("state_records", parts.combine_chunks())
@@ -279,7 +279,7 @@ def _home(rows: pa.Table) -> int:
 
 
 def _check_span(task: TaskId, span: LogSpan, rows: pa.Table, before: int | None, position: int) -> None:
-    """A batch must say of itself what its rows say, and go on where its task stands."""
+    """A batch's span must agree with its rows, and begin at its task's position."""
     if rows.num_rows != span.records:
         raise ValueError(f"{task}: {rows.num_rows} rows, but the span says {span.records}")
     if before is not None and position <= before:

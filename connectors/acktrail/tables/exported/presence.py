@@ -1,4 +1,4 @@
-"""Which of the records that ``export_ranges`` tells of are in ``state_records``."""
+"""The records of ``export_ranges`` that are in ``state_records``."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Presence:
 def present_records(
     tables: Tables, *, without: Collection[str] = (), progress: Callable[[int], None] = lambda _: None
 ) -> Presence:
-    """What ``state_records`` has, but for its files `without`. Reads two columns of all rows; `progress` is told how
-    many were read.
+    """The records of ``state_records``, except those in its files `without`. Reads two columns of all rows; `progress`
+    gets how many were read.
 
     Raises:
         DamagedTables, ConfigurationError, RetryableError: a file cannot be read.
@@ -74,7 +74,7 @@ def present_records(
 def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
     """Offsets that ``export_ranges`` has as exported and that have no row, ascending, neighbours joined.
 
-    Where Kafka itself lacked offsets inside a range, its count of records says so: then nothing is missing.
+    Where Kafka itself lacked offsets inside a range, its count of records is smaller: then nothing is missing.
     """
     snapshot = tables.snapshot("export_ranges")
     if snapshot is None:

@@ -1,4 +1,4 @@
-"""What mends damaged tables: one function a step, each of which may be done again after a crash."""
+"""The steps of a repair; each of them can be repeated after a crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["EMPTY_COMMIT", "corrected", "end_positions", "note_lost", "shifts_of
 _TASK: Final = ("cluster_id", "state_topic_id", "state_partition")
 
 EMPTY_COMMIT: Final = json.dumps({"commitInfo": {"operation": "WRITE", "operationParameters": {}}}) + "\n"
-"""What stands in the log for a commit that cannot be read: nothing."""
+"""Replaces a commit that cannot be read: no action."""
 
 _NO_RECORDS: Final = {
     **dict.fromkeys(("first_offset", "last_offset")),
@@ -34,7 +34,7 @@ _Row = dict[str, Any]
 
 
 def end_positions(tables: Tables, lost: Iterable[LostOffsets]) -> None:
-    """Let exports go on after what was lost at the end of state partitions: it is back, or is noted as a gap.
+    """Let exports resume after the records lost at the end of state partitions: they are back, or recorded as a gap.
 
     Raises:
         ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``Tables.append``.
@@ -67,7 +67,7 @@ def shifts_of(tables: Tables) -> dict[int, int]:
 
 
 def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
-    """Let ``export_ranges`` say that `lost` is gone, and know the newest commit of ``state_records`` again.
+    """Record in ``export_ranges`` that `lost` is gone, and the newest commit of ``state_records``.
 
     Raises:
         ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``Tables.append``.
@@ -96,7 +96,7 @@ def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
 def corrected(
     row: Mapping[str, Any], lost: Iterable[LostOffsets], unreadable: Mapping[int, Sequence[int]]
 ) -> list[_Row]:
-    """A row of ``export_ranges`` as rows that tell of what is left, and one for each gap.
+    """A row of ``export_ranges`` as rows for its remaining records, and one for each gap.
 
     Args:
         unreadable: offsets of records that could not be decoded, ascending, by state partition.

@@ -1,4 +1,4 @@
-"""``topics``: what a complete listing of a cluster's topics says about the topic ids seen before."""
+"""``topics``: a complete listing of a cluster's topics, and the status of topic ids seen before."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _Row = Mapping[str, Any]
 def renew_topics(tables: Tables, listing: pa.Table, cluster_id: str) -> int:
     """Take a complete listing (columns of ``TOPICS``) in one commit; gives the number of rows written.
 
-    A topic id keeps `first_seen_at` for ever. One that the listing lacks is ``deleted``, or ``recreated`` when the
+    A topic id keeps `first_seen_at`. One that the listing lacks is ``deleted``, or ``recreated`` when the
     listing has its name under another id; one that may not be described (``not_authorized``) keeps the name and size
-    that were seen before. An empty listing says nothing: every cluster has topics.
+    that were seen before. An empty listing is ignored: every cluster has topics.
     """
     if not listing.num_rows:
         return 0

@@ -1,4 +1,4 @@
-"""Which chunks of a chunked table are written anew together with new rows.
+"""Which chunks of a chunked table are rewritten together with new rows.
 
 A lookup opens every chunk, so there must be few; a row should not be written often, so large chunks must be left alone.
 Chunks are of a tier by their number of rows, each tier eight times the one below. As soon as eight of one tier would
@@ -15,11 +15,11 @@ __all__ = ["FULL_ROWS", "first_rewritten"]
 _FAN: Final = 8
 
 FULL_ROWS: Final = _FAN**6
-"""A chunk with that many rows (262,144) stays as it is: the greatest ones have eight times as many."""
+"""A chunk with at least 262,144 rows stays as it is; the largest have eight times more."""
 
 
 def first_rewritten(sizes: Sequence[int], new_rows: int) -> int:
-    """Index of the first chunk to be written anew with `new_rows`, and all later ones with it.
+    """Index of the first chunk to rewrite with `new_rows`, and all later ones with it.
 
     Args:
         sizes: rows of each chunk, oldest first.

@@ -1,8 +1,8 @@
-"""How complete the history of share partitions is: what its rows, the ranges of the export and unreadable records say.
+"""How complete the history of share partitions is, from its rows, the ranges of the export and unreadable records.
 
-Sources: rows of ``delivery_history`` to and from ``unknown``; ``held_states``, for share partitions that no row tells
-of; ``export_ranges``, for gaps with no record behind them yet; ``state_records``, for unreadable records that name no
-share partition.
+Sources: rows of ``delivery_history`` to and from ``unknown``; ``held_states``, for share partitions without such a row;
+``export_ranges``, for gaps with no record behind them yet; ``state_records``, for unreadable records that name no share
+partition.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["Scope", "read_completeness"]
 
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
 _SKIPPED: Final = "unknown_type"
-"""A broker passes over records of a type that it does not know."""
+"""A broker skips records of a type that it does not know."""
 
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
-"""Records that tell the whole state: nothing is unknown after them."""
+"""Records with the whole state: nothing is unknown after them."""
 
 _LOSS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
@@ -57,7 +57,7 @@ class Scope:
 
 
 def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> HistoryCompleteness:
-    """What the history in `tables` lacks of the share partitions in `scope`. No history: nothing is known of any.
+    """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known.
 
     Raises:
         ConfigurationError, RetryableError: a table cannot be read.
@@ -87,7 +87,7 @@ def _held(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
 
 
 def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) -> Iterator[MissingRecords]:
-    """The times that rows of the history give as unknown, and share partitions of which it has no row."""
+    """The times that are unknown in the history, and the share partitions without a row in it."""
     own: dict[tuple[SharePartition, int], list[dict[str, Any]]] = {}
     for event in sorted(_events(tables, scope), key=_record_offset):
         own.setdefault((share_partition_of(event), event["state_partition"]), []).append(event)
@@ -126,7 +126,7 @@ def _summed(rows: pa.Table) -> pa.Table:
 def _of_share_partition(
     key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]
 ) -> Iterator[MissingRecords]:
-    """`events` in log order. What is unknown stays so until the first record that tells the whole state."""
+    """`events` in log order. Unknown times end at the first record with the whole state."""
     open_now = (
         [] if events[0]["is_loss"] else [MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)]
     )
@@ -172,7 +172,7 @@ def _noted_gaps(tables: Tables, numbers: Sequence[int]) -> dict[int, list[tuple[
 
 
 def _behind(gaps: Mapping[int, Sequence[tuple[int, int]]], positions: Mapping[int, int]) -> Iterator[MissingRecords]:
-    """Gaps behind the last record of the history: no row tells of them yet."""
+    """Gaps behind the last record of the history, which has no row for them yet."""
     for number, own in gaps.items():
         for first, last in own:
             if first >= positions[number] > 0:

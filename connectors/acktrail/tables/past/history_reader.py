@@ -1,4 +1,4 @@
-"""Questions to the history by name: a record's fate, what was archived. Unknown names come back with near ones."""
+"""Queries of the history by name: a record's fate, archived records. Errors about unknown names list near ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TopicName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordInstance:
-    """The fate of a record of one topic id, as one state partition tells it.
+    """The fate of a record of one topic id, from the records of one state partition.
 
     More than one: the topic was recreated, or the share partition has records on two state partitions.
     """
@@ -101,7 +101,7 @@ class HistoryReader:
         Reads only the files and row groups whose least and greatest values allow the record.
 
         Raises:
-            UnknownName: the history never heard of the group, the topic or the partition within the group.
+            UnknownName: the history does not have the group, the topic or the partition within the group.
             InputError: nothing at all is known of the share partition.
         """
         where = (
@@ -120,7 +120,7 @@ class HistoryReader:
         """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
 
         Raises:
-            UnknownName: the history never heard of the group.
+            UnknownName: the history does not have the group.
         """
         rows = self.snapshot.read(
             columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & _tells_of_archived()
@@ -142,7 +142,7 @@ class HistoryReader:
         """Rows of ``rate_counts.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`.
 
         Raises:
-            UnknownName: the history never heard of the group.
+            UnknownName: the history does not have the group.
         """
         time = pc.field("record_timestamp_ms")
         conditions = [
@@ -163,7 +163,7 @@ class HistoryReader:
     ) -> HistoryCompleteness:
         """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all.
 
-        A share partition of which no record at all was exported is in no answer: it was made and deleted within a gap.
+        A share partition without any exported record is in no answer: it was created and deleted within a gap.
         """
         ids = None if topic is None else tuple(self.ids_of(topic))
         scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
@@ -172,7 +172,7 @@ class HistoryReader:
     def last_known_states(self, key: SharePartition, first: int, last: int) -> tuple[LastKnownState, ...]:
         """The newest delivery state that the history knows of each offset from `first` to `last`, both inclusive.
 
-        Offsets without a piece were never in scope of the group, or the history never heard of the share partition:
+        Offsets without a piece were never in scope of the group, or the history does not have the share partition:
         see ``completeness``. Where two state partitions have records of it, none of its states is known.
         """
         where = (

@@ -1,9 +1,9 @@
 """``delivery_history`` and ``held_states``: how far the history is built, and one more step of it.
 
-A step brings the changes that records made, and what is held after them. The changes and the positions after them are
-one commit of ``delivery_history``. ``held_states`` follows in a commit of its own: where a crash came between, it is at
-an earlier position, and the next step goes over those records once more without a change. It can always be made anew
-from ``state_records``.
+A step adds the changes that records made, and saves the states after them. The changes and the positions after them are
+one commit of ``delivery_history``. ``held_states`` follows in a commit of its own: after a crash between the two it is
+at an earlier position, and the next step applies those records again without adding changes. It can always be built
+again from ``state_records``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from acktrail.columnar.held_rows import HELD_COLUMNS
 from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY, HELD_STATES
 from acktrail.errors import DamagedTables
 from acktrail.tables.cluster_check import create_anew_for, create_for
-from acktrail.tables.delta.cast_schema import cast_to_schema
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.past.chunk_rewrites import first_rewritten
 
@@ -89,8 +89,8 @@ class HistoryTables:
         return change_positions(self._tables, state_partitions)
 
     def saved(self) -> SavedStates:
-        """What the next step goes on from; nothing where it cannot be read, or where ``delivery_history`` lacks the
-        changes that led to it."""
+        """The states from which the next step continues; empty where they cannot be read, or where
+        ``delivery_history`` lacks the changes that led to them."""
         snapshot = self._tables.snapshot(HELD)
         assert snapshot is not None
         step = snapshot.transaction_version(_STEP) or 0
@@ -111,20 +111,20 @@ class HistoryTables:
             step=step,
         )
 
-    def add(self, changes: pa.Table, told: Mapping[int, int], ends: Mapping[int, int]) -> None:
-        """Commit rows of ``CHANGE_COLUMNS`` from the positions `told` to `ends`, if any of these lies further.
+    def add(self, changes: pa.Table, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Commit rows of ``CHANGE_COLUMNS`` from the positions `before` to `ends`, if any of these lies further.
 
         Raises:
-            ConcurrentCommit: the table is not at `told` any more: another writer came first, and nothing landed.
+            ConcurrentCommit: the table is not at `before` any more: another writer came first, and nothing landed.
         """
         snapshot = self._tables.snapshot(CHANGES)
         assert snapshot is not None
-        moved = [number for number, end in ends.items() if end > told[number]]
+        moved = [number for number, end in ends.items() if end > before[number]]
         if not moved:
             return
         step = snapshot.transaction_version(_STEP)
         transactions = {_app_id(number): ends[number] for number in moved} | {_STEP: (step or 0) + 1}
-        expected = {_app_id(number): told[number] or None for number in moved} | {_STEP: step}
+        expected = {_app_id(number): before[number] or None for number in moved} | {_STEP: step}
         if not changes.num_rows:
             self._tables.append(CHANGES, DELIVERY_HISTORY.empty_table(), transactions=transactions, expected=expected)
             return
@@ -132,7 +132,7 @@ class HistoryTables:
         self._tables.replace(CHANGES, rows, first_chunk=chunk, transactions=transactions, expected=expected)
 
     def save(self, saved: SavedStates) -> SavedStates:
-        """Let `saved` stand for what was held until now; the step it was read at must still be the newest.
+        """Replace the saved states; the step they were read at must still be the newest.
 
         Raises:
             ConcurrentCommit: another writer came first; nothing landed.
@@ -174,7 +174,7 @@ def saved_rows(tables: Tables, where: pc.Expression) -> pa.Table:
 
 
 def drop_partitions(rows: pa.Table, replaced: pa.Table) -> pa.Table:
-    """`rows` of ``HELD_COLUMNS`` but for the share partitions that `replaced` names."""
+    """`rows` of ``HELD_COLUMNS`` without the share partitions in `replaced`."""
     if not replaced.num_rows:
         return rows
     address = list(_ADDRESS)

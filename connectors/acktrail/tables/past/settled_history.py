@@ -1,4 +1,4 @@
-"""What groups last did with ranges of records, by the exported history."""
+"""What groups last did with ranges of records, from the exported history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["AffectedRange", "RangeOutcome", "SettledHistory"]
 _RECORDS: Final = "state_records"
 _NO_HISTORY: Final = "the tables have no history (run acktrail export, then acktrail history)"
 _SKIPPED: Final = "unknown_type"
-"""A broker passes over records of a type that it does not know."""
+"""A broker skips records of a type that it does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +53,14 @@ class AffectedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeOutcome:
-    """What the history tells of a range. `reason`: why it does not tell all of it; None: it does."""
+    """The history of a range. `reason`: why it is not complete; None: it is."""
 
     settled: SettledCounts
     reason: str | None
 
 
 class SettledHistory:
-    """What the history in `tables` tells of `ranges`, one a share partition. Reads ``delivery_history`` once.
+    """The history of `ranges` in `tables`, one a share partition. Reads ``delivery_history`` once.
 
     `state_topic_id`: the state topic that Kafka has; None: not known.
 
@@ -82,13 +82,13 @@ class SettledHistory:
             return
         numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
         self.positions = change_positions(tables, numbers)
-        """The offset of the first state record whose changes are not told, by state partition."""
+        """The offset of the first state record whose changes are not in the history, by state partition."""
         self._doubts = _unattributed(tables, numbers)
         self._rows = _rows(snapshot, ranges)
 
     @property
     def behind(self) -> tuple[AffectedRange, ...]:
-        """Those of which Kafka has newer records than the history."""
+        """The ranges with newer records in Kafka than in the history."""
         if self._refusal is not None:
             return ()
         return tuple(
@@ -125,7 +125,7 @@ class SettledHistory:
 
 
 def _refusal(tables: Tables, state_topic_id: str | None) -> str | None:
-    """Why the tables tell nothing of the state topic that Kafka has; None: they do."""
+    """Why the tables are no history of Kafka's state topic; None: they are."""
     records = tables.snapshot(_RECORDS)
     kept = None if records is None else records.properties.get("state_topic_id")
     if kept is None or state_topic_id is None or kept == state_topic_id:

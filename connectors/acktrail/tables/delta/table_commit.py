@@ -1,0 +1,118 @@
+"""One commit of a Delta table: rows, positions (Delta app transactions) and metadata, all of it or nothing.
+
+A commit is one file in the table's log, put there only if no other writer put one first. A commit whose response got
+lost is found by its id.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
+from acktrail.tables.delta.native_stderr import without_panics
+from acktrail.tables.delta.table_layout import writer_properties
+from acktrail.tables.delta.table_place import TablePlace
+from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, TableSnapshot
+
+__all__ = ["check_expected", "commit", "write_rows"]
+
+_RETRIES: Final = 30
+"""How often a commit tries again when others commit in between and nothing contradicts it."""
+
+Write = Callable[[CommitProperties], None]
+
+
+def check_expected(snapshot: TableSnapshot, expected: Mapping[str, int | None] | None) -> None:
+    """Pass when every app id has the `expected` number in the table (None: none yet).
+
+    Raises:
+        ConcurrentCommit: one has another.
+    """
+    for app_id, number in (expected or {}).items():
+        found = snapshot.transaction_version(app_id)
+        if found != number:
+            raise _moved(snapshot.name, {"app_id": app_id, "expected": number, "found": found})
+
+
+def write_rows(
+    snapshot: TableSnapshot, rows: pa.Table, *, mode: Literal["append", "overwrite"], predicate: str | None = None
+) -> Write:
+    """The write of `rows` for ``commit``; columns that the stored table lacks are added to it."""
+    is_wider = len(snapshot.delta.schema().fields) != len(rows.column_names)
+
+    def write(properties: CommitProperties) -> None:
+        write_deltalake(
+            snapshot.delta,
+            rows,
+            mode=mode,
+            schema_mode="merge" if is_wider else None,
+            predicate=predicate,
+            writer_properties=writer_properties(snapshot.name),
+            commit_properties=properties,
+        )
+
+    return write
+
+
+def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> int:
+    """Make one commit; gives its version. `snapshot` has that version afterwards, where the commit got its response.
+
+    Raises:
+        ConcurrentCommit: another writer committed first; nothing landed.
+        OutcomeUnknown: it is not known whether the commit landed, or it landed and did not reach the disk.
+        ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
+    """
+    base, commit_id = snapshot.version, uuid.uuid4().hex
+    properties = CommitProperties(
+        custom_metadata={PROPERTY_PREFIX + key: text for key, text in {**metadata, COMMIT_ID: commit_id}.items()},
+        max_commit_retries=_RETRIES,
+        app_transactions=[Transaction(app_id, number) for app_id, number in transactions.items()],
+    )
+    version: int | None
+    try:
+        with without_panics():
+            write(properties)
+        version = snapshot.version
+    except (DeltaError, OSError) as error:
+        # A commit whose response got lost is found by its id: writing it again would double its rows.
+        version = _landed(snapshot.place, base, commit_id, error)
+        if version is None:
+            if isinstance(error, CommitFailedError):
+                raise _moved(snapshot.name, {}) from None
+            raise snapshot.place.failure(error) from None
+    try:
+        snapshot.place.bring_to_disk(version)
+    except OSError as error:
+        raise OutcomeUnknown(
+            f"tables at {snapshot.place.root.shown}: the commit to {snapshot.name} landed but did not reach the disk",
+            hint="check the disk, then run again",
+            data={"table": snapshot.name, "version": version, "failure": type(error).__name__},
+        ) from None
+    return version
+
+
+def _landed(place: TablePlace, base: int, commit_id: str, error: Exception) -> int | None:
+    """The version later than `base` that has the commit; None: it did not land."""
+    try:
+        commits = TableSnapshot(place, place.open()).commits(after=base)
+    except (AcktrailError, DeltaError, OSError):
+        raise OutcomeUnknown(
+            f"tables at {place.root.shown}: it is not known whether the commit to {place.name} landed",
+            hint="run again: positions are read from the table, so that nothing is lost or doubled",
+            data={"table": place.name, "failure": type(error).__name__},
+        ) from None
+    return next((c.version for c in commits if c.metadata.get(COMMIT_ID) == commit_id), None)
+
+
+def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
+    return ConcurrentCommit(
+        f"another writer committed to {name} first; nothing of this commit landed",
+        hint="let one exporter write to these tables at a time, then run again",
+        data={"table": name, **data},
+    )

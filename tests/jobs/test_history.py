@@ -28,7 +28,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import NewRecords
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
-from acktrail.workers.worker_results import collected
+from acktrail.workers import merged
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.spark_rates import delivery_rates
 
@@ -147,7 +147,7 @@ def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pyt
     assert records is not None
     work = ApplyRanges(config=world.config, paths=[file.path for file in records.files()], has_saved=False)
     ranges = [RecordRange(state_partition=number, begin=0, report_from=0, end=2) for number in range(4)]
-    assert collected(work(ranges), STEP_RESULTS)["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
+    assert merged(work(ranges), STEP_RESULTS)["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
     assert len(reads) == 1
 
 

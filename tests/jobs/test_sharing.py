@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import StateLog
 from acktrail.reconcile.saved.resume import ReplayStart, replay_shares
-from acktrail.workers.partitioning import shares_of
+from acktrail.workers import balanced_shares
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 5))
@@ -16,7 +16,7 @@ def test_shares_are_neighbours_of_about_the_same_weight(weights: list[int], coun
     """Every item once, in order; no more shares than asked; none that outweighs an equal share by more than its
     heaviest item."""
     items = list(enumerate(weights))
-    shares = shares_of(items, lambda item: item[1], count)
+    shares = balanced_shares(items, lambda item: item[1], count)
     assert [item for share in shares for item in share] == items
     assert len(shares) <= count
     assert all(shares)

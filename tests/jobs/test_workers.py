@@ -10,7 +10,7 @@ from jobs.world import World, batch, key_of, snapshot
 from pyspark.sql import SparkSession
 
 from acktrail.errors import ConfigurationError, MissingDependency
-from acktrail.workers.workers import InProcessWorkers
+from acktrail.workers import InProcessWorkers
 from acktrail_jobs.commands import open_workers
 from acktrail_jobs.commands.open_workers import workers_on
 from acktrail_jobs.commands.reconcile import reconcile

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from acktrail.history.history_run import build_history
 from acktrail.tables.delta.store import Tables
-from acktrail.workers.workers import InProcessWorkers
+from acktrail.workers import InProcessWorkers
 
 __all__ = ["build"]
 

@@ -19,7 +19,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, HELD, drop_partitions, saved_rows
-from acktrail.workers.worker_results import parcels_of
+from acktrail.workers import Results
 
 __all__ = ["RECHECKED", "HistoryRecheck", "first_difference", "subject_of"]
 
@@ -48,12 +48,12 @@ class HistoryRecheck:
 
     config: TablesConfig
 
-    def __call__(self, built: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
-        """Results of kind ``verified``: rows of ``RECHECKED``."""
+    def __call__(self, built: Sequence[tuple[int, int, int]]) -> Results:
+        """Results of kind ``rechecked``: rows of ``RECHECKED``."""
         tables = Tables(self.config)
         for number, end, saved in built:
             rows = list(_compared(tables, number, end, has_saved=saved == end))
-            yield from parcels_of("verified", pa.Table.from_pylist(rows, schema=RECHECKED))
+            yield "rechecked", pa.Table.from_pylist(rows, schema=RECHECKED)
 
 
 def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) -> dict[str, Any] | None:

@@ -26,8 +26,7 @@ from acktrail.tables.exported.record_files import (
     replaced_version,
 )
 from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions
-from acktrail.workers.worker_results import collected
-from acktrail.workers.workers import OpenWorkers, Workers
+from acktrail.workers import OpenWorkers, Workers, run_in_turn
 
 __all__ = ["HistorySummary", "build_history"]
 
@@ -104,10 +103,8 @@ class _Run:
     def step(self, workers: Workers) -> None:
         """Apply a limited number of records: workers turn them into changes, then two commits follow."""
         ranges = self._next_ranges()
-        count = min(len(ranges), workers.count)
-        shares = [tuple(ranges[worker::count]) for worker in range(count)]
         work = ApplyRanges(config=self._stored.config, paths=self._paths, has_saved=bool(self._saved.positions))
-        found = collected(workers.run(shares, work), STEP_RESULTS)
+        found = run_in_turn(workers, ranges, work, STEP_RESULTS)
         self._bounds |= {own.state_partition: own.end for own in ranges}
         self._commit(found)
         self.records += pc.sum(found["ranges"]["records"]).as_py()

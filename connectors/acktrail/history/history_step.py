@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -21,7 +21,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import saved_rows
-from acktrail.workers.worker_results import parcels_of
+from acktrail.workers import Results
 
 __all__ = [
     "HISTORY_INPUTS",
@@ -89,7 +89,7 @@ class ApplyRanges:
     paths: Sequence[str]
     has_saved: bool
 
-    def __call__(self, ranges: Sequence[RecordRange]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, ranges: Sequence[RecordRange]) -> Results:
         """``STEP_RESULTS`` of `ranges`."""
         tables, held = Tables(self.config), HELD_COLUMNS.empty_table()
         if self.has_saved:
@@ -100,9 +100,9 @@ class ApplyRanges:
             is_own = pc.field("state_partition") == own.state_partition
             applied = apply_range(own, records.filter(is_own), held.filter(is_own), partial(commit_spans, tables))
             row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
-            yield from parcels_of("changes", applied.changes)
-            yield from parcels_of("held", applied.held)
-            yield from parcels_of("ranges", pa.Table.from_pylist([row], schema=STEP_RESULTS["ranges"]))
+            yield "changes", applied.changes
+            yield "held", applied.held
+            yield "ranges", pa.Table.from_pylist([row], schema=STEP_RESULTS["ranges"])
 
 
 def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:

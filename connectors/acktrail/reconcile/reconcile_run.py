@@ -23,7 +23,7 @@ from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_r
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.workers.workers import OpenWorkers, Workers
+from acktrail.workers import OpenWorkers, Workers
 
 __all__ = ["ReconcileSummary", "reconcile"]
 

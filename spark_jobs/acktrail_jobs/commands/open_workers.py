@@ -11,7 +11,7 @@ from typing import Final
 
 from acktrail.config import driver_rows, environment, java_home
 from acktrail.errors import MissingDependency
-from acktrail.workers.workers import InProcessWorkers, OpenWorkers, Workers
+from acktrail.workers import InProcessWorkers, OpenWorkers, Workers
 
 __all__ = ["workers_on"]
 

@@ -32,13 +32,11 @@ from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.raw_bytes import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
-from acktrail.workers.worker_results import collected, parcels_of
-from acktrail.workers.workers import OpenWorkers, Workers
+from acktrail.workers import OpenWorkers, Results, Workers, run_in_turn
 
 __all__ = ["Difference", "VerifySummary", "export_differences", "verify"]
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
-_CONTRADICTING: Final = "contradicting"
 _NO_HISTORY: Final = RECHECKED.empty_table()
 
 
@@ -143,13 +141,9 @@ def _replayed_again(workers: Workers, stored: Tables, saved: SavedVersion, momen
 
 def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
     """Rows of ``RECHECKED``."""
-    held = saved_positions(stored)
-    told = ((number, end, held.get(number, 0)) for number, end in change_positions(stored, moment.coverages).items())
-    longest = sorted((each for each in told if each[1]), key=lambda each: -each[1])
-    count = min(len(longest), workers.count)
-    shares = [tuple(longest[worker::count]) for worker in range(count)]
-    parcels = workers.run(shares, HistoryRecheck(config=stored.config))
-    return collected(parcels, {"verified": RECHECKED})["verified"]
+    saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
+    longest = sorted(((n, end, saved.get(n, 0)) for n, end in built.items() if end), key=lambda each: -each[1])
+    return run_in_turn(workers, longest, HistoryRecheck(config=stored.config), {"rechecked": RECHECKED})["rechecked"]
 
 
 def _contradicting(workers: Workers, stored: Tables) -> pa.Table:
@@ -158,15 +152,13 @@ def _contradicting(workers: Workers, stored: Tables) -> pa.Table:
     if records is None or not reads_as_own(records):
         return CONTRADICTIONS.empty_table()
     paths = [file.path for file in sorted(records.files(), key=lambda file: -file.size_bytes)]
-    count = min(len(paths), workers.count)
-    shares = [tuple(paths[worker::count]) for worker in range(count)]
-    parcels = workers.run(shares, partial(_contradictions_in, stored.config))
-    return collected(parcels, {_CONTRADICTING: CONTRADICTIONS})[_CONTRADICTING]
+    work = partial(_contradictions_in, stored.config)
+    return run_in_turn(workers, paths, work, {"contradicting": CONTRADICTIONS})["contradicting"]
 
 
-def _contradictions_in(config: TablesConfig, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _contradictions_in(config: TablesConfig, paths: Sequence[str]) -> Results:
     for rows in contradictions(Tables(config), paths):
-        yield from parcels_of(_CONTRADICTING, rows)
+        yield "contradicting", rows
 
 
 def _of_records(rows: pa.Table) -> Iterator[Difference]:

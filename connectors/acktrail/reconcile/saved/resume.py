@@ -39,9 +39,7 @@ from acktrail.tables.exported.record_files import (
     new_records,
     replaced_version,
 )
-from acktrail.workers.partitioning import shares_of
-from acktrail.workers.worker_results import collected, parcels_of
-from acktrail.workers.workers import Workers
+from acktrail.workers import Results, Workers, balanced_shares, merged
 
 __all__ = ["ReplayResume", "ReplayStart", "replay_of", "replay_shares", "run_replay"]
 
@@ -185,14 +183,14 @@ def run_replay(
     """Rows of ``SAVED_COLUMNS``: what a replay by `workers` leaves of every share partition."""
     shares = replay_shares(coverages, start, workers.count)
     work = _ReplayShare(config=tables.config, observation=observation, start=start)
-    return collected(workers.run(shares, work), {"saved": SAVED_COLUMNS})["saved"]
+    return merged(workers.run(shares, work), {"saved": SAVED_COLUMNS})["saved"]
 
 
 def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: int) -> list[tuple[Coverage, ...]]:
     """About `count` shares of the state partitions that have records; more where these would have too many of them."""
     exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: c.state_partition)
     total = sum(map(start.records_of, exported))
-    return shares_of(exported, start.records_of, max(count, -(-total // _RECORDS_OF_A_SHARE)))
+    return balanced_shares(exported, start.records_of, max(count, -(-total // _RECORDS_OF_A_SHARE)))
 
 
 def replay_of(tables: Tables, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]) -> Replay:
@@ -212,9 +210,9 @@ class _ReplayShare:
     observation: Observation
     start: ReplayStart
 
-    def __call__(self, coverages: Sequence[Coverage]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, coverages: Sequence[Coverage]) -> Results:
         """Results of kind ``saved``: rows of ``SAVED_COLUMNS``."""
-        yield from parcels_of("saved", replay_of(Tables(self.config), self.observation, self.start, coverages).rows())
+        yield "saved", replay_of(Tables(self.config), self.observation, self.start, coverages).rows()
 
 
 def _of_these_records(tables: Tables, saved: SavedVersion) -> SavedVersion:

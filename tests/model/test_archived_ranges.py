@@ -95,7 +95,9 @@ def test_archived_again_after_a_reset_counts_twice() -> None:
 
 @pytest.mark.parametrize("lost_as_well", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_archived_again_during_a_gap_counts_once(is_deleted: bool, lost_as_well: bool) -> None:
+def test_archived_again_after_a_reset_counts_also_where_only_a_snapshot_shows_it(
+    is_deleted: bool, lost_as_well: bool
+) -> None:
     """After a reset or a deletion, a second death of which only a later snapshot tells is told too; also where the
     first one is followed by a time of which nothing is known."""
     life = Coordinator(limit=50)

@@ -12,12 +12,11 @@ from typing import Final
 
 from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.errors import MalformedRecord
-from acktrail.model.share_partition import GroupId, SharePartition, topic_id_bytes, topic_id_text
+from acktrail.model.share_partition import SharePartition, topic_id_bytes
 from acktrail.wire.dialects.batch_arrays import (
     UINT8,
     UINT16,
     absent_if_none,
-    end_of_message,
     group_id_bytes,
     none_if_absent,
     packed,
@@ -25,14 +24,14 @@ from acktrail.wire.dialects.batch_arrays import (
     read_version,
     write_batch_array,
 )
-from acktrail.wire.primitives import INT16, INT32, INT64, read_bytes, read_integer, read_string
+from acktrail.wire.primitives import INT16, INT32, INT64, Reader
+from acktrail.wire.state_key import read_share_partition
 
 __all__ = ["decode", "encode"]
 
 _CHECKPOINT_VERSION: Final = 0
 _DELTA_VERSION: Final = 1
 _VALUE_VERSION: Final = 0
-_TOPIC_ID_BYTES: Final = 16
 
 
 def decode(key: bytes | None, value: bytes | None) -> CheckpointRecord:
@@ -70,33 +69,27 @@ def encode(record: CheckpointRecord) -> tuple[bytes, bytes | None]:
 def _read_key(key: bytes | None) -> tuple[SharePartition, int | None]:
     if key is None:
         raise MalformedRecord("null key", part="key", position=0)
-    version, position = read_version(key, "key", (_CHECKPOINT_VERSION, _DELTA_VERSION))
-    group_id, position = read_string(key, position, "key")
-    topic_id, position = read_bytes(key, position, _TOPIC_ID_BYTES, "key")
-    partition, position = read_integer(key, position, INT32, "key")
-    delta_index = None
-    if version == _DELTA_VERSION or position < len(key):
-        delta_index, position = read_integer(key, position, UINT8, "key")
-    end_of_message(key, position, "key")
-    share_partition = SharePartition(group_id=GroupId(group_id), topic_id=topic_id_text(topic_id), partition=partition)
+    reader = Reader(key, "key")
+    version = read_version(reader, (_CHECKPOINT_VERSION, _DELTA_VERSION))
+    share_partition = read_share_partition(reader)
+    delta_index = reader.integer(UINT8) if version == _DELTA_VERSION or reader.left else None
+    reader.end()
     return share_partition, delta_index
 
 
 def _read_value(share_partition: SharePartition, delta_index: int | None, value: bytes) -> Checkpoint | Delta:
-    _, position = read_version(value, "value", (_VALUE_VERSION,))
-    epoch, position = read_integer(value, position, UINT16, "value")
-    start_offset, position = read_integer(value, position, INT64, "value")
-    batches, position = read_batch_array(value, position)
-    end_of_message(value, position, "value")
+    reader = Reader(value, "value")
+    read_version(reader, (_VALUE_VERSION,))
+    epoch, start_offset = reader.integer(UINT16), none_if_absent(reader.integer(INT64))
+    batches = read_batch_array(reader)
+    reader.end()
     if delta_index is None:
-        return Checkpoint(
-            key=share_partition, checkpoint_epoch=epoch, start_offset=none_if_absent(start_offset), batches=batches
-        )
+        return Checkpoint(key=share_partition, checkpoint_epoch=epoch, start_offset=start_offset, batches=batches)
     return Delta(
         key=share_partition,
         delta_index=delta_index,
         checkpoint_epoch=epoch,
-        start_offset=none_if_absent(start_offset),
+        start_offset=start_offset,
         batches=batches,
     )
 

@@ -18,7 +18,6 @@ from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.model.share_partition import GroupId
 from acktrail.wire.dialects.batch_arrays import (
     UINT16,
-    end_of_message,
     group_id_bytes,
     packed,
     read_batch_array,
@@ -26,7 +25,7 @@ from acktrail.wire.dialects.batch_arrays import (
     read_version,
     write_batch_array,
 )
-from acktrail.wire.primitives import INT16, INT64, read_integer, read_string
+from acktrail.wire.primitives import INT16, INT64, Reader
 
 __all__ = ["CHECKPOINT_TYPE", "DELTA_TYPE", "decode_i", "decode_ii", "encode_i", "encode_ii"]
 
@@ -40,12 +39,26 @@ def _decode(key: bytes | None, value: bytes | None, *, chained: bool) -> Control
     kind = _read_type(key)
     if value is None:
         raise MalformedRecord("null value of a control record", part="value", position=0)
-    _, position = read_version(value, "value", (_VERSION,))
-    group_id, position = read_string(value, position, "value")
-    epoch, position = read_integer(value, position, UINT16, "value")
+    reader = Reader(value, "value")
+    read_version(reader, (_VERSION,))
+    group_id, epoch = GroupId(reader.string()), reader.integer(UINT16)
     if kind == CHECKPOINT_TYPE:
-        return _read_checkpoint(GroupId(group_id), epoch, value, position)
-    return _read_delta(GroupId(group_id), epoch, value, position, chained=chained)
+        record: ControlRecord = ControlCheckpoint(
+            group_id=group_id,
+            checkpoint_epoch=epoch,
+            start_offset=read_offset(reader, "start offset"),
+            end_offset=read_offset(reader, "end offset"),
+            batches=read_batch_array(reader),
+        )
+    else:
+        record = ControlDelta(
+            group_id=group_id,
+            checkpoint_epoch=epoch,
+            back_offset=read_offset(reader, "back offset") if chained else None,
+            batches=read_batch_array(reader),
+        )
+    reader.end()
+    return record
 
 
 def _encode(record: ControlRecord, *, chained: bool) -> tuple[bytes, bytes]:
@@ -86,35 +99,13 @@ encode_ii = partial(_encode, chained=True)
 def _read_type(key: bytes | None) -> int:
     if key is None:
         raise MalformedRecord("null key", part="key", position=0)
-    _, position = read_version(key, "key", (_VERSION,))
-    kind, position = read_integer(key, position, INT16, "key")
+    reader = Reader(key, "key")
+    read_version(reader, (_VERSION,))
+    kind = reader.integer(INT16)
     if kind not in (CHECKPOINT_TYPE, DELTA_TYPE):
         raise UnsupportedRecord("unknown control record type", part="key", number=kind)
-    end_of_message(key, position, "key")
+    reader.end()
     return kind
-
-
-def _read_checkpoint(group_id: GroupId, epoch: int, value: bytes, position: int) -> ControlCheckpoint:
-    start_offset, position = read_offset(value, position, "start offset")
-    end_offset, position = read_offset(value, position, "end offset")
-    batches, position = read_batch_array(value, position)
-    end_of_message(value, position, "value")
-    return ControlCheckpoint(
-        group_id=group_id,
-        checkpoint_epoch=epoch,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        batches=batches,
-    )
-
-
-def _read_delta(group_id: GroupId, epoch: int, value: bytes, position: int, *, chained: bool) -> ControlDelta:
-    back_offset = None
-    if chained:
-        back_offset, position = read_offset(value, position, "back offset")
-    batches, position = read_batch_array(value, position)
-    end_of_message(value, position, "value")
-    return ControlDelta(group_id=group_id, checkpoint_epoch=epoch, back_offset=back_offset, batches=batches)
 
 
 def _offset(number: int) -> bytes:

@@ -18,14 +18,13 @@ from acktrail.wire.dialects.batch_arrays import (
     UINT16,
     UINT32,
     absent_if_none,
-    end_of_message,
     none_if_absent,
     packed,
     read_compact_batch_array,
     read_version,
     write_compact_batch_array,
 )
-from acktrail.wire.primitives import INT16, INT64, read_integer, skip_tagged_fields
+from acktrail.wire.primitives import INT16, INT64, Reader
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 
 __all__ = ["decode_json_schema", "decode_table", "encode_json_schema", "encode_table"]
@@ -38,7 +37,7 @@ def _decode(key: bytes | None, value: bytes | None, *, state_epoch: bool) -> Dra
     if key is None:
         raise MalformedRecord("null key", part="key", position=0)
     kind, share_partition = decode_key(key)
-    end_of_message(key, _KEY_WITHOUT_GROUP + len(share_partition.group_id.encode()), "key")
+    Reader(key, "key", _KEY_WITHOUT_GROUP + len(share_partition.group_id.encode())).end()
     if value is None:
         if kind == UPDATE_TYPE:
             raise MalformedRecord("null value under an update key", part="value", position=0)
@@ -76,14 +75,14 @@ encode_json_schema = partial(_encode, state_epoch=False)
 def _read_value(
     kind: int, share_partition: SharePartition, value: bytes, *, state_epoch: bool
 ) -> DraftSnapshot | DraftUpdate:
-    _, position = read_version(value, "value", (_VALUE_VERSION,))
-    epoch = None
-    if state_epoch:
-        epoch, position = read_integer(value, position, UINT32, "value")
-    snapshot_epoch, position = read_integer(value, position, UINT32 if state_epoch else UINT16, "value")
-    start_offset, position = read_integer(value, position, INT64, "value")
-    batches, position = read_compact_batch_array(value, position)
-    end_of_message(value, skip_tagged_fields(value, position, "value"), "value")
+    reader = Reader(value, "value")
+    read_version(reader, (_VALUE_VERSION,))
+    epoch = reader.integer(UINT32) if state_epoch else None
+    snapshot_epoch = reader.integer(UINT32 if state_epoch else UINT16)
+    start_offset = reader.integer(INT64)
+    batches = read_compact_batch_array(reader)
+    reader.skip_tagged_fields()
+    reader.end()
     record = DraftSnapshot if kind == SNAPSHOT_TYPE else DraftUpdate
     return record(
         key=share_partition,

@@ -1,1 +1,1 @@
-"""The bytes, pure. Readers are functions ``(buffer, position) -> (value, next position)``."""
+"""The bytes of Kafka's records, as pure functions. Fields are read one after the other by ``primitives.Reader``."""

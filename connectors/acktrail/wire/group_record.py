@@ -27,23 +27,7 @@ from acktrail.model.group_records import (
     ShareGroupTombstone,
 )
 from acktrail.model.share_partition import GroupId, topic_id_text
-from acktrail.wire.compact import (
-    read_compact_array,
-    read_compact_int32s,
-    read_compact_nullable_string,
-    read_compact_string,
-)
-from acktrail.wire.primitives import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    read_bytes,
-    read_integer,
-    read_string,
-    read_unsigned_varint,
-    skip_tagged_fields,
-)
+from acktrail.wire.primitives import INT8, INT16, INT32, INT64, Reader
 
 __all__ = ["VALUE_VERSION", "decode", "is_about_others"]
 
@@ -54,7 +38,6 @@ VALUE_VERSION: Final = 0
 _TOPIC_ID_BYTES: Final = 16
 _TIMESTAMP_TAG: Final = 0
 _NO_TIMESTAMP: Final = 0
-_VALUE: Final = "value"
 
 
 def is_about_others(key: bytes | None) -> bool:
@@ -71,126 +54,93 @@ def decode(key: bytes | None, value: bytes | None) -> ShareGroupRecord:
     """
     if key is None:
         raise MalformedRecord("null key", part="key", position=0)
-    number, position = read_integer(key, 0, INT16, "key")
+    keys = Reader(key, "key")
+    number = keys.integer(INT16)
     if number not in _READERS:
         raise UnsupportedRecord("no record type of share groups", part="key", number=number)
     kind = GroupRecordType(number)
-    group_id, position = read_string(key, position, "key")
-    member_id = read_string(key, position, "key")[0] if kind.has_member else None
+    group_id = GroupId(keys.string())
+    member_id = keys.string() if kind.has_member else None
     if value is None:
-        return ShareGroupTombstone(record_type=kind, group_id=GroupId(group_id), member_id=member_id)
-    version, position = read_integer(value, 0, INT16, _VALUE)
+        return ShareGroupTombstone(record_type=kind, group_id=group_id, member_id=member_id)
+    values = Reader(value, "value")
+    version = values.integer(INT16)
     if version != VALUE_VERSION:
-        raise UnsupportedRecord("unknown value version", part=_VALUE, number=version)
-    return _READERS[kind](GroupId(group_id), member_id or "", value, position)
+        raise UnsupportedRecord("unknown value version", part="value", number=version)
+    record = _READERS[kind](group_id, member_id or "", values)
+    if kind is not GroupRecordType.TARGET_ASSIGNMENT_METADATA:
+        values.skip_tagged_fields()
+    return record
 
 
-def _read_member(group_id: GroupId, member_id: str, value: bytes, position: int) -> ShareGroupMemberMetadata:
-    rack_id, position = read_compact_nullable_string(value, position, _VALUE)
-    client_id, position = read_compact_string(value, position, _VALUE)
-    client_host, position = read_compact_string(value, position, _VALUE)
-    topics, position = read_compact_array(value, position, _VALUE, read_compact_string, least=1)
-    skip_tagged_fields(value, position, _VALUE)
+def _read_member(group_id: GroupId, member_id: str, reader: Reader) -> ShareGroupMemberMetadata:
     return ShareGroupMemberMetadata(
         group_id=group_id,
         member_id=member_id,
-        rack_id=rack_id,
-        client_id=client_id,
-        client_host=client_host,
-        subscribed_topics=topics,
+        rack_id=reader.compact_nullable_string(),
+        client_id=reader.compact_string(),
+        client_host=reader.compact_string(),
+        subscribed_topics=reader.compact_array(reader.compact_string, least=1),
     )
 
 
-def _read_group(group_id: GroupId, _member_id: str, value: bytes, position: int) -> ShareGroupMetadata:
-    epoch, position = read_integer(value, position, INT32, _VALUE)
-    metadata_hash, position = read_integer(value, position, INT64, _VALUE)
-    skip_tagged_fields(value, position, _VALUE)
-    return ShareGroupMetadata(group_id=group_id, epoch=epoch, metadata_hash=metadata_hash)
+def _read_group(group_id: GroupId, _member_id: str, reader: Reader) -> ShareGroupMetadata:
+    return ShareGroupMetadata(group_id=group_id, epoch=reader.integer(INT32), metadata_hash=reader.integer(INT64))
 
 
-def _read_target(group_id: GroupId, _member_id: str, value: bytes, position: int) -> ShareGroupTargetAssignmentMetadata:
-    epoch, position = read_integer(value, position, INT32, _VALUE)
-    time = _read_timestamp(value, position)
+def _read_target(group_id: GroupId, _member_id: str, reader: Reader) -> ShareGroupTargetAssignmentMetadata:
+    epoch, time = reader.integer(INT32), reader.tagged_integer(_TIMESTAMP_TAG, INT64, _NO_TIMESTAMP)
     return ShareGroupTargetAssignmentMetadata(
         group_id=group_id, assignment_epoch=epoch, assignment_timestamp_ms=None if time == _NO_TIMESTAMP else time
     )
 
 
-def _read_timestamp(value: bytes, position: int) -> int:
-    """The assignment's time from the message's tag buffer; 0 where it is absent."""
-    time = _NO_TIMESTAMP
-    fields, position = read_unsigned_varint(value, position, _VALUE)
-    for _ in range(fields):
-        tag, position = read_unsigned_varint(value, position, _VALUE)
-        size, position = read_unsigned_varint(value, position, _VALUE)
-        if tag == _TIMESTAMP_TAG:
-            # Kafka reads the known field by its type and does not look at the size.
-            time, position = read_integer(value, position, INT64, _VALUE)
-        else:
-            _, position = read_bytes(value, position, size, _VALUE)
-    return time
+def _read_target_member(group_id: GroupId, member_id: str, reader: Reader) -> ShareGroupTargetAssignmentMember:
+    return ShareGroupTargetAssignmentMember(group_id=group_id, member_id=member_id, assigned=_read_assigned(reader))
 
 
-def _read_target_member(
-    group_id: GroupId, member_id: str, value: bytes, position: int
-) -> ShareGroupTargetAssignmentMember:
-    assigned, position = read_compact_array(value, position, _VALUE, _read_assigned, least=_TOPIC_ID_BYTES + 2)
-    skip_tagged_fields(value, position, _VALUE)
-    return ShareGroupTargetAssignmentMember(group_id=group_id, member_id=member_id, assigned=assigned)
-
-
-def _read_current_member(
-    group_id: GroupId, member_id: str, value: bytes, position: int
-) -> ShareGroupCurrentMemberAssignment:
-    epoch, position = read_integer(value, position, INT32, _VALUE)
-    previous, position = read_integer(value, position, INT32, _VALUE)
-    state, position = read_integer(value, position, INT8, _VALUE)
-    assigned, position = read_compact_array(value, position, _VALUE, _read_assigned, least=_TOPIC_ID_BYTES + 2)
-    skip_tagged_fields(value, position, _VALUE)
+def _read_current_member(group_id: GroupId, member_id: str, reader: Reader) -> ShareGroupCurrentMemberAssignment:
     return ShareGroupCurrentMemberAssignment(
         group_id=group_id,
         member_id=member_id,
-        member_epoch=epoch,
-        previous_member_epoch=previous,
-        state=state,
-        assigned=assigned,
+        member_epoch=reader.integer(INT32),
+        previous_member_epoch=reader.integer(INT32),
+        state=reader.integer(INT8),
+        assigned=_read_assigned(reader),
     )
 
 
-def _read_state_partitions(
-    group_id: GroupId, _member_id: str, value: bytes, position: int
-) -> ShareGroupStatePartitionMetadata:
-    initializing, position = read_compact_array(value, position, _VALUE, _read_named, least=_TOPIC_ID_BYTES + 3)
-    initialized, position = read_compact_array(value, position, _VALUE, _read_named, least=_TOPIC_ID_BYTES + 3)
-    deleting, position = read_compact_array(value, position, _VALUE, _read_topic, least=_TOPIC_ID_BYTES + 2)
-    skip_tagged_fields(value, position, _VALUE)
+def _read_state_partitions(group_id: GroupId, _member_id: str, reader: Reader) -> ShareGroupStatePartitionMetadata:
+    def named() -> NamedPartitions:
+        topic_id, topic = topic_id_text(reader.raw(_TOPIC_ID_BYTES)), reader.compact_string()
+        partitions = NamedPartitions(topic_id=topic_id, topic=topic, partitions=reader.compact_int32s())
+        reader.skip_tagged_fields()
+        return partitions
+
+    def topic() -> NamedTopic:
+        named_topic = NamedTopic(topic_id=topic_id_text(reader.raw(_TOPIC_ID_BYTES)), topic=reader.compact_string())
+        reader.skip_tagged_fields()
+        return named_topic
+
     return ShareGroupStatePartitionMetadata(
-        group_id=group_id, initializing=initializing, initialized=initialized, deleting=deleting
+        group_id=group_id,
+        initializing=reader.compact_array(named, least=_TOPIC_ID_BYTES + 3),
+        initialized=reader.compact_array(named, least=_TOPIC_ID_BYTES + 3),
+        deleting=reader.compact_array(topic, least=_TOPIC_ID_BYTES + 2),
     )
 
 
-def _read_assigned(value: bytes, position: int, part: str) -> tuple[AssignedPartitions, int]:
-    topic_id, position = read_bytes(value, position, _TOPIC_ID_BYTES, part)
-    partitions, position = read_compact_int32s(value, position, part)
-    found = AssignedPartitions(topic_id=topic_id_text(topic_id), partitions=partitions)
-    return found, skip_tagged_fields(value, position, part)
+def _read_assigned(reader: Reader) -> tuple[AssignedPartitions, ...]:
+    def assigned() -> AssignedPartitions:
+        topic_id = topic_id_text(reader.raw(_TOPIC_ID_BYTES))
+        partitions = AssignedPartitions(topic_id=topic_id, partitions=reader.compact_int32s())
+        reader.skip_tagged_fields()
+        return partitions
+
+    return reader.compact_array(assigned, least=_TOPIC_ID_BYTES + 2)
 
 
-def _read_named(value: bytes, position: int, part: str) -> tuple[NamedPartitions, int]:
-    topic_id, position = read_bytes(value, position, _TOPIC_ID_BYTES, part)
-    topic, position = read_compact_string(value, position, part)
-    partitions, position = read_compact_int32s(value, position, part)
-    found = NamedPartitions(topic_id=topic_id_text(topic_id), topic=topic, partitions=partitions)
-    return found, skip_tagged_fields(value, position, part)
-
-
-def _read_topic(value: bytes, position: int, part: str) -> tuple[NamedTopic, int]:
-    topic_id, position = read_bytes(value, position, _TOPIC_ID_BYTES, part)
-    topic, position = read_compact_string(value, position, part)
-    return NamedTopic(topic_id=topic_id_text(topic_id), topic=topic), skip_tagged_fields(value, position, part)
-
-
-_READERS: Final[Mapping[int, Callable[[GroupId, str, bytes, int], ShareGroupRecord]]] = MappingProxyType(
+_READERS: Final[Mapping[int, Callable[[GroupId, str, Reader], ShareGroupRecord]]] = MappingProxyType(
     {
         GroupRecordType.MEMBER_METADATA: _read_member,
         GroupRecordType.METADATA: _read_group,

@@ -1,111 +1,160 @@
-"""Kafka's primitive types (https://kafka.apache.org/protocol#protocol_types).
-
-Every reader checks its bounds and returns the value and the position after it. `part` names the buffer in errors:
-``key`` or ``value``.
-"""
+"""Kafka's primitive types (https://kafka.apache.org/protocol#protocol_types), fixed-size, compact and tagged."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from acktrail.errors import MalformedRecord
 
-__all__ = [
-    "INT8",
-    "INT16",
-    "INT32",
-    "INT64",
-    "read_bytes",
-    "read_integer",
-    "read_string",
-    "read_unsigned_varint",
-    "skip_tagged_fields",
-    "write_unsigned_varint",
-]
+__all__ = ["INT8", "INT16", "INT32", "INT64", "Reader", "write_unsigned_varint"]
 
 INT8: Final = Struct(">b")
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
 
-_VARINT_BYTES: Final = 5
+_INT_BYTES: Final = 5
+_LONG_BYTES: Final = 10
+
+ItemT = TypeVar("ItemT")
 
 
-def read_integer(buffer: bytes, position: int, kind: Struct, part: str) -> tuple[int, int]:
-    """A big-endian integer of `kind`.
+class Reader:
+    """Reads the fields of `buffer` one after the other, from `position` on.
 
-    Raises:
-        MalformedRecord: when the buffer ends inside it.
+    Every method returns one field and moves `position` behind it. Each raises MalformedRecord, with `part` (the name of
+    the buffer: ``key`` or ``value``) and the position of the field, when the buffer ends inside the field.
     """
-    end = position + kind.size
-    if end > len(buffer):
-        raise MalformedRecord(f"{kind.size}-byte integer is cut off", part=part, position=position)
-    value: int = kind.unpack_from(buffer, position)[0]
-    return value, end
 
+    __slots__ = ("buffer", "part", "position")
 
-def read_bytes(buffer: bytes, position: int, length: int, part: str) -> tuple[bytes, int]:
-    """`length` raw bytes.
+    def __init__(self, buffer: bytes, part: str, position: int = 0) -> None:
+        self.buffer = buffer
+        self.part = part
+        self.position = position
 
-    Raises:
-        MalformedRecord: when the length is negative or the buffer ends inside.
-    """
-    if length < 0:
-        raise MalformedRecord(f"negative length {length}", part=part, position=position)
-    end = position + length
-    if end > len(buffer):
-        raise MalformedRecord(f"{length} bytes announced, {len(buffer) - position} left", part=part, position=position)
-    return buffer[position:end], end
+    @property
+    def left(self) -> int:
+        """The number of bytes after `position`."""
+        return len(self.buffer) - self.position
 
+    def malformed(self, fault: str, position: int | None = None) -> MalformedRecord:
+        """The error for a fault at `position`, by default the current one."""
+        return MalformedRecord(fault, part=self.part, position=self.position if position is None else position)
 
-def read_string(buffer: bytes, position: int, part: str) -> tuple[str, int]:
-    """A non-null string: int16 byte length, then UTF-8.
+    def integer(self, kind: Struct) -> int:
+        """A big-endian integer of `kind`."""
+        end = self.position + kind.size
+        if end > len(self.buffer):
+            raise self.malformed(f"{kind.size}-byte integer is cut off")
+        value: int = kind.unpack_from(self.buffer, self.position)[0]
+        self.position = end
+        return value
 
-    Raises:
-        MalformedRecord: when it is null, cut off or not UTF-8.
-    """
-    length, start = read_integer(buffer, position, INT16, part)
-    raw, end = read_bytes(buffer, start, length, part)
-    try:
-        return raw.decode("utf-8"), end
-    except UnicodeDecodeError as error:
-        raise MalformedRecord("not UTF-8", part=part, position=start + error.start) from error
+    def raw(self, length: int) -> bytes:
+        """`length` bytes; a negative length is malformed."""
+        if length < 0:
+            raise self.malformed(f"negative length {length}")
+        end = self.position + length
+        if end > len(self.buffer):
+            raise self.malformed(f"{length} bytes announced, {self.left} left")
+        start, self.position = self.position, end
+        return self.buffer[start:end]
 
+    def string(self) -> str:
+        """A string that is not null: int16 length, then UTF-8."""
+        return self._text(self.integer(INT16))
 
-def read_unsigned_varint(buffer: bytes, position: int, part: str) -> tuple[int, int]:
-    """An unsigned LEB128 number of at most 32 bits (Kafka: ``ByteUtils.readUnsignedVarint``).
+    def unsigned_varint(self) -> int:
+        """An unsigned LEB128 number of at most five bytes (Kafka: ``ByteUtils.readUnsignedVarint``)."""
+        return self._varint(_INT_BYTES, "five")
 
-    Raises:
-        MalformedRecord: when it is cut off or longer than five bytes.
-    """
-    value = 0
-    for index in range(_VARINT_BYTES):
-        if position + index >= len(buffer):
-            raise MalformedRecord("variable-length integer is cut off", part=part, position=position)
-        byte = buffer[position + index]
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value, position + index + 1
-    raise MalformedRecord("variable-length integer is longer than five bytes", part=part, position=position)
+    def varint(self) -> int:
+        """A zigzag number of at most five bytes (Kafka: ``ByteUtils.readVarint``)."""
+        value = self._varint(_INT_BYTES, "5")
+        return (value >> 1) ^ -(value & 1)
 
+    def varlong(self) -> int:
+        """A zigzag number of at most ten bytes (Kafka: ``ByteUtils.readVarlong``)."""
+        value = self._varint(_LONG_BYTES, "10")
+        return (value >> 1) ^ -(value & 1)
 
-def skip_tagged_fields(buffer: bytes, position: int, part: str) -> int:
-    """Position after a tag buffer, skipping every field.
+    def compact_string(self) -> str:
+        """A compact string that is not null."""
+        start = self.position
+        text = self.compact_nullable_string()
+        if text is None:
+            raise self.malformed("null string", start)
+        return text
 
-    Raises:
-        MalformedRecord: when the buffer ends inside it.
-    """
-    count, position = read_unsigned_varint(buffer, position, part)
-    for _ in range(count):
-        _, position = read_unsigned_varint(buffer, position, part)
-        size, position = read_unsigned_varint(buffer, position, part)
-        _, position = read_bytes(buffer, position, size, part)
-    return position
+    def compact_nullable_string(self) -> str | None:
+        """A compact string: unsigned varint length plus one (0: null), then UTF-8 (KIP-482)."""
+        length_plus_one = self.unsigned_varint()
+        return self._text(length_plus_one - 1) if length_plus_one else None
+
+    def compact_array(self, read_item: Callable[[], ItemT], *, least: int, items: str = "items") -> tuple[ItemT, ...]:
+        """A compact array that is not null: unsigned varint count plus one, then items of at least `least` bytes each.
+
+        A count that does not fit into the buffer is malformed, before any item is read. `items` is their name in
+        errors.
+        """
+        start = self.position
+        count_plus_one = self.unsigned_varint()
+        if count_plus_one == 0:
+            raise self.malformed("null array" if items == "items" else f"null array of {items}", start)
+        if (count_plus_one - 1) * least > self.left:
+            raise self.malformed(f"{count_plus_one - 1} {items} announced", start)
+        return tuple(read_item() for _ in range(count_plus_one - 1))
+
+    def compact_int32s(self) -> tuple[int, ...]:
+        """A compact array of int32."""
+        return self.compact_array(lambda: self.integer(INT32), least=INT32.size)
+
+    def tagged_integer(self, tag: int, kind: Struct, default: int) -> int:
+        """A tag buffer: the integer in field `tag`, or `default`. Other fields are skipped."""
+        value = default
+        for _ in range(self.unsigned_varint()):
+            found, size = self.unsigned_varint(), self.unsigned_varint()
+            if found == tag:
+                value = self.integer(kind)  # as Kafka does: by the field's type, ignoring its size
+            else:
+                self.raw(size)
+        return value
+
+    def skip_tagged_fields(self) -> None:
+        """Skip a tag buffer."""
+        for _ in range(self.unsigned_varint()):
+            self.unsigned_varint()
+            self.raw(self.unsigned_varint())
+
+    def end(self) -> None:
+        """Check that nothing follows; MalformedRecord when something does."""
+        if self.left:
+            raise self.malformed(f"{self.left} byte(s) after the message")
+
+    def _text(self, length: int) -> str:
+        raw = self.raw(length)
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.malformed("not UTF-8", self.position - length + error.start) from error
+
+    def _varint(self, most: int, most_in_words: str) -> int:
+        value = 0
+        for index, byte in enumerate(self.buffer[self.position : self.position + most]):
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                self.position += index + 1
+                return value
+        if self.left < most:
+            raise self.malformed("variable-length integer is cut off")
+        raise self.malformed(f"variable-length integer is longer than {most_in_words} bytes")
 
 
 def write_unsigned_varint(value: int) -> bytes:
-    """The unsigned LEB128 form of `value`."""
+    """The unsigned LEB128 encoding of `value`."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

@@ -16,7 +16,7 @@ from typing import Final
 
 from acktrail.errors import MalformedRecord
 from acktrail.wire.crc32c import crc32c
-from acktrail.wire.primitives import INT16, read_bytes, read_integer
+from acktrail.wire.primitives import INT16, Reader
 
 __all__ = [
     "HEADER_BYTES",
@@ -158,21 +158,22 @@ def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
         MalformedRecord: after the records that could be read, when bytes are not a record, a record is missing, offsets
             do not ascend within the batch, or bytes are left over.
     """
-    position, last_delta = 0, -1
+    reader, last_delta = Reader(records, _PART), -1
     if header.record_count < 0:
-        raise MalformedRecord(f"record count {header.record_count}", part=_PART, position=0)
+        raise reader.malformed(f"record count {header.record_count}")
     for _ in range(header.record_count):
-        begun = position
-        length, position = _read_varint(records, position)
-        if not 0 <= length <= len(records) - position:
-            raise MalformedRecord(f"record of {length} bytes announced", part=_PART, position=begun)
-        record, delta = _record(header, records[position : position + length], position)
+        start = reader.position
+        length = reader.varint()
+        if not 0 <= length <= reader.left:
+            raise reader.malformed(f"record of {length} bytes announced", start)
+        begun = reader.position
+        record, delta = _record(header, reader.raw(length), begun)
         if not last_delta < delta <= header.last_offset_delta:
-            raise MalformedRecord(f"offset delta {delta} after {last_delta}", part=_PART, position=begun)
-        last_delta, position = delta, position + length
+            raise reader.malformed(f"offset delta {delta} after {last_delta}", start)
+        last_delta = delta
         yield record
-    if position != len(records):
-        raise MalformedRecord(f"{len(records) - position} byte(s) after the records", part=_PART, position=position)
+    if reader.left:
+        raise reader.malformed(f"{reader.left} byte(s) after the records")
 
 
 def control_type(key: bytes | None) -> int:
@@ -183,18 +184,18 @@ def control_type(key: bytes | None) -> int:
     """
     if key is None:
         raise MalformedRecord("null key of a control record", part="key", position=0)
-    _, position = read_integer(key, 0, INT16, "key")
-    return read_integer(key, position, INT16, "key")[0]
+    reader = Reader(key, "key")
+    reader.integer(INT16)
+    return reader.integer(INT16)
 
 
 def _record(header: BatchHeader, record: bytes, begun: int) -> tuple[LogRecord, int]:
     """The record in `record`, which begins at `begun` of the batch, and its offset delta."""
+    reader = Reader(record, _PART, 1)
     try:
-        timestamp_delta, position = _read_varint(record, 1, _LONG)
-        offset_delta, position = _read_varint(record, position)
-        key, position = _read_nullable(record, position)
-        value, position = _read_nullable(record, position)
-        _skip_headers(record, position)
+        timestamp_delta, offset_delta = reader.varlong(), reader.varint()
+        key, value = _read_nullable(reader), _read_nullable(reader)
+        _skip_headers(reader)
     except MalformedRecord as error:
         raise MalformedRecord(error.fault, part=_PART, position=begun + error.position) from error
     created = header.base_timestamp_ms + timestamp_delta
@@ -211,35 +212,17 @@ def _record(header: BatchHeader, record: bytes, begun: int) -> tuple[LogRecord, 
     )
 
 
-_INT: Final = 5
-_LONG: Final = 10
+def _read_nullable(reader: Reader) -> bytes | None:
+    length = reader.varint()
+    return None if length == -1 else reader.raw(length)
 
 
-def _read_varint(buffer: bytes, position: int, most: int = _INT) -> tuple[int, int]:
-    """A zigzag number of at most `most` bytes (Kafka: ``ByteUtils.readVarint``, ``readVarlong``)."""
-    value = 0
-    for index in range(most):
-        if position + index >= len(buffer):
-            raise MalformedRecord("variable-length integer is cut off", part=_PART, position=position)
-        byte = buffer[position + index]
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + index + 1
-    raise MalformedRecord(f"variable-length integer is longer than {most} bytes", part=_PART, position=position)
-
-
-def _read_nullable(buffer: bytes, position: int) -> tuple[bytes | None, int]:
-    length, after = _read_varint(buffer, position)
-    return (None, after) if length == -1 else read_bytes(buffer, after, length, _PART)
-
-
-def _skip_headers(buffer: bytes, position: int) -> None:
-    count, position = _read_varint(buffer, position)
-    if not 0 <= count <= len(buffer) - position:
-        raise MalformedRecord(f"{count} record headers announced", part=_PART, position=position)
+def _skip_headers(reader: Reader) -> None:
+    count = reader.varint()
+    if not 0 <= count <= reader.left:
+        raise reader.malformed(f"{count} record headers announced")
     for _ in range(count):
-        length, position = _read_varint(buffer, position)
-        _, position = read_bytes(buffer, position, length, _PART)
-        _, position = _read_nullable(buffer, position)
-    if position != len(buffer):
-        raise MalformedRecord(f"{len(buffer) - position} byte(s) after the record", part=_PART, position=position)
+        reader.raw(reader.varint())
+        _read_nullable(reader)
+    if reader.left:
+        raise reader.malformed(f"{reader.left} byte(s) after the record")

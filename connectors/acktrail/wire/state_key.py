@@ -10,9 +10,9 @@ from typing import Final
 
 from acktrail.errors import UnsupportedRecord
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_bytes, topic_id_text
-from acktrail.wire.primitives import INT16, INT32, read_bytes, read_integer, read_string
+from acktrail.wire.primitives import INT16, INT32, Reader
 
-__all__ = ["SNAPSHOT_TYPE", "UPDATE_TYPE", "decode_key", "encode_key"]
+__all__ = ["SNAPSHOT_TYPE", "UPDATE_TYPE", "decode_key", "encode_key", "read_share_partition"]
 
 SNAPSHOT_TYPE: Final = 0
 UPDATE_TYPE: Final = 1
@@ -27,13 +27,20 @@ def decode_key(key: bytes) -> tuple[int, SharePartition]:
         UnsupportedRecord: for a type other than snapshot and update.
         MalformedRecord: when the key is cut off or malformed.
     """
-    kind, position = read_integer(key, 0, INT16, "key")
+    reader = Reader(key, "key")
+    kind = reader.integer(INT16)
     if kind not in (SNAPSHOT_TYPE, UPDATE_TYPE):
         raise UnsupportedRecord("unknown record type", part="key", number=kind)
-    group_id, position = read_string(key, position, "key")
-    topic_id, position = read_bytes(key, position, _TOPIC_ID_LENGTH, "key")
-    partition, _ = read_integer(key, position, INT32, "key")
-    return kind, SharePartition(group_id=GroupId(group_id), topic_id=topic_id_text(topic_id), partition=partition)
+    return kind, read_share_partition(reader)
+
+
+def read_share_partition(reader: Reader) -> SharePartition:
+    """Group id, topic id and partition, as every key of the state topic has them."""
+    return SharePartition(
+        group_id=GroupId(reader.string()),
+        topic_id=topic_id_text(reader.raw(_TOPIC_ID_LENGTH)),
+        partition=reader.integer(INT32),
+    )
 
 
 def encode_key(kind: int, share_partition: SharePartition) -> bytes:

@@ -10,25 +10,15 @@ import struct
 from struct import Struct
 from typing import Final
 
-from acktrail.errors import MalformedRecord, UnsupportedRecord
+from acktrail.errors import UnsupportedRecord
 from acktrail.model.delivery import StateBatch
-from acktrail.wire.primitives import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    read_integer,
-    read_unsigned_varint,
-    skip_tagged_fields,
-    write_unsigned_varint,
-)
+from acktrail.wire.primitives import INT8, INT16, INT32, INT64, Reader, write_unsigned_varint
 
 __all__ = [
     "UINT8",
     "UINT16",
     "UINT32",
     "absent_if_none",
-    "end_of_message",
     "group_id_bytes",
     "none_if_absent",
     "packed",
@@ -77,65 +67,41 @@ def group_id_bytes(group_id: str) -> bytes:
     return packed(INT16, len(raw), "length of the group id") + raw
 
 
-def read_version(buffer: bytes, part: str, accepted: tuple[int, ...]) -> tuple[int, int]:
+def read_version(reader: Reader, accepted: tuple[int, ...]) -> int:
     """The leading int16 version of a key or value.
 
     Raises:
         UnsupportedRecord: when it is none of `accepted`.
-        MalformedRecord: when it is cut off.
     """
-    version, position = read_integer(buffer, 0, INT16, part)
+    version = reader.integer(INT16)
     if version not in accepted:
-        raise UnsupportedRecord(f"unknown {part} version", part=part, number=version)
-    return version, position
+        raise UnsupportedRecord(f"unknown {reader.part} version", part=reader.part, number=version)
+    return version
 
 
-def read_offset(buffer: bytes, position: int, field: str) -> tuple[int, int]:
-    """An int64 that must be an offset.
-
-    Raises:
-        MalformedRecord: when it is negative or cut off.
-    """
-    number, after = read_integer(buffer, position, INT64, "value")
+def read_offset(reader: Reader, field: str) -> int:
+    """An int64 that must be an offset: MalformedRecord when it is negative."""
+    start = reader.position
+    number = reader.integer(INT64)
     if number < 0:
-        raise MalformedRecord(f"{field} {number} is negative", part="value", position=position)
-    return number, after
+        raise reader.malformed(f"{field} {number} is negative", start)
+    return number
 
 
-def end_of_message(buffer: bytes, position: int, part: str) -> None:
-    """Check that nothing follows.
-
-    Raises:
-        MalformedRecord: when something does.
-    """
-    if position != len(buffer):
-        raise MalformedRecord(f"{len(buffer) - position} byte(s) after the message", part=part, position=position)
-
-
-def read_batch_array(value: bytes, position: int) -> tuple[tuple[StateBatch, ...], int]:
-    """A non-flexible array: int32 count, then 19 bytes a batch. The count is checked before a batch is read.
-
-    Raises:
-        MalformedRecord: when it is null, cut off or announces more than there is.
-    """
-    count, after = read_integer(value, position, INT32, "value")
+def read_batch_array(reader: Reader) -> tuple[StateBatch, ...]:
+    """A non-flexible array: int32 count, then 19 bytes a batch. The count is checked before a batch is read."""
+    start = reader.position
+    count = reader.integer(INT32)
     if count < 0:
-        raise MalformedRecord("null array of state batches", part="value", position=position)
-    _check_room(value, position, after, count, _BATCH_BYTES)
-    return _read_batches(value, after, count, tagged=False)
+        raise reader.malformed("null array of state batches", start)
+    if count * _BATCH_BYTES > reader.left:
+        raise reader.malformed(f"{count} state batches announced", start)
+    return tuple(_read_batch(reader) for _ in range(count))
 
 
-def read_compact_batch_array(value: bytes, position: int) -> tuple[tuple[StateBatch, ...], int]:
-    """A flexible array: unsigned varint count plus one, then 19 bytes and a tag buffer a batch.
-
-    Raises:
-        MalformedRecord: when it is null, cut off or announces more than there is.
-    """
-    count_plus_one, after = read_unsigned_varint(value, position, "value")
-    if count_plus_one == 0:
-        raise MalformedRecord("null array of state batches", part="value", position=position)
-    _check_room(value, position, after, count_plus_one - 1, _BATCH_BYTES + 1)
-    return _read_batches(value, after, count_plus_one - 1, tagged=True)
+def read_compact_batch_array(reader: Reader) -> tuple[StateBatch, ...]:
+    """A flexible array: unsigned varint count plus one, then 19 bytes and a tag buffer a batch."""
+    return reader.compact_array(lambda: _read_tagged_batch(reader), least=_BATCH_BYTES + 1, items="state batches")
 
 
 def write_batch_array(batches: tuple[StateBatch, ...]) -> bytes:
@@ -148,33 +114,19 @@ def write_compact_batch_array(batches: tuple[StateBatch, ...]) -> bytes:
     return write_unsigned_varint(len(batches) + 1) + b"".join(_batch_bytes(batch) + b"\x00" for batch in batches)
 
 
-def _check_room(value: bytes, at: int, after: int, count: int, least: int) -> None:
-    if count * least > len(value) - after:
-        raise MalformedRecord(f"{count} state batches announced", part="value", position=at)
-
-
-def _read_batches(value: bytes, position: int, count: int, *, tagged: bool) -> tuple[tuple[StateBatch, ...], int]:
-    batches = []
-    for _ in range(count):
-        batch, position = _read_batch(value, position)
-        batches.append(batch)
-        if tagged:
-            position = skip_tagged_fields(value, position, "value")
-    return tuple(batches), position
-
-
-def _read_batch(value: bytes, position: int) -> tuple[StateBatch, int]:
-    first_offset, position = read_integer(value, position, INT64, "value")
-    last_offset, position = read_integer(value, position, INT64, "value")
-    delivery_state, position = read_integer(value, position, INT8, "value")
-    delivery_count, position = read_integer(value, position, INT16, "value")
-    batch = StateBatch(
-        first_offset=first_offset,
-        last_offset=last_offset,
-        delivery_state=delivery_state,
-        delivery_count=delivery_count,
+def _read_batch(reader: Reader) -> StateBatch:
+    return StateBatch(
+        first_offset=reader.integer(INT64),
+        last_offset=reader.integer(INT64),
+        delivery_state=reader.integer(INT8),
+        delivery_count=reader.integer(INT16),
     )
-    return batch, position
+
+
+def _read_tagged_batch(reader: Reader) -> StateBatch:
+    batch = _read_batch(reader)
+    reader.skip_tagged_fields()
+    return batch
 
 
 def _batch_bytes(batch: StateBatch) -> bytes:

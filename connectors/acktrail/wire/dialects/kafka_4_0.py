@@ -20,7 +20,7 @@ from acktrail.wire.dialects.batch_arrays import (
     write_compact_batch_array,
 )
 from acktrail.wire.dialects.kafka_4_2 import decode_values, encode_values
-from acktrail.wire.primitives import INT32, INT64, read_integer, skip_tagged_fields
+from acktrail.wire.primitives import INT32, INT64, Reader
 
 __all__ = ["decode", "encode"]
 
@@ -41,40 +41,33 @@ def encode(record: StateRecord) -> tuple[bytes, bytes | None]:
     return encode_values(record, _write_snapshot, _write_update)
 
 
-def _read_snapshot(key: SharePartition, value: bytes, position: int) -> ShareSnapshot:
-    snapshot_epoch, position = read_integer(value, position, UINT16, "value")
-    state_epoch, position = read_integer(value, position, INT32, "value")
-    leader_epoch, position = read_integer(value, position, INT32, "value")
-    start_offset, position = read_integer(value, position, INT64, "value")
-    batches, position = read_compact_batch_array(value, position)
-    skip_tagged_fields(value, position, "value")
-    return ShareSnapshot(
+def _read_snapshot(key: SharePartition, reader: Reader) -> ShareSnapshot:
+    record = ShareSnapshot(
         key=key,
-        snapshot_epoch=snapshot_epoch,
-        state_epoch=state_epoch,
-        leader_epoch=leader_epoch,
-        start_offset=none_if_absent(start_offset),
+        snapshot_epoch=reader.integer(UINT16),
+        state_epoch=reader.integer(INT32),
+        leader_epoch=reader.integer(INT32),
+        start_offset=none_if_absent(reader.integer(INT64)),
         delivery_complete_count=None,
         create_timestamp_ms=None,
         write_timestamp_ms=None,
-        batches=batches,
+        batches=read_compact_batch_array(reader),
     )
+    reader.skip_tagged_fields()
+    return record
 
 
-def _read_update(key: SharePartition, value: bytes, position: int) -> ShareUpdate:
-    snapshot_epoch, position = read_integer(value, position, UINT16, "value")
-    leader_epoch, position = read_integer(value, position, INT32, "value")
-    start_offset, position = read_integer(value, position, INT64, "value")
-    batches, position = read_compact_batch_array(value, position)
-    skip_tagged_fields(value, position, "value")
-    return ShareUpdate(
+def _read_update(key: SharePartition, reader: Reader) -> ShareUpdate:
+    record = ShareUpdate(
         key=key,
-        snapshot_epoch=snapshot_epoch,
-        leader_epoch=none_if_absent(leader_epoch),
-        start_offset=none_if_absent(start_offset),
+        snapshot_epoch=reader.integer(UINT16),
+        leader_epoch=none_if_absent(reader.integer(INT32)),
+        start_offset=none_if_absent(reader.integer(INT64)),
         delivery_complete_count=None,
-        batches=batches,
+        batches=read_compact_batch_array(reader),
     )
+    reader.skip_tagged_fields()
+    return record
 
 
 def _write_snapshot(record: ShareSnapshot) -> bytes:

@@ -21,7 +21,7 @@ from acktrail.wire.dialects.batch_arrays import (
     read_version,
     write_compact_batch_array,
 )
-from acktrail.wire.primitives import INT16, INT32, INT64, read_bytes, read_integer, read_unsigned_varint
+from acktrail.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 
 __all__ = ["VALUE_VERSION", "decode", "decode_values", "encode", "encode_values"]
@@ -31,8 +31,8 @@ VALUE_VERSION: Final = 0
 _ABSENT: Final = -1
 _COUNT_TAG: Final = 0
 
-_ReadValue = Callable[[SharePartition, bytes, int], StateRecord]
-"""Share partition, value, and the position after its version, to a record."""
+_ReadValue = Callable[[SharePartition, Reader], StateRecord]
+"""Reads the fields after the version of a value."""
 
 
 def decode(key: bytes | None, value: bytes | None) -> StateRecord:
@@ -66,8 +66,9 @@ def decode_values(
         if kind == UPDATE_TYPE:
             raise MalformedRecord("null value under an update key", part="value", position=0)
         return Tombstone(key=share_partition)
-    _, position = read_version(value, "value", (VALUE_VERSION,))
-    return (read_snapshot if kind == SNAPSHOT_TYPE else read_update)(share_partition, value, position)
+    reader = Reader(value, "value")
+    read_version(reader, (VALUE_VERSION,))
+    return (read_snapshot if kind == SNAPSHOT_TYPE else read_update)(share_partition, reader)
 
 
 def encode_values(
@@ -84,55 +85,36 @@ def encode_values(
             return encode_key(UPDATE_TYPE, record.key), version + write_update(record)
 
 
-def _read_snapshot(key: SharePartition, value: bytes, position: int) -> ShareSnapshot:
-    snapshot_epoch, position = read_integer(value, position, INT32, "value")
-    state_epoch, position = read_integer(value, position, INT32, "value")
-    leader_epoch, position = read_integer(value, position, INT32, "value")
-    start_offset, position = read_integer(value, position, INT64, "value")
-    created, position = read_integer(value, position, INT64, "value")
-    written, position = read_integer(value, position, INT64, "value")
-    batches, position = read_compact_batch_array(value, position)
+def _read_snapshot(key: SharePartition, reader: Reader) -> ShareSnapshot:
+    snapshot_epoch, state_epoch, leader_epoch = (reader.integer(INT32) for _ in range(3))
+    start_offset, created, written = (reader.integer(INT64) for _ in range(3))
     return ShareSnapshot(
         key=key,
         snapshot_epoch=snapshot_epoch,
         state_epoch=state_epoch,
         leader_epoch=leader_epoch,
         start_offset=none_if_absent(start_offset),
-        delivery_complete_count=_read_count(value, position),
         create_timestamp_ms=created,
         write_timestamp_ms=written,
-        batches=batches,
+        batches=read_compact_batch_array(reader),
+        delivery_complete_count=_read_count(reader),
     )
 
 
-def _read_update(key: SharePartition, value: bytes, position: int) -> ShareUpdate:
-    snapshot_epoch, position = read_integer(value, position, INT32, "value")
-    leader_epoch, position = read_integer(value, position, INT32, "value")
-    start_offset, position = read_integer(value, position, INT64, "value")
-    batches, position = read_compact_batch_array(value, position)
+def _read_update(key: SharePartition, reader: Reader) -> ShareUpdate:
     return ShareUpdate(
         key=key,
-        snapshot_epoch=snapshot_epoch,
-        leader_epoch=none_if_absent(leader_epoch),
-        start_offset=none_if_absent(start_offset),
-        delivery_complete_count=_read_count(value, position),
-        batches=batches,
+        snapshot_epoch=reader.integer(INT32),
+        leader_epoch=none_if_absent(reader.integer(INT32)),
+        start_offset=none_if_absent(reader.integer(INT64)),
+        batches=read_compact_batch_array(reader),
+        delivery_complete_count=_read_count(reader),
     )
 
 
-def _read_count(value: bytes, position: int) -> int | None:
+def _read_count(reader: Reader) -> int | None:
     """The delivery complete count from the message's tag buffer; None where it is absent or -1."""
-    count = _ABSENT
-    fields, position = read_unsigned_varint(value, position, "value")
-    for _ in range(fields):
-        tag, position = read_unsigned_varint(value, position, "value")
-        size, position = read_unsigned_varint(value, position, "value")
-        if tag == _COUNT_TAG:
-            # Kafka reads the known field by its type and does not look at the size.
-            count, position = read_integer(value, position, INT32, "value")
-        else:
-            _, position = read_bytes(value, position, size, "value")
-    return none_if_absent(count)
+    return none_if_absent(reader.tagged_integer(_COUNT_TAG, INT32, _ABSENT))
 
 
 def _write_snapshot(record: ShareSnapshot) -> bytes:

@@ -1,4 +1,4 @@
-"""One pass over exported records: of each share partition, which offsets matter and which were ever archived."""
+"""The first pass over exported records: which offsets of each share partition matter, and which were ever archived."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.decoding.decode_keys import snapshot_keys
+from acktrail.columnar.replaying.key_index import SharePartitionIndex
+from acktrail.columnar.replaying.newest_bases import first_replayed
 from acktrail.model.delivery import DeliveryState
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.archived_offsets import ArchivedRanges
+from acktrail.reconcile.share_partition_keys import key_codes
 
-__all__ = ["ADDRESS", "HEAD_COLUMNS", "NEWEST", "Address", "Heads", "survivors"]
+__all__ = ["ADDRESS", "FIRST_PASS_COLUMNS", "NewestOffsets"]
 
-ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
+ADDRESS: Final = ("state_partition", *KEY_COLUMNS)
 """What names a share partition's records: a key found on two state partitions is two of them."""
 
-HEAD_COLUMNS: Final = (
+FIRST_PASS_COLUMNS: Final = (
     *ADDRESS,
     "offset",
     "record_type",
@@ -28,130 +33,118 @@ HEAD_COLUMNS: Final = (
     "decode_status",
 )
 
-NEWEST: Final = (
+_NEWEST: Final = (
     "last_record_offset",
     "base_offset",
     "tombstone_offset",
-    "initialized_at",
-    "unreadable_at",
-    "archived_at",
+    "initialized_offset",
+    "unreadable_offset",
+    "archived_offset",
 )
 """Offsets of the newest: decoded record; snapshot or tombstone; tombstone; snapshot that initialized or reset;
 record that could not be decoded; record with an archived batch."""
 
-_ROWS_KEPT: Final = 200_000
-"""Partial results are merged when there are more rows of them."""
-
-Address = tuple[int, str, str, int]
-"""Values of ``ADDRESS``."""
+_NONE: Final = np.iinfo(np.int64).min
 
 
-class Heads:
-    """The newest offsets of every share partition seen so far, and the offsets ever archived."""
+class NewestOffsets:
+    """The newest offsets of every share partition seen so far, and the offsets ever archived.
+
+    Arrays are int64, shape (share partitions,), in the order of the numbers that `index` gives.
+    """
 
     def __init__(self) -> None:
-        self._pieces: list[pa.Table] = []
-        self._rows = 0
+        self.index = SharePartitionIndex()
+        self._newest = {name: np.empty(0, np.int64) for name in _NEWEST}
         self._archived = ArchivedRanges()
 
+    def resume(self, saved: pa.Table) -> None:
+        """Continue from rows of ``columns`` that an earlier pass left. To be called first."""
+        numbers = self.numbers_of(saved)
+        for name in _NEWEST:
+            self._newest[name][numbers] = pc.fill_null(saved[name], _NONE).to_numpy()
+        archived = saved["archived_ranges"].combine_chunks()
+        self._archived.add(numbers[pc.list_parent_indices(archived).to_numpy()], pc.list_flatten(archived))
+
     def add(self, records: pa.Table) -> None:
-        """Take in records (``HEAD_COLUMNS``), in any order; those whose key could not be read are passed over."""
+        """Take in records (``FIRST_PASS_COLUMNS``), in any order; those whose key could not be read are skipped."""
         named = records.filter(records["group_id"].is_valid()) if records["group_id"].null_count else records
-        owners, ranges = _archived_ranges(named)
-        self._keep(_maxima(_offsets(named, owners)))
-        self._archived.add(named.select(list(ADDRESS)).take(owners), ranges)
+        numbers, offsets = self.numbers_of(named), named["offset"].to_numpy()
+        rows, ranges = _archived_batches(named)
+        for name, chosen in {**_rows_by_meaning(named), "archived_offset": rows}.items():
+            np.maximum.at(self._newest[name], numbers[chosen], offsets[chosen])
+        self._archived.add(numbers[rows], ranges)
 
-    def go_on(self, heads: pa.Table, archived: pa.ListArray) -> None:
-        """Take in what ``all`` and ``archived_ranges`` told of earlier records, row by row."""
-        self._keep(heads)
-        owners = heads.select(list(ADDRESS)).take(pc.list_parent_indices(archived))
-        self._archived.add(owners, pc.list_flatten(archived))
+    def numbers_of(self, records: pa.Table) -> Int64Array:
+        """The number of each row's share partition (columns ``ADDRESS``, none null). Only distinct rows are indexed."""
+        codes = key_codes(records[name] for name in ADDRESS)
+        first_rows = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+        distinct = records.select(ADDRESS).take(pa.array(first_rows))
+        keys = snapshot_keys(*(distinct[name].combine_chunks() for name in KEY_COLUMNS))
+        homes = distinct["state_partition"].to_numpy()
+        numbers = self.index.add_keys(pa.chunked_array([keys]), homes).partition_index
+        for name, newest in self._newest.items():
+            self._newest[name] = np.append(newest, np.full(len(self.index) - len(newest), _NONE))
+        found: Int64Array = numbers[codes]
+        return found
 
-    def all(self) -> pa.Table:
-        """One row a share partition: ``ADDRESS`` and the newest offsets, null where there is no such record."""
-        self._merge()
-        if not self._pieces:
-            return _maxima(_offsets(_NO_RECORDS, pa.array([], pa.int64())))
-        return self._pieces[0]
+    @property
+    def last_records(self) -> Int64Array:
+        """The offset of the newest decoded record."""
+        return self._newest["last_record_offset"]
 
-    def live(self) -> pa.Table:
-        """``all`` but those whose newest record is a tombstone: nothing is left of them, and no doubt either."""
-        heads = self.all()
-        later = [pc.greater(heads[name], heads["tombstone_offset"]) for name in ("last_record_offset", "unreadable_at")]
-        told = [pc.fill_null(is_later, fill_value=False) for is_later in later]
-        return heads.filter(pc.or_(pc.is_null(heads["tombstone_offset"]), pc.or_(*told)))
+    @property
+    def bases(self) -> Int64Array:
+        """The offset of the newest snapshot or tombstone; without one, lower than any offset."""
+        return self._newest["base_offset"]
 
-    def archived_seen(self, address: Address) -> int:
-        """Distinct offsets archived in any record of the share partition."""
-        return self._archived.count(address)
+    @property
+    def first_replayed(self) -> Int64Array:
+        """The offset from which records have a say (see ``newest_bases.first_replayed``)."""
+        return first_replayed(self.bases, (self.bases == self._newest["tombstone_offset"]) & (self.bases != _NONE))
 
-    def archived_ranges(self, heads: pa.Table) -> pa.ListArray:
-        """The same offsets, as disjoint ascending ranges, for each row of `heads`."""
-        return self._archived.lists(heads.select(list(ADDRESS)))
-
-    def _keep(self, piece: pa.Table) -> None:
-        self._pieces.append(piece)
-        self._rows += piece.num_rows
-        if self._rows > _ROWS_KEPT:
-            self._merge()
-
-    def _merge(self) -> None:
-        if self._pieces:
-            merged = _maxima(pa.concat_tables(self._pieces))
-            self._pieces, self._rows = [merged], 0
-
-
-def survivors(records: pa.Table, heads: pa.Table) -> pa.Table:
-    """The decoded records at or after their share partition's newest snapshot or tombstone: all that replay needs."""
-    narrow = records.select([*ADDRESS, "offset", "decode_status"])
-    rows = narrow.append_column("row", pa.array(np.arange(records.num_rows)))
-    joined = rows.join(heads.select([*ADDRESS, "base_offset"]), keys=list(ADDRESS), join_type="inner")
-    base = pc.fill_null(joined["base_offset"], -1)
-    needed = pc.and_(pc.greater_equal(joined["offset"], base), pc.equal(joined["decode_status"], "decoded"))
-    return records.take(joined["row"].filter(needed).combine_chunks().sort())
+    def columns(self) -> dict[str, pa.Array]:
+        """``ADDRESS``, the newest offsets (null: no such record) and `archived_ranges`, for each share partition."""
+        keys, state_partitions = self.index.keys_of(np.arange(len(self.index)))
+        return {
+            "state_partition": pa.array(state_partitions),
+            "group_id": keys.group_id,
+            "topic_id": keys.topic_id,
+            "partition": pa.array(keys.partition),
+            **{name: pa.array(newest, mask=newest == _NONE) for name, newest in self._newest.items()},
+            "archived_ranges": self._archived.lists(len(self.index)),
+        }
 
 
-_NO_RECORDS: Final = STATE_RECORDS.empty_table().select(list(HEAD_COLUMNS))
-
-
-def _offsets(records: pa.Table, archived_owners: pa.Array) -> pa.Table:
-    """``ADDRESS`` and a column for each of ``NEWEST``: the record's offset where it is such a record, else null."""
-    decoded = pc.equal(records["decode_status"], "decoded")
-    kind = records["record_type"]
-    is_tombstone = pc.and_(decoded, pc.equal(kind, "tombstone"))
-    is_snapshot = pc.and_(decoded, pc.equal(kind, "snapshot"))
-    masks = (
-        decoded,
-        pc.or_(is_snapshot, is_tombstone),
-        is_tombstone,
-        pc.and_(is_snapshot, _initializes(records)),
-        pc.invert(decoded),
-        _marked(records.num_rows, archived_owners),
+def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:
+    """The rows of `records` that are what a column of ``_NEWEST`` asks for."""
+    decoded, is_tombstone, is_snapshot = (
+        _mask(pc.equal(records[name], value))
+        for name, value in (("decode_status", "decoded"), ("record_type", "tombstone"), ("record_type", "snapshot"))
     )
-    nothing = pa.scalar(None, pa.int64())
-    offsets = [pc.if_else(mask, records["offset"], nothing) for mask in masks]
-    return pa.table([*(records[name] for name in ADDRESS), *offsets], [*ADDRESS, *NEWEST])
+    masks = {
+        "last_record_offset": decoded,
+        "base_offset": decoded & (is_snapshot | is_tombstone),
+        "tombstone_offset": decoded & is_tombstone,
+        "initialized_offset": decoded & is_snapshot & _initializes(records),
+        "unreadable_offset": ~decoded,
+    }
+    return {name: np.flatnonzero(mask) for name, mask in masks.items()}
 
 
-def _initializes(records: pa.Table) -> pa.ChunkedArray:
-    """Snapshots as an initialization or a reset writes them: no batches, leader epoch 0, both timestamps equal."""
+def _initializes(records: pa.Table) -> BoolArray:
+    """``ShareSnapshot.is_initialization`` of each row."""
     is_new = pc.equal(records["create_timestamp_ms"], records["write_timestamp_ms"])
     is_bare = pc.and_(pc.equal(records["leader_epoch"], 0), pc.equal(pc.list_value_length(records["batches"]), 0))
-    return pc.fill_null(pc.and_(is_new, is_bare), fill_value=False)
+    return _mask(pc.and_(is_new, is_bare))
 
 
-def _marked(count: int, rows: pa.Array) -> pa.Array:
-    mask = np.zeros(count, np.bool_)
-    mask[rows.to_numpy(zero_copy_only=False)] = True
-    return pa.array(mask)
+def _mask(mask: pa.ChunkedArray) -> BoolArray:
+    found: BoolArray = pc.fill_null(mask, fill_value=False).to_numpy()
+    return found
 
 
-def _maxima(rows: pa.Table) -> pa.Table:
-    merged = rows.group_by(list(ADDRESS), use_threads=False).aggregate([(name, "max") for name in NEWEST])
-    return merged.select([*ADDRESS, *(f"{name}_max" for name in NEWEST)]).rename_columns([*ADDRESS, *NEWEST])
-
-
-def _archived_ranges(records: pa.Table) -> tuple[pa.Array, pa.StructArray]:
+def _archived_batches(records: pa.Table) -> tuple[Int64Array, pa.StructArray]:
     """Row number and batch of every archived batch that covers an offset."""
     batches = records["batches"].combine_chunks()
     values = pc.list_flatten(batches)
@@ -159,4 +152,4 @@ def _archived_ranges(records: pa.Table) -> tuple[pa.Array, pa.StructArray]:
         pc.equal(pc.struct_field(values, "delivery_state"), int(DeliveryState.ARCHIVED)),
         pc.less_equal(pc.struct_field(values, "first_offset"), pc.struct_field(values, "last_offset")),
     )
-    return pc.list_parent_indices(batches).filter(archived), values.filter(archived)
+    return pc.list_parent_indices(batches).filter(archived).to_numpy(), values.filter(archived)

@@ -11,17 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.model_values import RECORD_COLUMNS
+from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.replaying.decoded_records import replay_decoded
-from acktrail.columnar.replaying.state_columns import REPLAYED_STATES
+from acktrail.columnar.replaying.state_columns import StateColumns
 from acktrail.columnar.schemas.table_fields import INSTANT
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES, STATE_RECORDS
 from acktrail.model.reconciliation_input import Completeness
+from acktrail.reconcile.archived_offsets import offset_counts
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
-from acktrail.reconcile.newest_offsets import HEAD_COLUMNS, Heads, survivors
+from acktrail.reconcile.newest_offsets import FIRST_PASS_COLUMNS, NewestOffsets
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.saved.saved_replay import SavedReplay, rows_to_save, states_in, timestamps_in
+from acktrail.reconcile.saved.saved_replay import SAVED_COLUMNS, SavedReplay
 from acktrail.reconcile.share_partition_keys import state_partitions_of
 
 __all__ = ["REPLAYED", "Read", "Replay", "replayed_states"]
@@ -41,15 +44,17 @@ REPLAYED: Final = pa.schema(
 )
 """A replayed share partition, with the offsets of the records that show something about it."""
 
-_REPLAY_COLUMNS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
+_SECOND_PASS: Final = pa.schema(
+    [STATE_RECORDS.field(name) for name in ("state_partition", "timestamp_ms", *RECORD_COLUMNS)]
+)
 
 
 class Replay:
-    """The state partitions of `coverages`, replayed from what `memory` has of them to where their coverage ends.
+    """The state partitions of `coverages`, replayed from what was `saved` of them to where their coverage ends.
 
-    Two passes over the records that are not in `memory`: the first finds the newest snapshot or tombstone of each share
-    partition, the second reads only what follows it and folds that (``decoded_records``). Working memory holds
-    those records, not the history. Going on from the memory of an earlier replay gives what a replay of all gives.
+    Two passes over the records that came after that: the first finds the newest snapshot or tombstone of each share
+    partition, the second reads only what follows it and replays that (``decoded_records``). Working memory holds those
+    records, not the history. A replay that resumes from an earlier one gives what a replay of all records gives.
     """
 
     def __init__(
@@ -59,13 +64,11 @@ class Replay:
         self._observation = observation
         self._saved = saved or SavedReplay()
         self._exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
-        self._heads = Heads()
-        self._saved.into(self._heads)
-        for batch in read(HEAD_COLUMNS, self._new()) if self._exported else ():
-            self._heads.add(_table(batch))
-        self._states: dict[int, pa.Table] = {}
-        self._timestamps: dict[int, dict[int, int | None]] = {}
-        self._fold()
+        self._offsets = NewestOffsets()
+        self._offsets.resume(self._saved.rows)
+        for batch in self._new_records(FIRST_PASS_COLUMNS, {}):
+            self._offsets.add(pa.Table.from_batches([batch]))
+        self._states, self._last_timestamps = self._replay()
 
     def states(self) -> pa.Table:
         """Rows of ``REPLAYED`` (see ``replayed_states``)."""
@@ -73,70 +76,62 @@ class Replay:
 
     def rows(self) -> pa.Table:
         """Rows of ``SAVED_COLUMNS``: what the replay leaves of every share partition."""
-        states = pa.concat_tables([REPLAYED_STATES.empty_table(), *self._states.values()])
-        times = {(number, at): time for number, own in self._timestamps.items() for at, time in own.items()}
-        return rows_to_save(self._heads, states, times)
+        rows = np.full(len(self._offsets.index), -1)
+        rows[np.sort(self._states.partition_index)] = np.arange(len(self._states.partition_index))
+        states = self._states.to_arrow(self._offsets.index).take(pa.array(rows, mask=rows < 0))
+        columns = {
+            **dict(zip(states.column_names, states.columns, strict=True)),
+            **self._offsets.columns(),
+            "last_record_timestamp_ms": self._last_timestamps.to_arrow(pa.int64()),
+        }
+        return pa.table([columns[name] for name in SAVED_COLUMNS.names], schema=SAVED_COLUMNS)
 
-    def _fold(self) -> None:
-        heads = self._heads.all()
-        needed = self._needed(heads)
-        records = _by_state_partition(needed)
-        before = _by_state_partition(self._saved.rows.sort_by("state_partition"))
-        for state_partition, own in _by_state_partition(heads.sort_by("state_partition")).items():
-            new = records.get(state_partition, needed.slice(0, 0))
-            known = before.get(state_partition, self._saved.rows.slice(0, 0))
-            self._states[state_partition] = replay_decoded(new, states_in(known))
-            times = _timestamps(new, own["last_record_offset"])
-            self._timestamps[state_partition] = {**timestamps_in(known), **times}
+    def _replay(self) -> tuple[StateColumns, NumberColumn]:
+        """The states, and the timestamp of each share partition's newest decoded record."""
+        records, numbers = self._needed_records()
+        offsets, newest = records["offset"].to_numpy(), self._offsets
+        timestamps = NumberColumn(values=np.zeros(len(newest.index), np.int64), known=np.zeros(len(newest.index), bool))
+        known = NumberColumn.of_arrow(self._saved.rows["last_record_timestamp_ms"].combine_chunks())
+        timestamps.put(newest.numbers_of(self._saved.rows), known)
+        last = np.flatnonzero(offsets == newest.last_records[numbers])
+        timestamps.put(numbers[last], NumberColumn.of_arrow(records["timestamp_ms"].combine_chunks()).take(last))
+        before = StateColumns.of_arrow(self._saved.states, newest.index)
+        before = before.where(before.next_offsets > newest.first_replayed[before.partition_index])
+        needed = offsets >= newest.first_replayed[numbers]
+        return replay_decoded(records.filter(pa.array(needed)), numbers[needed], before), timestamps
 
-    def _new(self) -> pc.Expression:
-        """The records that are not in the memory."""
-        return _any(_from(coverage, self._begin(number)) for number, coverage in self._exported.items())
+    def _needed_records(self) -> tuple[pa.Table, Int64Array]:
+        """The new records at or after the newest base of their share partition, and their share partitions' numbers."""
+        records, numbers = [_SECOND_PASS.empty_table()], [np.empty(0, np.int64)]
+        for batch in self._new_records(_SECOND_PASS.names, self._lowest_bases()):
+            table, is_decoded = pa.Table.from_batches([batch]), pc.equal(batch["decode_status"], "decoded")
+            if is_decoded.true_count < len(is_decoded):
+                table = table.filter(is_decoded)
+            own = self._offsets.numbers_of(table)
+            needed = table["offset"].to_numpy() >= self._offsets.bases[own]
+            records.append(table.filter(pa.array(needed)))
+            numbers.append(own[needed])
+        return pa.concat_tables(records), np.concatenate(numbers)
 
-    def _begin(self, state_partition: int) -> int:
-        return self._saved.positions.get(state_partition, 0)
+    def _lowest_bases(self) -> dict[int, int]:
+        """The lowest of the newest bases on each state partition: no record before it is needed."""
+        _, homes = self._offsets.index.keys_of(np.arange(len(self._offsets.index)))
+        lowest = pa.table({"home": homes, "base": self._offsets.bases}).group_by("home").aggregate([("base", "min")])
+        return dict(zip(lowest["home"].to_pylist(), lowest["base_min"].to_pylist(), strict=True))
 
-    def _needed(self, heads: pa.Table) -> pa.Table:
-        """The new records that replay needs, in log order by state partition."""
-        bases = heads.select(["state_partition"]).append_column("base", pc.fill_null(heads["base_offset"], 0))
-        first = bases.group_by("state_partition", use_threads=False).aggregate([("base", "min")]).to_pylist()
-        begins = {row["state_partition"]: max(row["base_min"], self._begin(row["state_partition"])) for row in first}
-        new = {n: begin for n, begin in begins.items() if begin < (self._exported[n].end_offset or 0)}
-        pieces = [STATE_RECORDS.empty_table().select(list(_REPLAY_COLUMNS))]
-        if new:
-            where = _any(_from(self._exported[number], begin) for number, begin in new.items())
-            pieces.extend(survivors(_table(batch), heads) for batch in self._read(_REPLAY_COLUMNS, where))
-        return pa.concat_tables(pieces).sort_by([("state_partition", "ascending"), ("offset", "ascending")])
+    def _new_records(self, columns: Sequence[str], lowest: Mapping[int, int]) -> Iterable[pa.RecordBatch]:
+        """The records that came after the saved ones, and not before the `lowest` offset of their state partition."""
+        begins = {n: max(lowest.get(n, 0), self._saved.positions.get(n, 0)) for n in self._exported}
+        ranges = [_range(c, begins[n]) for n, c in self._exported.items() if begins[n] < (c.end_offset or 0)]
+        return self._read(columns, reduce(or_, ranges)) if ranges else ()
 
 
-def _table(batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch])
-
-
-def _from(coverage: Coverage, first: int) -> pc.Expression:
+def _range(coverage: Coverage, first: int) -> pc.Expression:
     """Records of a state partition from offset `first` to where its coverage ends."""
     offset = pc.field("offset")
     return (
         (pc.field("state_partition") == coverage.state_partition) & (offset >= first) & (offset < coverage.end_offset)
     )
-
-
-def _any(conditions: Iterable[pc.Expression]) -> pc.Expression:
-    return reduce(or_, conditions)
-
-
-def _by_state_partition(ascending: pa.Table) -> dict[int, pa.Table]:
-    """The rows of each state partition, by which `ascending` is sorted."""
-    counts = ascending["state_partition"].value_counts()
-    ends = np.cumsum(counts.field("counts").to_numpy()).tolist()
-    spans = zip(counts.field("values").to_pylist(), [0, *ends], ends, strict=False)
-    return {state_partition: ascending.slice(begin, end - begin) for state_partition, begin, end in spans}
-
-
-def _timestamps(records: pa.Table, offsets: pa.ChunkedArray) -> dict[int, int | None]:
-    """The timestamps of the records at `offsets`."""
-    asked = records.select(["offset", "timestamp_ms"]).filter(pc.is_in(records["offset"], value_set=offsets))
-    return dict(zip(*(column.to_pylist() for column in asked.columns), strict=True))
 
 
 def replayed_states(saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage]) -> pa.Table:
@@ -154,7 +149,7 @@ def replayed_states(saved: pa.Table, observation: Observation, coverages: Mappin
         "run_id": pa.repeat(observation.run_id, count),
         "observed_at": pa.repeat(pa.scalar(observation.observed_at, INSTANT), count),
         "topic": pa.nulls(count, pa.string()),
-        "archived_seen": _offset_counts(rows["archived_ranges"].combine_chunks()),
+        "archived_seen": offset_counts(rows["archived_ranges"].combine_chunks()),
         "completeness": completeness,
         "completeness_reason": reasons,
         "is_misplaced": _is_misplaced(rows, observation.state_partition_count),
@@ -176,17 +171,6 @@ def _is_misplaced(rows: pa.Table, state_partitions: int | None) -> pa.Array:
     if state_partitions is None:
         return pa.repeat(pa.scalar(value=False), rows.num_rows)
     return pa.array(state_partitions_of(rows, state_partitions) != rows["state_partition"].to_numpy())
-
-
-def _offset_counts(ranges: pa.ListArray) -> pa.Array:
-    """How many offsets each row's disjoint ranges have; null where more than a column can hold."""
-    values, parents = pc.list_flatten(ranges), pc.list_parent_indices(ranges).to_numpy()
-    first, last = (values.field(name).to_numpy() for name in ("first_offset", "last_offset"))
-    about = np.bincount(parents, last.astype(np.float64) - first + 1, len(ranges))
-    total = np.append(0, np.cumsum(last - first + 1))  # wraps past 2**63; differences of two values stay right
-    ends = np.cumsum(ranges.value_lengths().fill_null(0).to_numpy())
-    counts = total[ends] - total[np.append(0, ends[:-1])[: len(ends)]]
-    return pa.array(counts, mask=about >= 2.0**63)
 
 
 def _completeness(rows: pa.Table, coverages: Mapping[int, Coverage]) -> tuple[pa.Array, pa.Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -56,13 +57,17 @@ def read_keys(keys: pa.BinaryArray) -> KeyColumns:
     )
 
 
+_topic_octets = lru_cache(maxsize=1 << 16)(topic_id_bytes)
+"""The same topics come with every batch of records."""
+
+
 def snapshot_keys(group_id: pa.StringArray, topic_id: pa.StringArray, partition: pa.Int32Array) -> pa.BinaryArray:
     """The snapshot key of each share partition."""
     octets = group_id.cast(pa.binary())
     head = np.zeros(len(octets), _HEAD)
     head["length"] = pc.binary_length(octets).to_numpy()
     topics = topic_id.dictionary_encode()
-    distinct = pa.array([topic_id_bytes(TopicId(topic)) for topic in topics.dictionary.to_pylist()], pa.binary())
+    distinct = pa.array([_topic_octets(TopicId(topic)) for topic in topics.dictionary.to_pylist()], pa.binary())
     tail = partition.to_numpy().astype(">i4")
     pieces = (_fixed(head), octets, distinct.take(topics.indices), _fixed(tail))
     return pc.binary_join_element_wise(*pieces, b"")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.replaying.apply_records import apply_records
 from acktrail.columnar.replaying.key_index import UNREADABLE, SharePartitionIndex
-from acktrail.columnar.replaying.newest_bases import newest_readable
+from acktrail.columnar.replaying.newest_bases import first_replayed, newest_readable
 from acktrail.columnar.replaying.pending_records import PendingRecords
 from acktrail.columnar.replaying.state_columns import StateColumns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
@@ -156,7 +156,7 @@ class RawLogReplay:
         newest = newest_readable(partition_index[rows], offsets[rows], candidates)
         is_tombstone = candidates.take(pa.array(newest)).is_null().to_numpy(zero_copy_only=False)
         bases = rows[newest]
-        self._first_offset[partition_index[bases]] = offsets[bases] + is_tombstone
+        self._first_offset[partition_index[bases]] = first_replayed(offsets[bases], is_tombstone)
         self._has_new_base[partition_index[bases]] = True
 
     def _needed(self) -> list[PendingRecords]:

@@ -14,7 +14,6 @@ from acktrail.columnar.replaying.state_columns import REPLAYED_STATES
 from acktrail.columnar.schemas.incremental_tables import REPLAY_MEMORY
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.reconcile.exported_until import KnownRanges
-from acktrail.reconcile.newest_offsets import ADDRESS, NEWEST, Heads
 from acktrail.reconcile.saved.saved_export import known_ranges
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
@@ -30,11 +29,8 @@ __all__ = [
     "SourceVersion",
     "read_saved_replay",
     "read_saved_version",
-    "rows_to_save",
     "save_replay",
     "source_of",
-    "states_in",
-    "timestamps_in",
 ]
 
 REPLAY_TABLE: Final = "replay_memory"
@@ -61,11 +57,6 @@ _OF_STATE_PARTITIONS: Final = (
 SAVED_COLUMNS: Final = pa.schema([f for f in REPLAY_MEMORY if f.name not in ("cluster_id", *_OF_STATE_PARTITIONS)])
 """The columns of ``REPLAY_MEMORY`` that the records of a share partition decide."""
 
-_RENAMED: Final = {name: name.removesuffix("_at") + "_offset" for name in NEWEST if name.endswith("_at")}
-"""The columns of ``NEWEST`` by their names in the table, where names that end in ``_at`` are times."""
-
-_OF_STATE: Final = tuple(f.name for f in SAVED_COLUMNS if f.name in REPLAYED_STATES.names and f.name not in ADDRESS)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedReplay:
@@ -75,11 +66,10 @@ class SavedReplay:
     rows: pa.Table = field(default_factory=SAVED_COLUMNS.empty_table)
     positions: Mapping[int, int] = field(default_factory=dict)
 
-    def into(self, heads: Heads) -> None:
-        """Let `heads` continue from here."""
-        names = [*ADDRESS, *(_RENAMED.get(name, name) for name in NEWEST)]
-        archived = self.rows["archived_ranges"].combine_chunks()
-        heads.go_on(self.rows.select(names).rename_columns([*ADDRESS, *NEWEST]), archived)
+    @property
+    def states(self) -> pa.Table:
+        """The states (``REPLAYED_STATES``) of the share partitions that have one."""
+        return self.rows.filter(pc.is_valid(self.rows["snapshot_epoch"])).select(REPLAYED_STATES.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,33 +190,6 @@ def save_replay(tables: Tables, saved: SavedVersion, replay: SavedReplay, *, clu
     rows = pa.concat_tables([cast_to_schema(part, REPLAY_MEMORY) for part in parts])
     owned = rows.set_column(0, "cluster_id", pa.repeat(cluster_id, rows.num_rows))
     tables.replace(REPLAY_TABLE, owned, transactions={_STEP: (step or 0) + 1}, expected={_STEP: step})
-
-
-def states_in(rows: pa.Table) -> pa.Table:
-    """The states (``REPLAYED_STATES``) that rows of ``SAVED_COLUMNS`` have."""
-    return rows.filter(pc.is_valid(rows["snapshot_epoch"])).select(REPLAYED_STATES.names)
-
-
-def timestamps_in(rows: pa.Table) -> dict[int, int | None]:
-    """Timestamps of the last records by their offset, of rows of one state partition."""
-    columns = (rows[name].to_pylist() for name in ("last_record_offset", "last_record_timestamp_ms"))
-    return dict(zip(*columns, strict=True))
-
-
-def rows_to_save(heads: Heads, states: pa.Table, timestamps: Mapping[tuple[int, int], int | None]) -> pa.Table:
-    """Rows of ``SAVED_COLUMNS``: all of `heads`, their states (``REPLAYED_STATES``) where they have one, and the times
-    of their last records by state partition and offset."""
-    rows = heads.all()
-    numbered = states.select(list(ADDRESS)).append_column("row", pa.array(range(states.num_rows), pa.int64()))
-    keyed = rows.select(list(ADDRESS)).append_column("place", pa.array(range(rows.num_rows), pa.int64()))
-    found = keyed.join(numbered, keys=list(ADDRESS), join_type="left outer").sort_by("place")["row"].combine_chunks()
-    lasts = zip(rows["state_partition"].to_pylist(), rows["last_record_offset"].to_pylist(), strict=True)
-    columns: dict[str, Any] = {name: rows[name] for name in ADDRESS}
-    columns |= {_RENAMED.get(name, name): rows[name] for name in NEWEST}
-    columns |= {name: states[name].combine_chunks().take(found) for name in _OF_STATE if name not in columns}
-    columns["last_record_timestamp_ms"] = pa.array([timestamps.get(place) for place in lasts], pa.int64())
-    columns["archived_ranges"] = heads.archived_ranges(rows)
-    return pa.table([columns[name] for name in SAVED_COLUMNS.names], schema=SAVED_COLUMNS)
 
 
 def _share_partition_counts(batches: Iterable[pa.RecordBatch]) -> Counter[int]:

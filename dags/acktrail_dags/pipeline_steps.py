@@ -85,9 +85,9 @@ def reconcile(target: ReconcileTarget) -> None:
 @as_airflow_errors()
 def validate(target: ReconcileTarget) -> None:
     """The gate: a critical expectation that fails stops the DAG here."""
-    from acktrail_expectations import command
+    from acktrail_expectations import gate
 
-    command.validate(tables_config(target["tables_uri"]), target["run_id"])
+    gate.validate(tables_config(target["tables_uri"]), target["run_id"])
 
 
 @task(outlets=[REPORTED], execution_timeout=timedelta(minutes=20))

@@ -19,16 +19,16 @@ from acktrail.model.delivery import TERMINAL_STATES
 
 __all__ = [
     "RecordBatches",
-    "above_limit",
+    "beginning_below",
     "belonging_to",
-    "below",
+    "counts_above",
+    "counts_outside",
+    "ending_at_or_above",
+    "in_other_states",
     "inverted",
-    "not_below",
     "out_of_order",
-    "outside",
     "overlapping",
     "record_batches",
-    "states_other_than",
     "terminal_offsets",
 ]
 
@@ -110,27 +110,27 @@ def belonging_to(batches: RecordBatches, marked: Int64Array) -> BoolArray:
     return batches.records_of(marked[batches.record] != 0)
 
 
-def below(batches: RecordBatches, start: Int64Array) -> BoolArray:
+def beginning_below(batches: RecordBatches, start: Int64Array) -> BoolArray:
     """Records with a batch that begins below the record's `start`."""
     return batches.records_of(batches.first < start[batches.record])
 
 
-def not_below(batches: RecordBatches, end: Int64Array) -> BoolArray:
+def ending_at_or_above(batches: RecordBatches, end: Int64Array) -> BoolArray:
     """Records with a batch that reaches the record's `end` (one past the last offset there is) or goes beyond it."""
     return batches.records_of(batches.last >= end[batches.record])
 
 
-def states_other_than(batches: RecordBatches, allowed: Iterable[int]) -> BoolArray:
+def in_other_states(batches: RecordBatches, allowed: Iterable[int]) -> BoolArray:
     """Records with a batch in a delivery state that is not `allowed`."""
     return batches.records_of(~np.isin(batches.state, list(allowed)))
 
 
-def outside(batches: RecordBatches, least: int, most: int) -> BoolArray:
+def counts_outside(batches: RecordBatches, least: int, most: int) -> BoolArray:
     """Records with a delivery count below `least` or above `most`."""
     return batches.records_of((batches.count < least) | (batches.count > most))
 
 
-def above_limit(batches: RecordBatches, limit: Int64Array) -> BoolArray:
+def counts_above(batches: RecordBatches, limit: Int64Array) -> BoolArray:
     """Records with a delivery count above the record's `limit`."""
     return batches.records_of(batches.count > limit[batches.record])
 

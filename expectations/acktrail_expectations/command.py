@@ -1,4 +1,4 @@
-"""``acktrail validate``, and the gate as the DAG calls it."""
+"""``acktrail validate``."""
 
 from __future__ import annotations
 
@@ -16,21 +16,9 @@ from acktrail.plain_tables import printable, table
 if TYPE_CHECKING:
     from acktrail_expectations.results import QualityResult, ValidationSummary
 
-__all__ = ["app", "validate"]
+__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
-    """The gate for one run: see ``gate.validate``.
-
-    Raises:
-        InputError: the run was not reconciled.
-        QualityGateFailed: a critical expectation failed; the results are recorded by then.
-    """
-    from acktrail_expectations.gate import validate as gate
-
-    return gate(tables, run_id)
 
 
 @app.command("validate")
@@ -54,11 +42,11 @@ def _validate(
     """
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import pass_gate, validate_run
-    from acktrail_expectations.inputs.runs import named_run
+    from acktrail_expectations.inputs.runs import choose_run
 
     store = Tables(TablesConfig.from_environment(tables, tables_options))
     with showing_activity():
-        summary = validate_run(store, named_run(store, run_id), every_record=every_record)
+        summary = validate_run(store, choose_run(store, run_id), every_record=every_record)
     typer.echo(_json(summary) if as_json else _text(summary))
     sys.stdout.flush()
     pass_gate(summary)

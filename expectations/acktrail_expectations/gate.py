@@ -55,11 +55,11 @@ def validate_run(store: Tables, run_id: str, *, every_record: bool = False) -> V
     data = RunData.read(store, run_id, every_record=every_record)
     results = run_suites(data)
     if known is not None and not every_record:
-        results = _with_earlier_records(results, known, data)
+        results = _with_earlier_results(results, known, data)
     summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=json.dumps(rows))
     if is_known:
         return replace(summary, recorded=False)
-    return _recorded_once(store, summary, data)
+    return _record_once(store, summary, data)
 
 
 def log_summary(summary: ValidationSummary) -> None:
@@ -71,14 +71,14 @@ def log_summary(summary: ValidationSummary) -> None:
         _log.log(level, "%s", line)
 
 
-def _with_earlier_records(
+def _with_earlier_results(
     results: tuple[QualityResult, ...], known: ValidationSummary, data: RunData
 ) -> tuple[QualityResult, ...]:
     """State records are validated once: those of the run's earlier validation stay in its results. Raw bytes that
     matched then prove nothing about records that came since."""
     rules = {(result.suite, result.expectation) for result in results}
     earlier = [r for r in known.results if r.suite == "state_records" and (r.suite, r.expectation) in rules]
-    if data.bytes_unseen is not None:
+    if data.why_bytes_not_compared is not None:
         earlier = [r for r in earlier if r.expectation != MATCHES_RAW_BYTES.rule or r.success is False]
     return merged((*results, *earlier))
 
@@ -95,7 +95,7 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
         raise QualityGateFailed(failures, hint=hint or _hint(summary))
 
 
-def _recorded_once(store: Tables, summary: ValidationSummary, data: RunData) -> ValidationSummary:
+def _record_once(store: Tables, summary: ValidationSummary, data: RunData) -> ValidationSummary:
     try:
         record(store, summary, data.since, data.validated)
     except ConcurrentCommit:

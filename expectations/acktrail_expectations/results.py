@@ -152,11 +152,11 @@ def merged(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:
     found: dict[tuple[str, str], QualityResult] = {}
     for result in results:
         name = (result.suite, result.expectation)
-        found[name] = _both(found[name], result) if name in found else result
+        found[name] = _merge_two(found[name], result) if name in found else result
     return tuple(found.values())
 
 
-def _both(one: QualityResult, other: QualityResult) -> QualityResult:
+def _merge_two(one: QualityResult, other: QualityResult) -> QualityResult:
     error = one.error or other.error
     examples = [text for value in (one.observed_value, other.observed_value) if value for text in value.split(_BETWEEN)]
     known = [success for success in (one.success, other.success) if success is not None]

@@ -49,12 +49,12 @@ def _ranges(run: RunData) -> Iterator[QualityResult]:
 
 def _records(run: RunData) -> Iterator[QualityResult]:
     checks = state_record_checks(run.cluster)
-    if run.bytes_unseen is None:
+    if run.why_bytes_not_compared is None:
         checks = (*checks, MATCHES_RAW_BYTES)
     yield from evaluate("state_records", checks, pd.DataFrame(), STATE_RECORD)
-    if run.bytes_unseen is not None:
-        yield not_evaluated("state_records", MATCHES_RAW_BYTES, run.bytes_unseen)
-    frames = StateRecordFrames(gaps=run.gaps, cluster=run.cluster, compares_bytes=run.bytes_unseen is None)
+    if run.why_bytes_not_compared is not None:
+        yield not_evaluated("state_records", MATCHES_RAW_BYTES, run.why_bytes_not_compared)
+    frames = StateRecordFrames(gaps=run.gaps, cluster=run.cluster, compares_bytes=run.why_bytes_not_compared is None)
     for number, records in enumerate(run.records, start=1):
         doing(f"validating state_records, part {number}")
         frame = frames.add(records, since=run.since.records)

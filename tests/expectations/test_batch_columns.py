@@ -80,9 +80,11 @@ def test_bounds_are_taken_from_the_record_s_own_row(lists: Lists, bounds: list[i
     own = np.array(bounds[: len(lists)], np.int64)
     rows = list(zip(lists, own.tolist(), strict=True))
 
-    assert [any(b.first_offset < s for b in bs or ()) for bs, s in rows] == rules.below(taken, own).tolist()
-    assert [any(b.last_offset >= e for b in bs or ()) for bs, e in rows] == rules.not_below(taken, own).tolist()
-    assert [any(b.delivery_count > m for b in bs or ()) for bs, m in rows] == rules.above_limit(taken, own).tolist()
+    assert [any(b.first_offset < s for b in bs or ()) for bs, s in rows] == rules.beginning_below(taken, own).tolist()
+    assert [any(b.last_offset >= e for b in bs or ()) for bs, e in rows] == rules.ending_at_or_above(
+        taken, own
+    ).tolist()
+    assert [any(b.delivery_count > m for b in bs or ()) for bs, m in rows] == rules.counts_above(taken, own).tolist()
 
 
 @given(many)
@@ -93,8 +95,8 @@ def test_states_and_counts(lists: Lists) -> None:
     states = [any(b.delivery_state not in (0, 2, 4) for b in bs or ()) for bs in lists]
     counts = [any(not 0 <= b.delivery_count <= 25 for b in bs or ()) for bs in lists]
 
-    assert states == rules.states_other_than(taken, (0, 2, 4)).tolist()
-    assert counts == rules.outside(taken, 0, 25).tolist()
+    assert states == rules.in_other_states(taken, (0, 2, 4)).tolist()
+    assert counts == rules.counts_outside(taken, 0, 25).tolist()
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))

@@ -28,8 +28,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
 from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.command import validate
-from acktrail_expectations.gate import pass_gate, validate_run
+from acktrail_expectations.gate import pass_gate, validate, validate_run
 from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.inputs.run_data import RunData
 from acktrail_expectations.inputs.validation_positions import read_positions

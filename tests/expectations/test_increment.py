@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.columnar.stored_offsets import StoredOffsets, stored_offsets
-from acktrail_expectations.inputs.validation_positions import LOOK_BACK, from_offsets, moved_on, windows
+from acktrail_expectations.inputs.validation_positions import LOOK_BACK, advanced, at_or_above, offset_slices
 
 addresses = st.sets(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=80)
 positions = st.dictionaries(st.integers(0, 3), st.integers(0, 70))
@@ -33,7 +33,7 @@ def test_windows_hold_every_new_record_once(stored: set[tuple[int, int]], since:
     new = [pair for pair in stored if pair[1] >= since.get(pair[0], 0)]
     with_new = {partition for partition, _ in new}
     read: list[tuple[int, int]] = []
-    for window in windows(offsets_of(stored), since, most):
+    for window in offset_slices(offsets_of(stored), since, most):
         rows = sorted(pairs_of(table(stored).filter(window.rows)))
         assert rows
         assert len(rows) <= most + len(with_new)
@@ -47,7 +47,7 @@ def test_windows_hold_every_new_record_once(stored: set[tuple[int, int]], since:
 def test_a_window_looks_back_so_far_and_no_further() -> None:
     """Memory is bounded: of the records before the first one, a fixed number is read."""
     stored = {(0, offset) for offset in range(LOOK_BACK + 20)}
-    (window,) = windows(offsets_of(stored), {0: LOOK_BACK + 10})
+    (window,) = offset_slices(offsets_of(stored), {0: LOOK_BACK + 10})
 
     rows = sorted(pairs_of(table(stored).filter(window.rows)))
 
@@ -58,13 +58,13 @@ def test_one_busy_state_partition_does_not_make_many_windows() -> None:
     """Every window takes the same part of each state partition, however uneven they are."""
     stored = {(0, offset) for offset in range(1_000)} | {(1, 0), (2, 7)}
 
-    assert len(list(windows(offsets_of(stored), {}, 100))) == 11
+    assert len(list(offset_slices(offsets_of(stored), {}, 100))) == 11
 
 
 @given(addresses, positions)
 def test_positions_only_move_forward(stored: set[tuple[int, int]], since: dict[int, int]) -> None:
     """After a validation the position is one past the last record, and never lower than before."""
-    ends = moved_on(offsets_of(stored).ends(), since)
+    ends = advanced(offsets_of(stored).ends(), since)
 
     for partition in {p for p, _ in stored} | since.keys():
         highest = max((offset for p, offset in stored if p == partition), default=-1)
@@ -98,7 +98,7 @@ def test_a_state_partition_without_a_position_is_read_whole(
     stored: set[tuple[int, int]], since: dict[int, int]
 ) -> None:
     """No state partition is left out because no observation names it."""
-    rows = pairs_of(table(stored).filter(from_offsets(since, "offset")))
+    rows = pairs_of(table(stored).filter(at_or_above(since, "offset")))
 
     assert rows == {(p, offset) for p, offset in stored if offset >= since.get(p, 0)}
 
@@ -107,5 +107,5 @@ def test_a_range_that_is_only_a_gap_counts_by_its_gap() -> None:
     """An offset in any of the columns is enough."""
     rows = pa.table({"state_partition": [0, 0], "last_offset": pa.array([None, 3], pa.int64()), "gap_last": [9, None]})
 
-    assert rows.filter(from_offsets({0: 5}, "last_offset", "gap_last")).num_rows == 1
+    assert rows.filter(at_or_above({0: 5}, "last_offset", "gap_last")).num_rows == 1
     assert rows.filter(pc.field("state_partition") == 0).num_rows == 2

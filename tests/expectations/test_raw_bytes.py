@@ -95,7 +95,7 @@ def test_undecodable_records_agree_with_their_bytes(tmp_path: Path) -> None:
     assert (result.state, result.element_count, result.reason) == (RuleState.HOLDS, records.num_rows, None)
 
 
-@pytest.mark.parametrize(("pieces", "parts"), [(1, 1), (12, 5)])
+@pytest.mark.parametrize(("record_tables", "parts"), [(1, 1), (12, 5)])
 def test_pieces_and_order_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
 ) -> None:

@@ -92,7 +92,7 @@ def stored(folder: Path, name: str, *rows: dict[str, Any]) -> TablesConfig:
 def plan_of(
     folder: Path, *rows: dict[str, Any], allow_skip: bool = False, partitions: int | None = None
 ) -> TablesConfig:
-    """Tables with a plan of `planned` share partitions (default: the number of `rows`) and `rows`."""
+    """Tables with a plan of `partitions` share partitions (default: the number of `rows`) and `rows`."""
     text = json.dumps({"request": {"allow_skip": allow_skip}})
     count = len(rows) if partitions is None else partitions
     plan = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": count, "plan": text}

@@ -287,7 +287,7 @@ def test_a_dump_replays_to_the_tables(observed: Observed, reconciled: list[dict[
 def test_the_gate_passes(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
     """A healthy cluster breaks no expectation of any severity."""
     del reconciled  # the suites look at what it wrote
-    from acktrail_expectations.command import validate
+    from acktrail_expectations.gate import validate
 
     validate(observed.tables, RUN_ID)
     results = Tables(observed.tables).read("quality_results").to_pylist()

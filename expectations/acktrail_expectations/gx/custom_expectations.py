@@ -100,7 +100,7 @@ class ExpectBatchesNotOverlapping(ColumnMapExpectation):
 class ExpectDeliveryStatesAllowed(ColumnMapExpectation):
     """Every state batch is in one of `states` (Kafka's numbers)."""
 
-    map_metric: ClassVar[str] = _column_metric("states_allowed", rules.states_other_than, "states")
+    map_metric: ClassVar[str] = _column_metric("states_allowed", rules.in_other_states, "states")
     success_keys: ClassVar[tuple[str, ...]] = ("states", "mostly")
     states: list[int]
 
@@ -108,7 +108,7 @@ class ExpectDeliveryStatesAllowed(ColumnMapExpectation):
 class ExpectDeliveryCountsInRange(ColumnMapExpectation):
     """Every delivery count is `least` to `most`: beyond that no configuration can go."""
 
-    map_metric: ClassVar[str] = _column_metric("counts_in_range", rules.outside, "least", "most")
+    map_metric: ClassVar[str] = _column_metric("counts_in_range", rules.counts_outside, "least", "most")
     success_keys: ClassVar[tuple[str, ...]] = ("least", "most", "mostly")
     least: int
     most: int
@@ -117,21 +117,21 @@ class ExpectDeliveryCountsInRange(ColumnMapExpectation):
 class ExpectBatchesNotBelowStart(MulticolumnMapExpectation):
     """No state batch (first column) begins below the start offset (second column)."""
 
-    map_metric: ClassVar[str] = _bounded_metric("not_below_start", rules.below)
+    map_metric: ClassVar[str] = _bounded_metric("not_below_start", rules.beginning_below)
     ignore_row_if: str = _ANY_MISSING
 
 
 class ExpectBatchesBelowLogEnd(MulticolumnMapExpectation):
     """Every state batch (first column) ends below the end of the log (second column: one past its last offset)."""
 
-    map_metric: ClassVar[str] = _bounded_metric("below_log_end", rules.not_below)
+    map_metric: ClassVar[str] = _bounded_metric("below_log_end", rules.ending_at_or_above)
     ignore_row_if: str = _ANY_MISSING
 
 
 class ExpectDeliveryCountsWithinLimit(MulticolumnMapExpectation):
     """No state batch (first column) was delivered more often than its group's limit (second column)."""
 
-    map_metric: ClassVar[str] = _bounded_metric("counts_within_limit", rules.above_limit)
+    map_metric: ClassVar[str] = _bounded_metric("counts_within_limit", rules.counts_above)
     ignore_row_if: str = _ANY_MISSING
 
 

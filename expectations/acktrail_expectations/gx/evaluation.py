@@ -54,7 +54,7 @@ def evaluate(
 
 def not_evaluated(suite: str, check: SuiteCheck, reason: str) -> QualityResult:
     """The result of a rule that compared nothing."""
-    return replace(_blank(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
+    return replace(_result_base(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
 
 
 def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) -> pd.DataFrame:
@@ -64,19 +64,19 @@ def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) 
     return frame[[name for name in frame.columns if name in wanted]]
 
 
-def _blank(suite: str, check: SuiteCheck) -> QualityResult:
+def _result_base(suite: str, check: SuiteCheck) -> QualityResult:
     return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False)
 
 
 def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, subject: RowLabel) -> QualityResult:
-    blank = _blank(suite, check)
+    blank = _result_base(suite, check)
     error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
     if error is not None:
         return replace(blank, error=error)
     details = outcome.result
     compared = _compared(details)
     if compared == 0:
-        return not_evaluated(suite, check, _why_nothing(check, frame))
+        return not_evaluated(suite, check, _why_not_compared(check, frame))
     return replace(
         blank,
         success=bool(outcome.success),
@@ -86,7 +86,7 @@ def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, su
     )
 
 
-def _why_nothing(check: SuiteCheck, frame: pd.DataFrame) -> str:
+def _why_not_compared(check: SuiteCheck, frame: pd.DataFrame) -> str:
     if check.only_where:
         return f"no {check.only_where} among {len(frame)} rows"
     columns = compared_columns(check.expectation)

@@ -100,11 +100,11 @@ def _logs(offsets: pa.Table) -> pa.Table:
         if row.pop("group_id") is None and row["topic_id"] is not None:
             known = ends.setdefault((row["topic_id"], row["partition"]), row)
             for name in ("log_start_offset", "log_end_offset"):
-                known[name] = _greater(known[name], row[name])
+                known[name] = _max_known(known[name], row[name])
     return pa.Table.from_pylist(list(ends.values()), schema=_no_logs().schema)
 
 
-def _greater(one: int | None, other: int | None) -> int | None:
+def _max_known(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)

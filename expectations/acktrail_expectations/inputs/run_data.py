@@ -18,11 +18,11 @@ from acktrail_expectations.inputs.observed_cluster import ObservedCluster, obser
 from acktrail_expectations.inputs.validation_positions import (
     LOOK_BACK,
     ValidationPositions,
-    from_offsets,
-    moved_on,
-    pieces,
+    advanced,
+    at_or_above,
+    offset_slices,
     read_positions,
-    windows,
+    record_tables,
 )
 from acktrail_expectations.suites.export_ranges import RANGE_COLUMNS
 from acktrail_expectations.suites.reconciliations import RECONCILIATION_COLUMNS
@@ -49,7 +49,7 @@ class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
     `since`: where those begin. `stored`: the offsets of stored records, from somewhat below; `files`: theirs, oldest
-    first. `bytes_unseen`: why the records are not compared with their raw bytes; None: they are.
+    first. `why_bytes_not_compared`: why the records are not compared with their raw bytes; None: they are.
     """
 
     store: Tables
@@ -60,7 +60,7 @@ class RunData:
     stored: StoredOffsets
     files: tuple[str, ...]
     ranges: pa.Table
-    bytes_unseen: str | None
+    why_bytes_not_compared: str | None
 
     @classmethod
     def read(cls, store: Tables, run_id: str, *, every_record: bool) -> RunData:
@@ -71,8 +71,8 @@ class RunData:
         cluster = observed_cluster(groups, offsets)
         positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster))
         since = ValidationPositions(sequence=positions.sequence) if every_record else positions
-        ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _with_predecessors(since.ranges))
-        begin = _somewhat_below(since.records, ranges)
+        ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _unvalidated_ranges(since.ranges))
+        begin = _first_offsets_to_read(since.records, ranges)
         snapshot = store.snapshot("state_records")
         files = _files(snapshot, begin)
         return cls(
@@ -84,13 +84,13 @@ class RunData:
             stored=_stored(store, files, begin),
             files=files,
             ranges=ranges,
-            bytes_unseen=_why_bytes_unseen(snapshot, every_record=every_record),
+            why_bytes_not_compared=_why_bytes_not_compared(snapshot, every_record=every_record),
         )
 
     @property
     def _columns(self) -> list[str]:
         """What is read of the records."""
-        return list(dict.fromkeys((*RECORD_COLUMNS, *(() if self.bytes_unseen else COMPARED_COLUMNS))))
+        return list(dict.fromkeys((*RECORD_COLUMNS, *(() if self.why_bytes_not_compared else COMPARED_COLUMNS))))
 
     @property
     def gaps(self) -> pa.Table:
@@ -104,8 +104,8 @@ class RunData:
         if self.stored.in_order:
             yield from self._as_stored()
             return
-        for window in windows(self.stored, self.since.records):
-            yield self.store.read("state_records", columns=self._columns, where=window.rows)
+        for each in offset_slices(self.stored, self.since.records):
+            yield self.store.read("state_records", columns=self._columns, where=each.rows)
 
     def _as_stored(self) -> Iterator[pa.Table]:
         """`records` read file by file: for files whose records are in the order of their offsets."""
@@ -114,9 +114,9 @@ class RunData:
         if not with_new:
             return
         begin = {p: since[p] - LOOK_BACK for p in with_new if p in since}
-        rows = pc.field("state_partition").isin(with_new) & from_offsets(begin, "offset")
+        rows = pc.field("state_partition").isin(with_new) & at_or_above(begin, "offset")
         batches = self.store.file_batches("state_records", self.files, columns=self._columns, where=rows, sparing=True)
-        yield from pieces(batches)
+        yield from record_tables(batches)
 
     @property
     def states(self) -> pa.Table:
@@ -132,8 +132,8 @@ class RunData:
     def validated(self) -> ValidationPositions:
         """Where the next run begins."""
         return ValidationPositions(
-            records=moved_on(self.stored.ends(), self.since.records),
-            ranges=moved_on(_ends(self.ranges), self.since.ranges),
+            records=advanced(self.stored.ends(), self.since.records),
+            ranges=advanced(_ends(self.ranges), self.since.ranges),
             sequence=self.since.sequence,
         )
 
@@ -154,46 +154,46 @@ def _files(snapshot: TableSnapshot | None, begin: Mapping[int, int]) -> tuple[st
     """The files with records at or above `begin`, oldest first."""
     if snapshot is None:
         return ()
-    known = snapshot.statistics(("modification_time", *_EXTENT))
-    wanted = (path for path, stats in known.items() if not _lies_below(stats, begin))
+    known = snapshot.statistics(("modification_time", *_OFFSET_STATISTICS))
+    wanted = (path for path, stats in known.items() if not _is_below(stats, begin))
     return tuple(sorted(wanted, key=lambda path: (str(known[path]["modification_time"]), path)))
 
 
-def _why_bytes_unseen(snapshot: TableSnapshot | None, *, every_record: bool) -> str | None:
+def _why_bytes_not_compared(snapshot: TableSnapshot | None, *, every_record: bool) -> str | None:
     """Decoding them again costs a quarter of a validation, so that only a validation of every record does it."""
     if snapshot is not None and not reads_as_own(snapshot):
         return "the records are in another dialect: they are not compared with their raw bytes"
     return None if every_record else "records are compared with their raw bytes by acktrail validate --all"
 
 
-_EXTENT: Final = ("min.state_partition", "max.state_partition", "max.offset")
+_OFFSET_STATISTICS: Final = ("min.state_partition", "max.state_partition", "max.offset")
 
 
-def _lies_below(stats: Mapping[str, Any], begin: Mapping[int, int]) -> bool:
+def _is_below(stats: Mapping[str, Any], begin: Mapping[int, int]) -> bool:
     """Whether a file with these statistics has nothing at or above `begin`."""
-    first, last, offset = (stats[name] for name in _EXTENT)
+    first, last, offset = (stats[name] for name in _OFFSET_STATISTICS)
     if first is None or last is None or offset is None:
         return False
     return all(p in begin and offset < begin[p] for p in range(first, last + 1))
 
 
 def _stored(store: Tables, files: tuple[str, ...], begin: Mapping[int, int]) -> StoredOffsets:
-    columns, rows = ("state_partition", "offset"), from_offsets(begin, "offset")
+    columns, rows = ("state_partition", "offset"), at_or_above(begin, "offset")
     return stored_offsets(
         store.file_batches("state_records", files, columns=columns, where=rows, sparing=True) if files else (), begin
     )
 
 
-def _somewhat_below(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:
+def _first_offsets_to_read(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:
     """First offset of stored records to look for: those looked back at, and those of the ranges to validate."""
     firsts = ranges.group_by("state_partition").aggregate([("first_offset", "min")]).to_pylist()
     least = {row["state_partition"]: row["first_offset_min"] for row in firsts if row["first_offset_min"] is not None}
     return {p: max(0, min(offset - LOOK_BACK, least.get(p, offset))) for p, offset in since.items()}
 
 
-def _with_predecessors(since: Mapping[int, int]) -> pc.Expression:
+def _unvalidated_ranges(since: Mapping[int, int]) -> pc.Expression:
     """The ranges not validated yet and, on each state partition, the one that ends just below them."""
-    return from_offsets({partition: offset - 1 for partition, offset in since.items()}, "last_offset", "gap_last")
+    return at_or_above({partition: offset - 1 for partition, offset in since.items()}, "last_offset", "gap_last")
 
 
 def _state_partitions(store: Tables, cluster: ObservedCluster) -> list[int]:

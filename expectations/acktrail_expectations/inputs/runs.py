@@ -16,9 +16,9 @@ from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.results import ValidationSummary
 
-__all__ = ["count_rows", "is_current", "named_run", "require_reconciled"]
+__all__ = ["choose_run", "count_rows", "is_current", "require_reconciled"]
 
-_INSTANTS: Final = (
+_RUN_TIME_COLUMNS: Final = (
     ("reconciliations", "observed_at"),
     ("share_partition_states", "observed_at"),
     ("offset_observations", "observed_at"),
@@ -29,11 +29,11 @@ _INSTANTS: Final = (
 _COUNTED: Final = (
     "export_ranges", "group_observations", "offset_observations", "share_partition_states", "reconciliations"
 )  # fmt: skip
-_ONCE: Final = "share_partition_once"
+_RULE_ON_EVERY_ROW: Final = "share_partition_once"
 """A rule that looks at every row of its table, in two suites."""
 
 
-def named_run(store: Tables, run_id: str | None) -> str:
+def choose_run(store: Tables, run_id: str | None) -> str:
     """`run_id` if any table knows it; for None the newest run, a reconciled one before one that only exported.
 
     Raises:
@@ -41,26 +41,26 @@ def named_run(store: Tables, run_id: str | None) -> str:
         ConfigurationError: there is no run at all.
     """
     if run_id is None:
-        return _newest(store)
-    if not any(_knows(store, name, run_id) for name, _ in _INSTANTS):
-        known = {run for name, column in _INSTANTS for run in _runs(store, name, column)}
+        return _newest_run(store)
+    if not any(_has_run(store, name, run_id) for name, _ in _RUN_TIME_COLUMNS):
+        known = {run for name, column in _RUN_TIME_COLUMNS for run in _run_times(store, name, column)}
         raise UnknownName("run", run_id, nearest=get_close_matches(run_id, sorted(known), n=3))
     return run_id
 
 
-def _newest(store: Tables) -> str:
-    for name, column in _INSTANTS:
-        runs = _runs(store, name, column)
+def _newest_run(store: Tables) -> str:
+    for name, column in _RUN_TIME_COLUMNS:
+        runs = _run_times(store, name, column)
         if runs:
             return max(runs, key=lambda run: (runs[run], run))
     raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail export` first")
 
 
-def _knows(store: Tables, name: str, run_id: str) -> bool:
+def _has_run(store: Tables, name: str, run_id: str) -> bool:
     return store.read(name, columns=["run_id"], where=pc.field("run_id") == run_id).num_rows > 0
 
 
-def _runs(store: Tables, name: str, column: str) -> dict[str, datetime]:
+def _run_times(store: Tables, name: str, column: str) -> dict[str, datetime]:
     """Every run with its newest instant, read piece by piece."""
     snapshot = store.snapshot(name)
     newest: dict[str, datetime] = {}
@@ -86,7 +86,7 @@ def is_current(summary: ValidationSummary, rows: Mapping[str, int]) -> bool:
     if summary.run_rows is not None:
         known: object = json.loads(summary.run_rows)
         return known == dict(rows)
-    counted = {r.suite: r.element_count for r in summary.results if r.expectation == _ONCE}
+    counted = {r.suite: r.element_count for r in summary.results if r.expectation == _RULE_ON_EVERY_ROW}
     return all(count == rows.get(suite) for suite, count in counted.items())
 
 
@@ -100,14 +100,14 @@ def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> N
     hint = f"run `acktrail reconcile --run-id {run_id}` first"
     if verdicts < states:
         raise InputError(f"run {run_id!r}: {verdicts} of {states} share partitions are reconciled", hint=hint)
-    if verdicts or _is_marked(store, run_id):
+    if verdicts or _has_empty_reconciliation(store, run_id):
         return
     if not rows["group_observations"] and not rows["offset_observations"]:
         hint = "it observed nothing: run `acktrail export --observe`, then `acktrail reconcile`"
     raise InputError(f"run {run_id!r} was not reconciled: there is no verdict to validate", hint=hint)
 
 
-def _is_marked(store: Tables, run_id: str) -> bool:
+def _has_empty_reconciliation(store: Tables, run_id: str) -> bool:
     """Whether there is a commit of a reconciliation that found no share partition."""
     own = pc.field("run_id") == run_id
     named = store.read("offset_observations", columns=["cluster_id"], where=own)["cluster_id"].drop_null()

@@ -25,11 +25,11 @@ __all__ = [
     "SEQUENCE",
     "OffsetSlice",
     "ValidationPositions",
-    "from_offsets",
-    "moved_on",
-    "pieces",
+    "advanced",
+    "at_or_above",
+    "offset_slices",
     "read_positions",
-    "windows",
+    "record_tables",
 ]
 
 LOOK_BACK: Final = 5_000
@@ -72,7 +72,7 @@ class OffsetSlice:
 
     @property
     def rows(self) -> pc.Expression:
-        """The records of the window."""
+        """The records of the slice."""
         offset = pc.field("offset")
         parts = [
             (pc.field("state_partition") == p) & (offset >= first) & (offset <= self.last[p])
@@ -93,7 +93,7 @@ def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int
     return ValidationPositions(records=records, ranges=ranges, sequence=results.transaction_version(SEQUENCE))
 
 
-def from_offsets(first: Mapping[int, int], *columns: str) -> pc.Expression:
+def at_or_above(first: Mapping[int, int], *columns: str) -> pc.Expression:
     """Rows in which one of `columns` is at or above the offset in `first`, and all of any other state partition."""
     partition = pc.field("state_partition")
     wanted = [
@@ -103,16 +103,16 @@ def from_offsets(first: Mapping[int, int], *columns: str) -> pc.Expression:
     return reduce(or_, wanted, ~partition.isin(list(first)))
 
 
-def moved_on(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
+def advanced(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
     """ValidationPositions at `ends`, never lower than `before`."""
     return {p: max(ends.get(p, 0), before.get(p, 0)) for p in sorted({*ends, *before})}
 
 
-def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[OffsetSlice]:
-    """Windows that follow each other on every state partition and hold every stored offset at or above `since` once,
+def offset_slices(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[OffsetSlice]:
+    """Slices that follow each other on every state partition and hold every stored offset at or above `since` once,
     after those looked back at; of about `most` offsets each, none where nothing is new.
 
-    A window takes the same part of every state partition, so that a share partition on two of them shows.
+    A slice takes the same part of every state partition, so that a share partition on two of them shows.
     """
     runs = {p: _to_read(own, since.get(p, 0)) for p, own in stored.runs.items() if own.ends_above(since.get(p, 0))}
     count = -(-sum(own.total for own in runs.values()) // most)
@@ -125,7 +125,7 @@ def windows(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RE
             )
 
 
-def pieces(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -> Iterator[pa.Table]:
+def record_tables(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -> Iterator[pa.Table]:
     """`batches` in their order as tables of about `most` rows."""
     held: list[pa.RecordBatch] = []
     for batch in batches:

@@ -14,12 +14,12 @@ from acktrail_expectations.batch_columns import RecordBatches, terminal_offsets
 
 __all__ = [
     "Codes",
+    "combined_codes",
     "frame_of",
     "key_texts",
-    "known_so_far",
-    "named",
+    "last_known",
     "previous",
-    "terminal_counts",
+    "terminal_offset_counts",
     "where",
 ]
 
@@ -43,7 +43,7 @@ def where(series: pd.Series, condition: BoolArray | pd.Series) -> pd.Series:
     return series.where(np.asarray(condition, dtype=np.bool_), pd.NA)
 
 
-def named(*parts: Codes) -> Codes:
+def combined_codes(*parts: Codes) -> Codes:
     """One code for each distinct combination of `parts`."""
     code = np.asarray(parts[0], dtype=np.int64)
     for part in parts[1:]:
@@ -57,7 +57,7 @@ def previous(series: pd.Series, chain: Codes) -> pd.Series:
     return series.groupby(chain).shift()
 
 
-def known_so_far(series: pd.Series, chain: Codes) -> pd.Series:
+def last_known(series: pd.Series, chain: Codes) -> pd.Series:
     """The newest value in the row and those before it in the same chain, rows without a value skipped."""
     return series.groupby(chain).ffill()
 
@@ -67,11 +67,11 @@ def key_texts(table: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table["group_id"], table["topic_id"], table["partition"].cast(pa.string()), ":")
 
 
-def _or_least(series: pd.Series) -> Int64Array:
+def _int64_or_least(series: pd.Series) -> Int64Array:
     """Whole numbers with the least there is for a missing one: as a start offset it bounds nothing."""
     return series.to_numpy(dtype=np.int64, na_value=_LEAST)
 
 
-def terminal_counts(batches: RecordBatches, start_offset: pd.Series) -> pd.Series:
+def terminal_offset_counts(batches: RecordBatches, start_offset: pd.Series) -> pd.Series:
     """Terminal offsets at or above the start offset, all of them where it is not known."""
-    return pd.Series(terminal_offsets(batches, _or_least(start_offset)), dtype="Int64")
+    return pd.Series(terminal_offsets(batches, _int64_or_least(start_offset)), dtype="Int64")

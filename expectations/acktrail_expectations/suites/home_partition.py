@@ -35,7 +35,7 @@ class KeyPlacement:
                 self._known[text] = (partition, self._home(text))
         places = [self._known[text] for text in texts]
         first, home = ([place[side] for place in places] for side in (0, 1))
-        return _taken(first, encoded.indices), _taken(home, encoded.indices)
+        return _take_int64(first, encoded.indices), _take_int64(home, encoded.indices)
 
     def _home(self, coordinator_key: str) -> int | None:
         if self._partition_count is None:
@@ -43,7 +43,7 @@ class KeyPlacement:
         return state_partition_of(_share_partition(coordinator_key), self._partition_count)
 
 
-def _taken(values: list[int | None], indices: pa.Array) -> pd.Series:
+def _take_int64(values: list[int | None], indices: pa.Array) -> pd.Series:
     found = pa.array(values, pa.int64()).take(indices)
     return pd.Series(pd.Int64Dtype().__from_arrow__(found))
 

@@ -19,7 +19,7 @@ from acktrail_expectations.gx.custom_expectations import ExpectBatchesBelowLogEn
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, none_of, unique, warning
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks
-from acktrail_expectations.suites.frame_columns import frame_of, key_texts, terminal_counts
+from acktrail_expectations.suites.frame_columns import frame_of, key_texts, terminal_offset_counts
 from acktrail_expectations.suites.home_partition import home_state_partitions
 
 __all__ = ["STATE_COLUMNS", "share_partition_state_checks", "share_partition_states_frame"]
@@ -76,7 +76,7 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
         home_state_partition=home_state_partitions(key_texts(table), cluster.state_partition_count),
         delivery_count_limit=frame["group_id"].map(limits).astype("Int64"),
         is_uninitialized=frame["start_offset"].isna(),
-        terminal_offsets=terminal_counts(record_batches(table["batches"]), frame["start_offset"]),
+        terminal_offsets=terminal_offset_counts(record_batches(table["batches"]), frame["start_offset"]),
         finished_records=frame["acknowledged_records"] + frame["archived_records"],
     )
     return derived.merge(frame_of(cluster.logs), how="left", on=["topic_id", "partition"], validate="many_to_one")

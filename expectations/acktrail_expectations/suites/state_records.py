@@ -40,12 +40,12 @@ from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks
 from acktrail_expectations.suites.frame_columns import (
     Codes,
+    combined_codes,
     frame_of,
     key_texts,
-    known_so_far,
-    named,
+    last_known,
     previous,
-    terminal_counts,
+    terminal_offset_counts,
     where,
 )
 from acktrail_expectations.suites.home_partition import KeyPlacement
@@ -134,7 +134,7 @@ class StateRecordFrames:
         self._cluster = cluster
         self._compares_bytes = compares_bytes
         self._placement = KeyPlacement(cluster.state_partition_count)
-        self._kept: pa.Table | None = None
+        self._rows_to_keep: pa.Table | None = None
 
     def add(self, records: pa.Table, *, since: Mapping[int, int]) -> pd.DataFrame:
         """The records at or above `since` (offset by state partition; absent: all), each with what bounds it.
@@ -156,18 +156,18 @@ class StateRecordFrames:
         table, place = self._ordered(records.select(list(RECORD_COLUMNS)))
         frame = frame_of(table)
         log = _Log.of(table, frame, self._gaps)
-        bounds, in_force = _chained(frame, log)
+        bounds, in_force = _chain_bounds(frame, log)
         first, home = self._placement.add(key_texts(table), table["state_partition"])
         placed = {"first_state_partition": first, "home_state_partition": home}
-        self._kept = _kept(table, log, in_force)
-        whole = frame.assign(**bounds, **placed, **_counted(table, frame, self._cluster))
+        self._rows_to_keep = _rows_to_keep(table, log, in_force)
+        whole = frame.assign(**bounds, **placed, **_derived_columns(table, frame, self._cluster))
         wanted = (place >= 0) & _wanted(frame, since)
         new = whole[wanted].reset_index(drop=True)
         return new.assign(matches_raw_bytes=_matching(records, place[wanted])) if self._compares_bytes else new
 
     def _ordered(self, records: pa.Table) -> tuple[pa.Table, Codes]:
         """What was kept and `records` as they follow each other, and which row of `records` each is (below 0: none)."""
-        table = records if self._kept is None else pa.concat_tables([self._kept, records])
+        table = records if self._rows_to_keep is None else pa.concat_tables([self._rows_to_keep, records])
         order = pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")])
         place = np.asarray(order, dtype=np.int64) - (table.num_rows - records.num_rows)
         return table.take(order), place
@@ -183,7 +183,7 @@ def _matching(records: pa.Table, rows: Codes) -> BoolArray:
     return matches
 
 
-def _kept(table: pa.Table, log: _Log, in_force: Mapping[str, pd.Series]) -> pa.Table:
+def _rows_to_keep(table: pa.Table, log: _Log, in_force: Mapping[str, pd.Series]) -> pa.Table:
     """The last row of every chain that continues, and of every state partition, with what is in force after it."""
     is_last = ~pd.Series(log.chain).duplicated(keep="last").to_numpy()
     ends = ~pd.Series(log.state_partition).duplicated(keep="last").to_numpy()
@@ -213,15 +213,15 @@ class _Log:
     def of(cls, table: pa.Table, frame: pd.DataFrame, gaps: pa.Table) -> _Log:
         state_partition = _codes(frame["state_partition"])
         before = previous(frame["offset"], state_partition)
-        is_repeated = _true(frame["offset"] == before)
+        is_repeated = _is_true(frame["offset"] == before)
         after_gap = _after_gap(frame, before, gaps)
         key = _codes(pd.Series(pc.dictionary_encode(key_texts(table)).combine_chunks().indices.to_pandas()))
-        segment = _running(after_gap | _after_nameless(frame, state_partition), state_partition)
+        segment = _running_count(after_gap | _after_nameless(frame, state_partition), state_partition)
         return cls(
             state_partition=state_partition,
             expected_offset=where(before + 1, ~(after_gap | is_repeated)),
             segment=segment,
-            chain=named(state_partition, key, segment),
+            chain=combined_codes(state_partition, key, segment),
             is_repeated=is_repeated,
         )
 
@@ -231,7 +231,7 @@ def _codes(series: pd.Series) -> Codes:
     return np.asarray(pd.factorize(series)[0], dtype=np.int64) + 1
 
 
-def _running(marks: BoolArray, chain: Codes) -> Codes:
+def _running_count(marks: BoolArray, chain: Codes) -> Codes:
     """How many marks there are in the chain up to and with each row."""
     return np.asarray(pd.Series(marks.astype(np.int64)).groupby(chain).cumsum(), dtype=np.int64)
 
@@ -241,7 +241,7 @@ def _after_gap(frame: pd.DataFrame, before: pd.Series, gaps: pa.Table) -> BoolAr
     found = np.zeros(len(frame), np.bool_)
     for gap in gaps.to_pylist():
         here = frame["state_partition"] == gap["state_partition"]
-        found |= _true(here & (before < gap["gap_first"]) & (frame["offset"] > gap["gap_last"]))
+        found |= _is_true(here & (before < gap["gap_first"]) & (frame["offset"] > gap["gap_last"]))
     return found
 
 
@@ -250,13 +250,13 @@ def _after_nameless(frame: pd.DataFrame, state_partition: Codes) -> BoolArray:
     return np.asarray(previous(nameless, state_partition).fillna(0), dtype=np.bool_)
 
 
-def _chained(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
+def _chain_bounds(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
     """What bounds each row, and what is in force after it."""
     kind = frame["record_type"].where(frame["decode_status"] == "decoded")
     before = previous(kind, log.chain)
-    after_tombstone = _true(before == "tombstone")
-    life = named(log.chain, _running(after_tombstone, log.chain))
-    least, in_force = _monotone(frame, kind, life)
+    after_tombstone = _is_true(before == "tombstone")
+    life = combined_codes(log.chain, _running_count(after_tombstone, log.chain))
+    least, in_force = _lower_bounds(frame, kind, life)
     bounds = {**_snapshot_epochs(kind, before, previous(frame["snapshot_epoch"], log.chain)), **least}
     once = {name: where(series, ~log.is_repeated) for name, series in bounds.items()}
     return {"expected_offset": log.expected_offset, **once}, in_force
@@ -264,24 +264,26 @@ def _chained(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series], dict
 
 def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.Series) -> dict[str, pd.Series]:
     """A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base."""
-    is_update = _true(kind == "update")
-    successor = (epoch_before + 1).mask(_true(kind_before == "tombstone"), 0)
+    is_update = _is_true(kind == "update")
+    successor = (epoch_before + 1).mask(_is_true(kind_before == "tombstone"), 0)
     return {
-        "successor_epoch": where(successor, _true(kind == "snapshot")),
+        "successor_epoch": where(successor, _is_true(kind == "snapshot")),
         "base_epoch": where(epoch_before, is_update),
         "base_type": where(kind_before, is_update),
     }
 
 
-def _monotone(frame: pd.DataFrame, kind: pd.Series, life: Codes) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
+def _lower_bounds(
+    frame: pd.DataFrame, kind: pd.Series, life: Codes
+) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
     """What a record may not fall below, and what is in force after it. An initialization sets the leader epoch to 0 and
     the start offset anywhere."""
-    state_epoch = known_so_far(frame["state_epoch"], life)
+    state_epoch = last_known(frame["state_epoch"], life)
     least_state_epoch = previous(state_epoch, life)
     begins = _initializes(frame, kind) | kind.isna().to_numpy(dtype=np.bool_)
-    raised = _true(frame["state_epoch"] > least_state_epoch)
-    led, started = (named(life, _running(marks, life)) for marks in (begins, begins | raised))
-    leader_epoch, start_offset = known_so_far(frame["leader_epoch"], led), known_so_far(frame["start_offset"], started)
+    raised = _is_true(frame["state_epoch"] > least_state_epoch)
+    led, started = (combined_codes(life, _running_count(marks, life)) for marks in (begins, begins | raised))
+    leader_epoch, start_offset = last_known(frame["leader_epoch"], led), last_known(frame["start_offset"], started)
     least = {
         "least_state_epoch": least_state_epoch,
         "least_leader_epoch": previous(leader_epoch, led),
@@ -290,7 +292,7 @@ def _monotone(frame: pd.DataFrame, kind: pd.Series, life: Codes) -> tuple[dict[s
     return least, {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
 
 
-def _true(condition: pd.Series) -> BoolArray:
+def _is_true(condition: pd.Series) -> BoolArray:
     """Where `condition` is known to hold."""
     return np.asarray(condition.fillna(value=False), dtype=np.bool_)
 
@@ -299,19 +301,19 @@ def _initializes(frame: pd.DataFrame, kind: pd.Series) -> BoolArray:
     """Snapshots as an initialization or a reset writes them: leader epoch 0, no batches, created as written."""
     empty = frame["batches"].list.len() == 0
     written = frame["create_timestamp_ms"] == frame["write_timestamp_ms"]
-    return _true(kind == "snapshot") & _true(frame["leader_epoch"] == 0) & _true(empty) & _true(written)
+    return _is_true(kind == "snapshot") & _is_true(frame["leader_epoch"] == 0) & _is_true(empty) & _is_true(written)
 
 
-def _counted(table: pa.Table, frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
-    is_snapshot = _true((frame["record_type"] == "snapshot") & (frame["decode_status"] == "decoded"))
+def _derived_columns(table: pa.Table, frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
+    is_snapshot = _is_true((frame["record_type"] == "snapshot") & (frame["decode_status"] == "decoded"))
     limits = {group: cluster.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
     return {
         "is_uninitialized": frame["start_offset"].isna() & is_snapshot,
         "delivery_count_limit": frame["group_id"].map(limits).astype("Int64"),
-        "terminal_offsets": terminal_counts(record_batches(table["batches"]), frame["start_offset"]),
+        "terminal_offsets": terminal_offset_counts(record_batches(table["batches"]), frame["start_offset"]),
     }
 
 
 def _wanted(frame: pd.DataFrame, since: Mapping[int, int]) -> BoolArray:
     first = frame["state_partition"].map(dict(since)).astype("Int64")
-    return ~_true(frame["offset"] < first)
+    return ~_is_true(frame["offset"] < first)

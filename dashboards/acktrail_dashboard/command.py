@@ -11,6 +11,7 @@ from acktrail.cli.common_options import TablesOptions
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
+    from acktrail_dashboard.rows.run_tables import RunTables
     from acktrail_dashboard.summary_types import Summary
 
 __all__ = ["app", "report", "summary"]
@@ -33,44 +34,48 @@ def _command(
 
     Example: acktrail report --tables ./tables --out report.html
     """
-    from acktrail_dashboard.summary import summary_json
+    from acktrail_dashboard.rows.load_run import read_run
+    from acktrail_dashboard.summary import summarize, summary_json
     from acktrail_dashboard.terminal import print_summary
 
-    config = TablesConfig.from_environment(tables, tables_options)
-    found = summary(config, run_id)
+    rows, chosen = read_run(TablesConfig.from_environment(tables, tables_options), run_id)
+    found = summarize(rows, chosen)
     if as_json:
         typer.echo(summary_json(found))
     else:
         print_summary(found)
     if out is not None:
-        typer.echo(f"report: {report(config, found.head.run_id, out)}", err=True)
+        typer.echo(f"report: {_write(rows, chosen, out)}", err=True)
 
 
 def report(tables: TablesConfig, run_id: str | None, out: Path, *, broker: str | None = None) -> Path:
     """Write the HTML report of `run_id` (None: the run observed last) to `out`: all of it or nothing.
 
     Args:
-        broker: what the caller knows of the broker (address, release), to be shown in the header.
+        tables: where the run's rows are.
+        run_id: a reconcile run.
+        out: the file; its folder is made.
+        broker: what the caller knows of the broker (address, release), for the header.
 
     Raises:
         InputError: there is no such run. ConfigurationError: the tables cannot be read, or `out` not written.
     """
-    from datetime import UTC, datetime
-
-    from acktrail_dashboard.html.report import render_html, write_whole
     from acktrail_dashboard.rows.load_run import read_run
 
-    found, chosen = read_run(tables, run_id)
-    return write_whole(render_html(found, chosen, written_at=datetime.now(UTC), broker=broker), out)
+    return _write(*read_run(tables, run_id), out, broker=broker)
 
 
 def summary(tables: TablesConfig, run_id: str | None) -> Summary:
-    """The totals and rows of `run_id` (None: the run observed last).
-
-    Raises:
-        InputError: there is no such run. ConfigurationError: the tables cannot be read.
-    """
+    """The totals and rows of `run_id` (None: the run observed last); raises as `report`."""
     from acktrail_dashboard.rows.load_run import read_run
     from acktrail_dashboard.summary import summarize
 
     return summarize(*read_run(tables, run_id))
+
+
+def _write(rows: RunTables, run_id: str, out: Path, *, broker: str | None = None) -> Path:
+    from datetime import UTC, datetime
+
+    from acktrail_dashboard.html.report import render_html, write_whole
+
+    return write_whole(render_html(rows, run_id, written_at=datetime.now(UTC), broker=broker), out)

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail_dashboard.rows.run_tables import rows
-from acktrail_dashboard.summary_types import Key, key_of
+from acktrail_dashboard.summary_types import PartitionKey, partition_key
 from acktrail_dashboard.verdicts import canonical
 
-__all__ = ["BandKind", "OffsetBand", "StateWindow", "bands", "binned", "records_by_kind", "windows_of"]
+__all__ = ["BandKind", "OffsetBand", "StateWindow", "bands", "records_by_kind", "scaled_bands", "state_windows"]
 
 
 class BandKind(StrEnum):
@@ -67,7 +67,9 @@ class OffsetBand:
     last: int
 
 
-def windows_of(states: pa.Table, reconciliations: pa.Table, keys: Collection[Key]) -> dict[Key, StateWindow]:
+def state_windows(
+    states: pa.Table, reconciliations: pa.Table, keys: Collection[PartitionKey]
+) -> dict[PartitionKey, StateWindow]:
     """The windows of the share partitions in `keys` whose start offset is known."""
     log_starts = {_key(row): row["log_start_offset"] for row in rows(reconciliations, (*_KEY, "log_start_offset"))}
     wanted = pa.array([_key(row) in keys for row in rows(states, _KEY)], pa.bool_())
@@ -75,8 +77,8 @@ def windows_of(states: pa.Table, reconciliations: pa.Table, keys: Collection[Key
     return {_key(row): _window(row, log_starts.get(_key(row))) for row in chosen if row["start_offset"] is not None}
 
 
-def _key(row: Mapping[str, Any]) -> Key:
-    return key_of(row["group_id"], row["topic_id"], row["partition"])
+def _key(row: Mapping[str, Any]) -> PartitionKey:
+    return partition_key(row["group_id"], row["topic_id"], row["partition"])
 
 
 def _window(row: Mapping[str, Any], log_start: int | None) -> StateWindow:
@@ -135,7 +137,7 @@ def records_by_kind(covering: Iterable[OffsetBand]) -> dict[BandKind, int]:
     return {kind: counts[kind] for kind in BandKind if counts[kind]}
 
 
-def binned(covering: tuple[OffsetBand, ...], width: int) -> tuple[tuple[BandKind, float, float], ...]:
+def scaled_bands(covering: tuple[OffsetBand, ...], width: int) -> tuple[tuple[BandKind, float, float], ...]:
     """Bands as (kind, from, to) on a scale of 0 to `width`, at most `width` of them.
 
     A scale finer than the bands shows each where it is. A coarser one gives every bin one kind: archived, archiving or

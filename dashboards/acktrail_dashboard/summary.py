@@ -13,9 +13,9 @@ from acktrail_dashboard.rows.archived_rows import archived_rows
 from acktrail_dashboard.rows.export_rows import commit_count, export_rows, gap_rows
 from acktrail_dashboard.rows.group_topic_rows import expectation_rows, finding_rows, group_rows, topic_rows
 from acktrail_dashboard.rows.partition_rows import partition_rows
-from acktrail_dashboard.rows.run_tables import RunTables, of_run, rows, run_end
+from acktrail_dashboard.rows.run_tables import RunTables, rows, rows_of_run, run_end
 from acktrail_dashboard.summary_types import PartitionRow, RunHead, RunTotals, Summary
-from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, attention, tally
+from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, tally, urgency
 
 __all__ = ["most_urgent", "summarize", "summary_json"]
 
@@ -25,7 +25,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
 
     A run without any row gives a summary without rows: whether the run exists is the caller's question.
     """
-    own = of_run(tables, run_id)
+    own = rows_of_run(tables, run_id)
     partitions = partition_rows(own.share_partition_states, own.reconciliations)
     groups = group_rows(own.group_observations, partitions)
     findings, expectations = finding_rows(own.findings), expectation_rows(own.quality_results)
@@ -69,7 +69,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
 
 def most_urgent(summary: Summary, most: int) -> tuple[PartitionRow, ...]:
     """All share partitions, or the `most` that need attention first; in the summary's order."""
-    worst = sorted(summary.partitions, key=lambda row: attention(row.verdict))[:most]
+    worst = sorted(summary.partitions, key=lambda row: urgency(row.verdict))[:most]
     chosen = {row.key for row in worst}
     return tuple(row for row in summary.partitions if row.key in chosen)
 

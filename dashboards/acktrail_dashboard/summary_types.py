@@ -16,20 +16,20 @@ __all__ = [
     "FindingRow",
     "GapRow",
     "GroupRow",
-    "Key",
+    "PartitionKey",
     "PartitionRow",
     "RunHead",
     "RunTotals",
     "Summary",
     "TopicRow",
-    "key_of",
+    "partition_key",
 ]
 
-Key = tuple[str, str, int]
+PartitionKey = tuple[str, str, int]
 """Group id, topic id, partition (-1 where a row names none): one share partition."""
 
 
-def key_of(group_id: str | None, topic_id: str | None, partition: int | None) -> Key:
+def partition_key(group_id: str | None, topic_id: str | None, partition: int | None) -> PartitionKey:
     """The key of a row; sortable also where a column is null."""
     return (group_id or "", topic_id or "", -1 if partition is None else partition)
 
@@ -66,8 +66,8 @@ class PartitionRow:
     completeness_reason: str
 
     @property
-    def key(self) -> Key:
-        return key_of(self.group_id, self.topic_id, self.partition)
+    def key(self) -> PartitionKey:
+        return partition_key(self.group_id, self.topic_id, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ __all__ = [
     "SEVERITIES",
     "TONES",
     "VERDICT_MEANINGS",
-    "attention",
     "canonical",
     "result_tone",
     "severity_tone",
     "tally",
+    "urgency",
     "verdict_tone",
 ]
 
@@ -79,7 +79,7 @@ def result_tone(row: ExpectationRow) -> str:
     return "ok" if row.result == "passed" else "unknown"
 
 
-def attention(verdict: str) -> int:
+def urgency(verdict: str) -> int:
     """Sort key: what needs a person comes first."""
     return TONES.index(verdict_tone(verdict))
 

@@ -14,9 +14,9 @@ from acktrail_dashboard.offset_bands import (
     OffsetBand,
     StateWindow,
     bands,
-    binned,
     records_by_kind,
-    windows_of,
+    scaled_bands,
+    state_windows,
 )
 from acktrail_dashboard.rows.run_tables import RunTables
 
@@ -68,7 +68,7 @@ def test_a_scale_keeps_what_must_be_seen(window: StateWindow, width: int) -> Non
     """Drawn pieces follow each other from 0 to the width, are no more than the width allows, and every archived,
     archiving or unknown record is under a piece of its kind or a worse one."""
     found = bands(window)
-    drawn = binned(found, width)
+    drawn = scaled_bands(found, width)
     if not found:
         assert drawn == ()
         return
@@ -106,6 +106,6 @@ def test_windows_are_those_asked_for(sample: RunTables) -> None:
     """One window a share partition with a known start offset; others have none."""
     states = sample.share_partition_states
     keys = {(row["group_id"], row["topic_id"], row["partition"]): row["start_offset"] for row in states.to_pylist()}
-    found = windows_of(states, sample.reconciliations, keys)
+    found = state_windows(states, sample.reconciliations, keys)
     assert {key: window.start for key, window in found.items()} == {k: s for k, s in keys.items() if s is not None}
-    assert windows_of(states, sample.reconciliations, set()) == {}
+    assert state_windows(states, sample.reconciliations, set()) == {}

@@ -20,7 +20,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.reconciliation import Verdict
 from acktrail_dashboard.html.report_header import report_header
-from acktrail_dashboard.rows.run_tables import RunTables, latest_run, of_run
+from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows_of_run
 from acktrail_dashboard.summary import summarize, summary_json
 from acktrail_dashboard.verdicts import VERDICT_MEANINGS
 
@@ -191,13 +191,13 @@ def test_the_run_observed_last_is_the_default() -> None:
     runs = pa.table(
         {"run_id": ["b", "a", "b"], "observed_at": [at, at + timedelta(seconds=9), at + timedelta(seconds=1)]}
     )
-    assert latest_run(runs, None, root="here") == "a"
-    assert latest_run(runs, "b", root="here") == "b"
+    assert chosen_run(runs, None, root="here") == "a"
+    assert chosen_run(runs, "b", root="here") == "b"
     with pytest.raises(UnknownName, match="unknown run 'c'") as refused:
-        latest_run(runs, "c", root="here")
+        chosen_run(runs, "c", root="here")
     assert refused.value.nearest == ("a", "b")
     with pytest.raises(InputError, match="no reconcile run in here"):
-        latest_run(runs.slice(0, 0), None, root="here")
+        chosen_run(runs.slice(0, 0), None, root="here")
 
 
 def test_an_empty_run_is_empty_and_not_an_error(run_id: str) -> None:
@@ -222,5 +222,5 @@ def test_json_holds_every_row_and_no_minus_one(sample: RunTables, run_id: str) -
 
 def test_of_run_is_idempotent(sample: RunTables, run_id: str) -> None:
     """Taking a run's rows twice changes nothing."""
-    once = of_run(sample, run_id)
-    assert summarize(once, run_id) == summarize(of_run(once, run_id), run_id) == summarize(sample, run_id)
+    once = rows_of_run(sample, run_id)
+    assert summarize(once, run_id) == summarize(rows_of_run(once, run_id), run_id) == summarize(sample, run_id)

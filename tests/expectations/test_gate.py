@@ -210,7 +210,7 @@ def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pyte
     config = fill(tmp_path)
     whole = validate_run(Tables(config), RUN, every_record=True)
     for most in (1, 12):
-        monkeypatch.setattr(validation_positions.pieces, "__defaults__", (most,))
+        monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (most,))
         assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
 
 
@@ -228,7 +228,7 @@ def test_records_that_lie_in_no_order_are_read_in_windows(
     )
     Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
     for most in (10, 1_000):
-        monkeypatch.setattr(validation_positions.windows, "__defaults__", (most,))
+        monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (most,))
 
         summary = validate_run(Tables(config), RUN, every_record=True)
 

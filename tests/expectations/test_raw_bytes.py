@@ -95,13 +95,13 @@ def test_undecodable_records_agree_with_their_bytes(tmp_path: Path) -> None:
     assert (result.state, result.element_count, result.reason) == (RuleState.HOLDS, records.num_rows, None)
 
 
-@pytest.mark.parametrize(("record_tables", "parts"), [(1, 1), (12, 5)])
+@pytest.mark.parametrize(("pieces", "parts"), [(1, 1), (12, 5)])
 def test_pieces_and_order_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
 ) -> None:
     """Files in another order than the log's, a record stored twice, small pieces: the altered records are named."""
-    monkeypatch.setattr(validation_positions.pieces, "__defaults__", (pieces,))
-    monkeypatch.setattr(validation_positions.windows, "__defaults__", (pieces,))
+    monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (pieces,))
+    monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (pieces,))
     monkeypatch.setattr(state_records, "_COMPARED_AT_ONCE", parts)
     records = flipped("value")(everyday().table())
     middle = records.num_rows // 2

@@ -15,8 +15,8 @@ __all__ = [
     "Column",
     "badge",
     "body_row",
-    "cut",
     "data_table",
+    "left_off_line",
     "section",
     "severity_badge",
     "table",
@@ -74,7 +74,7 @@ def data_table(
         return element("p", nothing, class_="nothing")
     lines = [body_row(columns, cells(row)) for row in rows[:ROWS_SHOWN]]
     body = element("tbody", *lines, role="rowgroup")
-    return joined((table(caption, columns, (body,)), cut(len(rows) - len(lines), "row")))
+    return joined((table(caption, columns, (body,)), left_off_line(len(rows) - len(lines), "row")))
 
 
 def table(caption: str, columns: tuple[Column, ...], bodies: Iterable[Markup]) -> Markup:
@@ -104,7 +104,7 @@ def body_row(columns: tuple[Column, ...], cells: Cells) -> Markup:
     return element("tr", *elements, role="row")
 
 
-def cut(left_off: int, noun: str) -> Markup | None:
+def left_off_line(left_off: int, noun: str) -> Markup | None:
     """How many rows are not shown; None for none."""
     return element("p", f"{counted(left_off, 'more ' + noun)} not shown", class_="more") if left_off else None
 

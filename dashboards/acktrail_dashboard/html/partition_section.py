@@ -10,7 +10,7 @@ from acktrail_dashboard.html.html_tables import (
     Column,
     badge,
     body_row,
-    cut,
+    left_off_line,
     section,
     table,
     unknown,
@@ -20,7 +20,7 @@ from acktrail_dashboard.html.html_tables import (
 from acktrail_dashboard.html.markup import Child, Markup, code, element, joined, name
 from acktrail_dashboard.html.svg import band_sample, bar, state_strip
 from acktrail_dashboard.offset_bands import BandKind, StateWindow, bands
-from acktrail_dashboard.summary_types import Figure, GroupRow, Key, PartitionRow, Summary
+from acktrail_dashboard.summary_types import Figure, GroupRow, PartitionKey, PartitionRow, Summary
 from acktrail_dashboard.verdicts import VERDICT_MEANINGS
 from acktrail_dashboard.wording import counted, notes, number
 
@@ -43,7 +43,9 @@ _LEGEND: Final = (
 )
 
 
-def partition_section(summary: Summary, shown: Sequence[PartitionRow], windows: Mapping[Key, StateWindow]) -> Markup:
+def partition_section(
+    summary: Summary, shown: Sequence[PartitionRow], windows: Mapping[PartitionKey, StateWindow]
+) -> Markup:
     """The verdict table for `shown`, with the windows that are known."""
     groups = {row.group_id: row for row in summary.groups}
     most = max((row.lag.value for row in shown if row.lag.value is not None), default=0)
@@ -57,7 +59,7 @@ def partition_section(summary: Summary, shown: Sequence[PartitionRow], windows: 
         "Share partitions",
         _legend(),
         table("Share partitions by group", _COLUMNS, bodies),
-        cut(len(summary.partitions) - len(shown), "share partition"),
+        left_off_line(len(summary.partitions) - len(shown), "share partition"),
         _meanings(),
     )
 
@@ -82,7 +84,9 @@ def _meanings() -> Markup:
     )
 
 
-def _body(group: GroupRow, own: tuple[PartitionRow, ...], windows: Mapping[Key, StateWindow], most: int) -> Markup:
+def _body(
+    group: GroupRow, own: tuple[PartitionRow, ...], windows: Mapping[PartitionKey, StateWindow], most: int
+) -> Markup:
     lines = (body_row(_COLUMNS, _cells(row, windows.get(row.key), most)) for row in own)
     more = group.share_partitions - len(own)
     return element("tbody", _group_line(group, more), *lines, role="rowgroup")

@@ -28,8 +28,8 @@ from acktrail_dashboard.html.markup import Markup, element
 from acktrail_dashboard.html.partition_section import PARTITIONS_SHOWN, partition_section
 from acktrail_dashboard.html.report_header import report_header, tiles
 from acktrail_dashboard.html.svg import patterns
-from acktrail_dashboard.offset_bands import windows_of
-from acktrail_dashboard.rows.run_tables import RunTables, of_run
+from acktrail_dashboard.offset_bands import state_windows
+from acktrail_dashboard.rows.run_tables import RunTables, rows_of_run
 from acktrail_dashboard.summary import most_urgent, summarize
 from acktrail_dashboard.wording import instant
 
@@ -55,10 +55,10 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
         written_at: the instant to print as the report's own.
         broker: what the caller knows of the broker (address, version); the tables do not hold it.
     """
-    own = of_run(tables, run_id)
+    own = rows_of_run(tables, run_id)
     summary = summarize(tables, run_id)
     shown = most_urgent(summary, PARTITIONS_SHOWN)
-    windows = windows_of(own.share_partition_states, own.reconciliations, {row.key for row in shown})
+    windows = state_windows(own.share_partition_states, own.reconciliations, {row.key for row in shown})
     body = element(
         "body",
         patterns(),

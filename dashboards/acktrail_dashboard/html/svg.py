@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from acktrail_dashboard.html.markup import Markup, element, joined
-from acktrail_dashboard.offset_bands import BandKind, OffsetBand, binned, records_by_kind
+from acktrail_dashboard.offset_bands import BandKind, OffsetBand, records_by_kind, scaled_bands
 from acktrail_dashboard.wording import counted, number
 
 __all__ = ["BAND_WIDTH", "band_sample", "bar", "patterns", "share_bar", "state_strip"]
@@ -58,7 +58,7 @@ def _hatch(kind: str, path: str, size: int) -> Markup:
 def state_strip(drawn: tuple[OffsetBand, ...]) -> Markup:
     """Bands from the start offset on, one path a kind; the label says the same in numbers."""
     pieces: dict[BandKind, list[str]] = {}
-    for kind, begin, end in binned(drawn, BAND_WIDTH):
+    for kind, begin, end in scaled_bands(drawn, BAND_WIDTH):
         wide = max(end - begin, _LEAST.get(kind, 0.0))
         left = max(0.0, min(begin, BAND_WIDTH - wide))
         pieces.setdefault(kind, []).append(f"M{_short(left)} 0h{_short(wide)}v{_HEIGHT}h-{_short(wide)}z")

@@ -18,7 +18,7 @@ from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail_dashboard.rows.run_tables import rows
-from acktrail_dashboard.summary_types import ArchivedRow, Key, key_of
+from acktrail_dashboard.summary_types import ArchivedRow, PartitionKey, partition_key
 
 __all__ = ["archived_rows", "groups_with_more"]
 
@@ -48,15 +48,15 @@ def groups_with_more(states: pa.Table) -> tuple[str, ...]:
     return tuple(sorted({row["group_id"] for row in seen if (row["archived_seen"] or 0) > listed.get(_key(row), 0)}))
 
 
-def _key(row: Mapping[str, Any]) -> Key:
-    return key_of(row["group_id"], row["topic_id"], row["partition"])
+def _key(row: Mapping[str, Any]) -> PartitionKey:
+    return partition_key(row["group_id"], row["topic_id"], row["partition"])
 
 
 def _length(batch: StateBatch) -> int:
     return batch.last_offset - batch.first_offset + 1
 
 
-def _in_state(states: pa.Table) -> defaultdict[Key, tuple[StateBatch, ...]]:
+def _in_state(states: pa.Table) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
     """The archived batches of every state that has one, disjoint and ascending."""
     column = states["batches"].combine_chunks()
     batches = pc.list_flatten(column)
@@ -67,9 +67,9 @@ def _in_state(states: pa.Table) -> defaultdict[Key, tuple[StateBatch, ...]]:
 
 
 def _in_history(
-    history: Iterable[ArchivedRange], heads: Mapping[Key, Mapping[str, Any]]
-) -> defaultdict[Key, tuple[StateBatch, ...]]:
-    own = ((key_of(each.key.group_id, each.key.topic_id, each.key.partition), each) for each in history)
+    history: Iterable[ArchivedRange], heads: Mapping[PartitionKey, Mapping[str, Any]]
+) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
+    own = ((partition_key(each.key.group_id, each.key.topic_id, each.key.partition), each) for each in history)
     return _combined((key, _batch(each)) for key, each in own if key in heads and _is_in_run(each, heads[key]))
 
 
@@ -89,8 +89,8 @@ def _batch(archiving: ArchivedRange) -> StateBatch:
     )
 
 
-def _combined(archived: Iterable[tuple[Key, StateBatch]]) -> defaultdict[Key, tuple[StateBatch, ...]]:
-    found: defaultdict[Key, list[StateBatch]] = defaultdict(list)
+def _combined(archived: Iterable[tuple[PartitionKey, StateBatch]]) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
+    found: defaultdict[PartitionKey, list[StateBatch]] = defaultdict(list)
     for key, batch in archived:
         if batch.first_offset <= batch.last_offset:
             found[key].append(batch)
@@ -98,7 +98,7 @@ def _combined(archived: Iterable[tuple[Key, StateBatch]]) -> defaultdict[Key, tu
 
 
 def _rows(
-    key: Key, head: Mapping[str, Any], now: tuple[StateBatch, ...], before: tuple[StateBatch, ...]
+    key: PartitionKey, head: Mapping[str, Any], now: tuple[StateBatch, ...], before: tuple[StateBatch, ...]
 ) -> Iterator[ArchivedRow]:
     """`now` as it is, and of `before` the offsets that `now` does not have."""
     retained = OffsetRanges()

@@ -16,7 +16,7 @@ from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail_dashboard.rows.archived_rows import groups_with_more
 from acktrail_dashboard.rows.export_rows import EXPORT_COLUMNS
-from acktrail_dashboard.rows.run_tables import RunTables, latest_run
+from acktrail_dashboard.rows.run_tables import RunTables, chosen_run
 
 __all__ = ["read_run"]
 
@@ -33,7 +33,7 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
     """
     tables = Tables(config)
     runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
-    chosen = latest_run(runs, run_id, root=tables.root)
+    chosen = chosen_run(runs, run_id, root=tables.root)
     own = {name: tables.read(name, where=pc.field("run_id") == chosen) for name in _OF_THE_RUN}
     return (
         RunTables(

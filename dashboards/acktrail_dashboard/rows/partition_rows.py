@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail_dashboard.rows.run_tables import TableRow, rows
-from acktrail_dashboard.summary_types import Figure, Key, PartitionRow, key_of
+from acktrail_dashboard.summary_types import Figure, PartitionKey, PartitionRow, partition_key
 from acktrail_dashboard.verdicts import canonical
 
 __all__ = ["partition_rows"]
@@ -28,11 +28,11 @@ def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[Partiti
     return tuple(sorted(built, key=lambda row: (row.group_id, row.topic or "", row.key)))
 
 
-def _by_key(found: list[dict[str, Any]]) -> dict[Key, TableRow]:
-    return {key_of(row["group_id"], row["topic_id"], row["partition"]): row for row in found}
+def _by_key(found: list[dict[str, Any]]) -> dict[PartitionKey, TableRow]:
+    return {partition_key(row["group_id"], row["topic_id"], row["partition"]): row for row in found}
 
 
-def _row(key: Key, state: TableRow, verdict: TableRow) -> PartitionRow:
+def _row(key: PartitionKey, state: TableRow, verdict: TableRow) -> PartitionRow:
     start = _figure(
         _first(verdict.get("durable_start_offset"), state.get("start_offset")),
         verdict.get("described_start_offset_after"),

@@ -14,7 +14,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 
-__all__ = ["RunTables", "TableRow", "latest_run", "of_run", "row_value", "rows", "run_end"]
+__all__ = ["RunTables", "TableRow", "chosen_run", "row_value", "rows", "rows_of_run", "run_end"]
 
 TableRow = Mapping[str, Any]
 ValueT = TypeVar("ValueT")
@@ -43,7 +43,7 @@ class RunTables:
         return cls(**{field.name: TABLES[field.name].empty_table() for field in fields(cls) if field.name in TABLES})
 
 
-def latest_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> str:
+def chosen_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> str:
     """The run to show: `wanted`, else the one observed last. `root` is where the tables are, for the message.
 
     Raises:
@@ -63,7 +63,7 @@ def latest_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> s
     return wanted if wanted is not None else known[0]
 
 
-def of_run(tables: RunTables, run_id: str) -> RunTables:
+def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
     """What belongs to `run_id`: its own rows, and of topics and exports everything that was known when it ended."""
     own = {name: _where_run(getattr(tables, name), run_id) for name in _OF_ONE_RUN}
     ended = run_end(replace(tables, **own))

@@ -50,7 +50,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One share partition: what is durable, what the cluster says, and the verdict. `topic` None: name not known."""
+    """One share partition: its replayed state, the cluster's answer, and the verdict. `topic` None: name not known."""
 
     group_id: str
     topic_id: str
@@ -208,7 +208,7 @@ class RunTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHead:
-    """Which run: `observed_from` to `observed_to` are the first and the last look at the cluster."""
+    """Which run: it observed the cluster from `observed_from` to `observed_to`."""
 
     cluster_id: str | None
     run_id: str

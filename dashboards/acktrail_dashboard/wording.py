@@ -55,7 +55,7 @@ def topic_text(topic: str | None, topic_id: str) -> str:
 
 
 def notes(row: PartitionRow) -> tuple[str, ...]:
-    """What the numbers of a share partition do not say: why the verdict, what is unknown and why."""
+    """Notes beside the numbers of a share partition: why the verdict, what is unknown and why."""
     figures = (("start offset", row.start_offset), ("lag", row.lag), ("archived", row.archived))
     unknown: dict[str, list[str]] = {}
     for name, figure in figures:

@@ -116,7 +116,7 @@ def beginning_below(batches: RecordBatches, start: Int64Array) -> BoolArray:
 
 
 def ending_at_or_above(batches: RecordBatches, end: Int64Array) -> BoolArray:
-    """Records with a batch that reaches the record's `end` (one past the last offset there is) or goes beyond it."""
+    """Records with a batch that reaches the record's `end` (one past the last offset of the log) or passes it."""
     return batches.records_of(batches.last >= end[batches.record])
 
 

@@ -21,7 +21,7 @@ EXAMPLES: Final = 3
 """How many rows that break a rule are named."""
 
 NOT_KNOWN: Final = "not known: "
-"""Begins the reason of a rule that there are rows for, but not the values to compare them with."""
+"""Begins the reason of a rule that has rows, but no known values to compare them with."""
 
 _BETWEEN: Final = "; "
 

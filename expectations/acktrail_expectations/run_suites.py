@@ -38,7 +38,7 @@ _NO_ROWS: Final = {
     "share_partition_states": "the run replayed no share partition",
     "reconciliations": "the run reconciled no share partition",
 }
-"""Why a suite has nothing to look at."""
+"""Why a suite has no row."""
 
 
 def _ranges(run: RunData) -> Iterator[QualityResult]:

@@ -15,11 +15,11 @@ __all__ = ["forgo_pandas", "lean_history", "lean_tables", "optional_lean_tables"
 
 
 def forgo_pandas() -> None:
-    """Let pyarrow find that there is no pandas, which saves a process most of its start.
+    """Keep pyarrow from importing pandas, which saves a process most of its start.
 
-    pyarrow looks for pandas once, at the first array it is given a list for, and remembers the outcome. Afterwards
-    pandas can be imported as ever, and ``to_pandas`` works; only pandas objects given to pyarrow are then taken for
-    plain sequences. So this is for processes of the command line, never for a library.
+    pyarrow looks for pandas once, when it first builds an array from a list, and remembers the outcome. Afterwards
+    pandas can be imported as usual, and ``to_pandas`` works; only pandas objects given to pyarrow then count as plain
+    sequences. So this is for processes of the command line, never for a library.
     """
     import pyarrow as pa
 

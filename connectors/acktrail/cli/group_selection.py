@@ -31,7 +31,7 @@ class GroupAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """The lag of several share partitions: `known` is the sum of those that are known, `unknown` counts the others."""
+    """The lag of several share partitions: `known` is the sum of the known ones, `unknown` the number of others."""
 
     known: int
     unknown: int
@@ -72,10 +72,10 @@ def list_matching(
 def selected_ids(
     admin: ShareGroupAdmin, groups: Sequence[str], patterns: Sequence[str], *, all_groups: bool
 ) -> tuple[str, ...]:
-    """The ids of the groups that were named, and of those that match, each once.
+    """The ids of the named groups and of the groups that match, each once.
 
     Raises:
-        InputError: nothing was named, or groups beside all groups.
+        InputError: nothing was named, or both groups and all groups.
         UnknownName: no share group matches a pattern.
     """
     if all_groups and (groups or patterns):

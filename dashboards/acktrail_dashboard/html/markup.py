@@ -16,7 +16,7 @@ _VOID: Final = frozenset({"meta", "br", "hr"})
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """HTML that is safe to put into a page as it stands."""
+    """HTML that is safe to put into a page."""
 
     html: str
 

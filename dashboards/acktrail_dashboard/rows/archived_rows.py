@@ -74,7 +74,7 @@ def _in_history(
 
 
 def _is_in_run(archiving: ArchivedRange, head: Mapping[str, Any]) -> bool:
-    """Whether the record that shows it is one of those that the state was replayed from."""
+    """Whether the state was replayed from the record that shows it."""
     last = head["last_record_offset"]
     is_own = archiving.at.state_partition == head["state_partition"]
     return is_own and (last is None or archiving.at.offset <= last)

@@ -76,7 +76,7 @@ def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
 
 
 def run_end(own: RunTables) -> datetime | None:
-    """The last instant at which the run of these tables looked at the cluster."""
+    """The last time at which the run of these tables observed the cluster."""
     ends = [pc.max(table["observed_at"]).as_py() for table in (own.reconciliations, own.group_observations)]
     return max((end for end in ends if end is not None), default=None)
 

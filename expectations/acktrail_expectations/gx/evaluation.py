@@ -1,4 +1,4 @@
-"""Run checks on a frame with Great Expectations and say what came out."""
+"""Run the checks of a suite on a frame with Great Expectations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def not_evaluated(suite: str, check: SuiteCheck, reason: str) -> QualityResult:
 
 def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) -> pd.DataFrame:
     """The columns that `expectation` compares and `subject` names: the engine copies all that it is given, several
-    times. A column that is not there is left to the engine's own error."""
+    times. The engine itself reports a column that is missing."""
     wanted = {*compared_columns(expectation), *subject.columns}
     return frame[[name for name in frame.columns if name in wanted]]
 

@@ -48,8 +48,8 @@ _NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
 class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
-    `since`: where those begin. `stored`: the offsets of stored records, from somewhat below; `files`: theirs, oldest
-    first. `why_bytes_not_compared`: why the records are not compared with their raw bytes; None: they are.
+    `since`: where those begin. `stored`: the offsets of stored records, from a little below `since`; `files`: theirs,
+    oldest first. `why_bytes_not_compared`: why the records are not compared with their raw bytes; None: they are.
     """
 
     store: Tables
@@ -185,7 +185,7 @@ def _stored(store: Tables, files: tuple[str, ...], begin: Mapping[int, int]) -> 
 
 
 def _first_offsets_to_read(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:
-    """First offset of stored records to look for: those looked back at, and those of the ranges to validate."""
+    """First offset to read by state partition: `LOOK_BACK` below `since`, and the ranges to validate."""
     firsts = ranges.group_by("state_partition").aggregate([("first_offset", "min")]).to_pylist()
     least = {row["state_partition"]: row["first_offset_min"] for row in firsts if row["first_offset_min"] is not None}
     return {p: max(0, min(offset - LOOK_BACK, least.get(p, offset))) for p, offset in since.items()}

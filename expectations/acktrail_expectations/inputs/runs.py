@@ -24,13 +24,13 @@ _RUN_TIME_COLUMNS: Final = (
     ("offset_observations", "observed_at"),
     ("export_ranges", "exported_at"),
 )
-"""Tables that name runs, each with the column that says when; a run may have rows in any of them."""
+"""Tables that name runs, each with its column of times; a run may have rows in any of them."""
 
 _COUNTED: Final = (
     "export_ranges", "group_observations", "offset_observations", "share_partition_states", "reconciliations"
 )  # fmt: skip
 _RULE_ON_EVERY_ROW: Final = "share_partition_once"
-"""A rule that looks at every row of its table, in two suites."""
+"""A rule that compares every row of its table, in two suites."""
 
 
 def choose_run(store: Tables, run_id: str | None) -> str:
@@ -38,7 +38,7 @@ def choose_run(store: Tables, run_id: str | None) -> str:
 
     Raises:
         UnknownName: no table knows `run_id`.
-        ConfigurationError: there is no run at all.
+        ConfigurationError: there is no run.
     """
     if run_id is None:
         return _newest_run(store)
@@ -81,7 +81,7 @@ def count_rows(store: Tables, run_id: str) -> dict[str, int]:
 def is_current(summary: ValidationSummary, rows: Mapping[str, int]) -> bool:
     """Whether a recorded validation covers all present rows of its run.
 
-    Of a validation that did not record its rows, those of the states and of the reconciliation are compared.
+    Where the validation did not record the number of rows, its results on states and reconciliations show it.
     """
     if summary.run_rows is not None:
         known: object = json.loads(summary.run_rows)

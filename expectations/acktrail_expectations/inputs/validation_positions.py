@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 LOOK_BACK: Final = 5_000
-"""Records before the first one to validate that are read too, on each state partition: among them are the
-predecessors that it is compared with. What has none there is not compared."""
+"""Records before the first one to validate that are read too, on each state partition: a record is compared
+with its predecessors among them, and is not compared where it has none."""
 
 MOST_RECORDS: Final = 131_072
 """Records read and validated at once: what memory follows, however many records there are."""
@@ -110,7 +110,7 @@ def advanced(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, in
 
 def offset_slices(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[OffsetSlice]:
     """Slices that follow each other on every state partition and hold every stored offset at or above `since` once,
-    after those looked back at; of about `most` offsets each, none where nothing is new.
+    after the `LOOK_BACK` before it; of about `most` offsets each, none where nothing is new.
 
     A slice takes the same part of every state partition, so that a share partition on two of them shows.
     """

@@ -58,7 +58,7 @@ def previous(series: pd.Series, chain: Codes) -> pd.Series:
 
 
 def last_known(series: pd.Series, chain: Codes) -> pd.Series:
-    """The newest value in the row and those before it in the same chain, rows without a value skipped."""
+    """The newest known value of the row's chain, up to and with the row."""
     return series.groupby(chain).ffill()
 
 
@@ -68,7 +68,7 @@ def key_texts(table: pa.Table) -> pa.ChunkedArray:
 
 
 def _int64_or_least(series: pd.Series) -> Int64Array:
-    """Whole numbers with the least there is for a missing one: as a start offset it bounds nothing."""
+    """Whole numbers, the lowest int64 for a missing one: as a start offset it bounds nothing."""
     return series.to_numpy(dtype=np.int64, na_value=_LEAST)
 
 

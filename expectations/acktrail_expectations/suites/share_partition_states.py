@@ -67,7 +67,7 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
     Returns:
         ``STATE_COLUMNS`` and `log_start_offset`, `log_end_offset` (missing for a topic that is gone or may not be
         seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`, `terminal_offsets` (acknowledged and
-        archived offsets of the batches), `finished_records` (the same as the table's own columns say).
+        archived offsets of the batches), `finished_records` (the sum of the table's own columns).
     """
     table = states.select(list(STATE_COLUMNS))
     frame = frame_of(table)

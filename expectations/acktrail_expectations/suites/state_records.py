@@ -148,10 +148,10 @@ class StateRecordFrames:
             ``RECORD_COLUMNS`` and, missing where there is nothing to compare with:
             `expected_offset` (the offset after the record before), `successor_epoch` (snapshots: the snapshot epoch
             that comes next), `base_epoch` and `base_type` (updates: snapshot epoch and type of the record before),
-            `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (what may not be fallen below),
+            `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (the lowest legal values),
             `first_state_partition` (the one that had the key first), `home_state_partition` (the one its hash names),
             `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`; where bytes are
-            compared, `matches_raw_bytes` (the decoded columns are what the key and the value say).
+            compared, `matches_raw_bytes` (the decoded columns equal key and value decoded again).
         """
         table, place = self._ordered(records.select(list(RECORD_COLUMNS)))
         frame = frame_of(table)
@@ -174,7 +174,7 @@ class StateRecordFrames:
 
 
 def _matching(records: pa.Table, rows: Codes) -> BoolArray:
-    """Which of these rows of `records` say what their bytes say."""
+    """Which of these rows of `records` equal their raw bytes decoded again."""
     stored = records.select(list(COMPARED_COLUMNS))
     matches = np.ones(len(rows), np.bool_)
     for begin in range(0, len(rows), _COMPARED_AT_ONCE):
@@ -201,7 +201,7 @@ def _rows_to_keep(table: pa.Table, log: _Log, in_force: Mapping[str, pd.Series])
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Log:
     """Where each row lies: its state partition, the row's chain and the segment of the log that the chain is of, and
-    whether it stands at its address a second time."""
+    whether its address occurs a second time."""
 
     state_partition: Codes
     expected_offset: pd.Series
@@ -276,8 +276,8 @@ def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.S
 def _lower_bounds(
     frame: pd.DataFrame, kind: pd.Series, life: Codes
 ) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
-    """What a record may not fall below, and what is in force after it. An initialization sets the leader epoch to 0 and
-    the start offset anywhere."""
+    """The lowest legal values of each record, and the values in force after it. An initialization sets the leader
+    epoch to 0 and the start offset anywhere."""
     state_epoch = last_known(frame["state_epoch"], life)
     least_state_epoch = previous(state_epoch, life)
     begins = _initializes(frame, kind) | kind.isna().to_numpy(dtype=np.bool_)

@@ -95,8 +95,7 @@ def _java() -> Check:
 
 
 def _known(target: TablesConfig) -> KnownNames | None:
-    """What the tables name; None where they cannot be read, which a check of their own says, or where nothing was
-    exported yet."""
+    """Names in the tables; None where they cannot be read, which is a check itself, or without an export."""
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.known_names import known_names
 

@@ -17,7 +17,7 @@ __all__ = ["group_json", "listing_json", "listing_text", "members_text", "offset
 
 
 def listing_text(states: dict[str, str], answers: Sequence[GroupAnswer]) -> str:
-    """One line a group: state, members, lag. `states` are those that the listing gave, for groups without an answer."""
+    """One line a group: state, members, lag. `states`: the listing's, for groups without an answer."""
     rows = [
         (one.group_id, states[one.group_id], None, None)
         if one.group is None

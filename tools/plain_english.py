@@ -102,7 +102,7 @@ def _python(text: str) -> Iterator[tuple[int, str]]:
                 comment = []
             first, last = (first if comment else token.start[0]), token.start[0]
             comment.append(token.string.lstrip("# "))
-        elif token.type in kinds:
+        elif token.type in kinds and any(map(str.isspace, token.string)):  # one word alone is a name
             yield token.start[0], token.string
     if comment:
         yield first, "\n".join(comment)

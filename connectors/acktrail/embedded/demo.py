@@ -217,7 +217,7 @@ class Demo:
 
 @contextlib.contextmanager
 def demo_folder(root: Path) -> Iterator[DemoFolder]:
-    """`root`, cleared and held against other demos.
+    """`root`, cleared and locked against other demos.
 
     Raises:
         ConfigurationError: it holds something that no demo made, another demo is using it, or it cannot be written.

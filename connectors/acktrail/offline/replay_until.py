@@ -121,7 +121,7 @@ def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: L
             yield record
     missing = sorted(offsets.keys() - seen)
     if missing:
-        raise InputError(f"--at names state partition {missing[0]}, of which the files have no record")
+        raise InputError(f"--at names state partition {missing[0]}, but the files have no record of it")
 
 
 def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: LogCut) -> Iterator[RawRecord]:

@@ -42,7 +42,7 @@ class ShareSnapshotFile:
     end_offset: int = 0
 
     def caught_up(self, records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]:
-        """The heads after `records`, the log in offset order, of which only those from `end_offset` on are read."""
+        """The heads after `records`, the log in offset order; only records from `end_offset` on are read."""
         since = {placed.record.group_id: placed.offset for placed in records if placed.offset >= self.end_offset}
         return {**self.heads, **since}
 
@@ -127,7 +127,7 @@ class ControlLeader:
         return ShareSnapshotFile(heads=dict(self.heads), end_offset=self.log.end_offset)
 
     def succeeded(self, *, end_offset: int | None = None) -> ControlLeader:
-        """The next leader, with this one's log, or with what of it was written up to `end_offset`."""
+        """The next leader, with this one's log, or with its records up to `end_offset`."""
         return ControlLeader(
             self.log.cut(self.log.end_offset if end_offset is None else end_offset),
             chained=self.chained,

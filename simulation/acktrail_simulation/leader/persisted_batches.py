@@ -1,4 +1,4 @@
-"""What of a leader's memory is written down: locks are not."""
+"""The part of a leader's memory that is persisted: everything except locks."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class ShareSession:
     """Its first request is under way; the answer to that one mentions everything."""
 
     def told(self, found: Iterable[FetchedPartition]) -> tuple[FetchedPartition, ...]:
-        """What of `found` is worth an answer: records, errors, and what was asked for newly.
+        """The part of `found` that is worth an answer: records, errors, and what was asked for newly.
 
         A topic partition that brought records goes to the end, so that the others have their turn.
         """

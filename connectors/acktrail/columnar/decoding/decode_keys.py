@@ -144,7 +144,7 @@ def _distinct(topic_ids: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.void], In
 
 
 def _base64(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """URL-safe base64 without padding of rows of 16 bytes: six groups of three bytes, of which the last is padded."""
+    """URL-safe base64 without padding of rows of 16 bytes: six groups of three bytes, the last one padded."""
     padded = np.zeros((len(octets), 18), np.uint32)
     padded[:, :16] = octets
     words = padded[:, 0::3] << 16 | padded[:, 1::3] << 8 | padded[:, 2::3]

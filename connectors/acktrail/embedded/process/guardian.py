@@ -105,7 +105,7 @@ class Alarm:
         self.ending = True
 
     def wait(self, seconds: float) -> None:
-        """Wait for a signal or for the owner, at most `seconds` (negative: for ever)."""
+        """Wait for a signal or for the owner, at most `seconds` (negative: without end)."""
         for fd, _ in self._poll.poll(seconds * 1000 if seconds >= 0 else None):
             if fd == self._wake:
                 with contextlib.suppress(BlockingIOError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow  # noqa: F401  # with numpy, which a command alone in its process may hide
 import pytest
 
 from acktrail.cli.main import _run

@@ -2,4 +2,5 @@
 
 from acktrail.broker.client.lazy_kafka_import import enter_package
 
-enter_package()
+for _name in ("kafka", "kafka.protocol.admin", "kafka.protocol.consumer"):
+    enter_package(_name)

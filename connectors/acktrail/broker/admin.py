@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.admin.groups import ListGroupsRequest
 
 from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoResponse

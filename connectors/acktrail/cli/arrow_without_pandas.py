@@ -1,8 +1,11 @@
-"""Keeping pyarrow from importing pandas, for commands that have no use for it."""
+"""Keeping pyarrow from importing pandas, and numpy, for commands that have no use for them."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,7 @@ from acktrail.config import TablesConfig
 if TYPE_CHECKING:
     from acktrail.tables.past.history_reader import HistoryReader
 
-__all__ = ["forgo_pandas", "lean_history", "lean_tables", "optional_lean_tables"]
+__all__ = ["forgo_numpy", "forgo_pandas", "hidden", "lean_history", "lean_tables", "optional_lean_tables", "row_tables"]
 
 
 def forgo_pandas() -> None:
@@ -23,13 +26,40 @@ def forgo_pandas() -> None:
     """
     import pyarrow as pa
 
-    if "pandas" in sys.modules:
-        return
-    sys.meta_path.insert(0, _NoPandas)
-    try:
+    with hidden("pandas"):
         pa.array([None])
+
+
+@contextmanager
+def hidden(*names: str) -> Iterator[None]:
+    """Imports of these packages fail within the block, unless they are imported already."""
+    finder = _Hidden(frozenset(names))
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
     finally:
-        sys.meta_path.remove(_NoPandas)
+        sys.meta_path.remove(finder)
+
+
+def row_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
+    """The tables of a command that reads and writes rows as Python values alone: pyarrow is imported without numpy,
+    which halves its start; arrays have no ``to_numpy`` in this process then.
+
+    Raises:
+        ConfigurationError: when no root is named, or the options cannot be read.
+    """
+    found = TablesConfig.from_environment(uri, options_file)
+    forgo_numpy()
+    return found
+
+
+def forgo_numpy() -> None:
+    """Let pyarrow find that there is no numpy and no pandas. All of its modules that look for them are imported."""
+    with hidden("numpy", "pandas"):
+        import pyarrow as pa
+
+        import_module("acktrail.tables.delta.row_values")
+        pa.scalar(0, pa.timestamp("us", tz="UTC")).as_py()
 
 
 def lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
@@ -64,8 +94,10 @@ def lean_history(uri: str | None, options_file: Path | None) -> HistoryReader:
     return HistoryReader(Tables(tables))
 
 
-class _NoPandas:
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG004  # the import protocol's
-        if name == "pandas":
+class _Hidden:
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002  # the import protocol
+        if name in self._names:
             raise ModuleNotFoundError(name)

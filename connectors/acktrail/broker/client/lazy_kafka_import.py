@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import Final
 
 __all__ = ["enter_package"]
 
-_CLIENT: Final = "kafka"
 
-
-def enter_package(name: str = _CLIENT) -> None:
+def enter_package(name: str) -> None:
     """Make the submodules of package `name` importable without running the package's own module.
 
     Does nothing when it was imported already or is not installed.

@@ -108,7 +108,7 @@ class GroupWriter:
     def delete_group(self, group_id: str) -> ChangeResult:
         """DELETES a group with its state (request 42). Kafka deletes a group of any type: make sure first
         (`describe_group`) that it is a share group."""
-        from kafka.protocol.admin import DeleteGroupsRequest
+        from kafka.protocol.admin.groups import DeleteGroupsRequest
 
         def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
             own = (row for row in reply.results if row.group_id == group_id)
@@ -122,7 +122,7 @@ class GroupWriter:
 
     def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
         """CHANGES the configuration of one group (request 44, which any broker takes), all of it or nothing."""
-        from kafka.protocol.admin import IncrementalAlterConfigsRequest
+        from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
 
         def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
             own = (row for row in reply.responses if row.resource_name == change.group_id)

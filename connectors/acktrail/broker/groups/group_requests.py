@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin.configs import DescribeConfigsRequest
 
 from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.client.coordinators import CoordinatorResponse, Coordinators

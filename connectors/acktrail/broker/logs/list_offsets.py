@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.broker_client import BrokerClient, NoResponse

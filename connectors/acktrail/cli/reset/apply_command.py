@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
+from acktrail.cli.arrow_without_pandas import lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.interruption import interruptible
 from acktrail.cli.reset.change_preview import execute_stored
@@ -68,7 +68,7 @@ def apply(
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.planning.plan import ResetPlan
 
-    target = lean_tables(tables, tables_options)
+    target = row_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     loaded, max_age_ms = load_any_plan(plan, target), int(max_age * _HOURS)
     with Cluster(kafka) as cluster:
@@ -102,7 +102,7 @@ def verify(
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.planning.plan import ResetPlan
 
-    target = lean_tables(tables, tables_options)
+    target = row_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     loaded = load_any_plan(plan, target)
     with Cluster(kafka) as cluster:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
+from acktrail.cli.arrow_without_pandas import row_tables
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
@@ -36,7 +36,7 @@ def preview_or_execute(
     from acktrail.group_changes.planning.notices import refusal_error
 
     if execute:
-        _execute(cluster, lean_tables(tables, tables_options), plan, expect=expect, as_json=as_json)
+        _execute(cluster, row_tables(tables, tables_options), plan, expect=expect, as_json=as_json)
         return
     _show(plan, as_json)
     if plan.refusals:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
+from acktrail.cli.arrow_without_pandas import row_tables
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.reset.plan_arguments import load_any_plan
 from acktrail.config import TablesConfig
@@ -33,7 +33,7 @@ def approve(
 
     Example: acktrail reset approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
     """
-    _decide(plan, lean_tables(tables, tables_options), reason, as_json, approved=True)
+    _decide(plan, row_tables(tables, tables_options), reason, as_json, approved=True)
 
 
 def reject(
@@ -44,7 +44,7 @@ def reject(
     as_json: AsJson = False,
 ) -> None:
     """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
-    _decide(plan, lean_tables(tables, tables_options), reason, as_json, approved=False)
+    _decide(plan, row_tables(tables, tables_options), reason, as_json, approved=False)
 
 
 def _decide(plan: str, target: TablesConfig, reason: str, as_json: bool, *, approved: bool) -> None:

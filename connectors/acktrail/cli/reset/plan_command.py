@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import optional_lean_tables
+from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.reset.apply_command import apply, undo, verify
 from acktrail.cli.reset.decision_commands import approve, reject
@@ -23,7 +23,7 @@ from acktrail.cli.reset.reset_options import (
     Topics,
     WaitEmpty,
 )
-from acktrail.config import KafkaConfig
+from acktrail.config import KafkaConfig, TablesConfig
 
 __all__ = ["app"]
 
@@ -129,12 +129,13 @@ def plan_(
         }
     )
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    target = optional_lean_tables(tables, tables_options)
-    with Cluster(kafka) as cluster:
+    target = TablesConfig.optional_from_environment(tables, tables_options)
+    with hidden("pandas"), Cluster(kafka) as cluster:
         if wait_empty:
             api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
         plan = api.make_plan(cluster, request, tables=target)
     if target is not None:
+        forgo_numpy()
         api.store_plan(target, plan)
     show_new(plan, out, as_json, is_stored=target is not None)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
+from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.reset.plan_arguments import load_any_plan, load_reset_plan
 from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
@@ -30,7 +30,7 @@ def list_plans(
     """
     from acktrail.group_changes.lifecycle import plan_status
 
-    found = plan_status.list_plans(lean_tables(tables, tables_options), limit=limit)
+    found = plan_status.list_plans(row_tables(tables, tables_options), limit=limit)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -110,7 +110,7 @@ def audit(
     from acktrail.group_changes.json_values import to_plain
     from acktrail.group_changes.lifecycle.plan_status import audit_rows
 
-    target = lean_tables(tables, tables_options)
+    target = row_tables(tables, tables_options)
     report = to_plain(checked_audit(target, anchor=anchor))
     found = audit_rows(target, plan_id=plan)
     if as_json:

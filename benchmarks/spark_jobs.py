@@ -58,11 +58,11 @@ def wait_for_orders(orders: Connection, ways: Ways) -> None:
 @contextmanager
 def alone() -> Iterator[dict[str, Way]]:
     """One process without Spark."""
-    from acktrail.reconcile.state_at import read_moment, states_at_moment
+    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
 
     def states(config: TablesConfig) -> Totals:
         tables = Tables(config)
-        return _totals(states_at_moment(tables, read_moment(tables)))
+        return _totals(states_of_topic(tables, topic_at_time(tables)))
 
     yield {"alone": states}
 

@@ -14,7 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.saved.resume import ReplayStart, replay_of, replay_shares
-from acktrail.reconcile.state_at import read_moment
+from acktrail.reconcile.state_at import topic_at_time
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.session import parallelism
 from acktrail_jobs.spark_workers import worker_frame
@@ -36,7 +36,7 @@ def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = Non
     Raises:
         ConfigurationError: nothing was exported.
     """
-    moment = read_moment(Tables(config), at_ms)
+    moment = topic_at_time(Tables(config), at_ms)
     shares = replay_shares(moment.coverages, ReplayStart(), parallelism(spark))
     return worker_frame(spark, _STATE_AT, shares, partial(_replay_share, config, moment.observation))
 

@@ -16,7 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.derived_columns import state_of
-from acktrail.reconcile.state_at import read_moment, states_at_moment
+from acktrail.reconcile.state_at import states_of_topic, topic_at_time
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.states_at import states_at
 
@@ -38,7 +38,7 @@ def expected(written: Written, at_ms: int) -> dict[SharePartition, SharePartitio
 
 
 def found(world: World, at_ms: int | None) -> dict[SharePartition, SharePartitionState | None]:
-    rows = states_at_moment(world.tables, read_moment(world.tables, at_ms)).to_pylist()
+    rows = states_of_topic(world.tables, topic_at_time(world.tables, at_ms)).to_pylist()
     states = {
         SharePartition(**{name: row[name] for name in ("group_id", "topic_id", "partition")}): row for row in rows
     }
@@ -89,7 +89,7 @@ def test_records_lost_before_the_moment(world: World) -> None:
     world.export("r2", lost={place: 5})
 
     def completeness(at_ms: int) -> str:
-        (row,) = states_at_moment(world.tables, read_moment(world.tables, at_ms)).to_pylist()
+        (row,) = states_of_topic(world.tables, topic_at_time(world.tables, at_ms)).to_pylist()
         return str(row["completeness"])
 
     assert [completeness(WRITTEN_MS + at) for at in (1, 2, 5)] == ["complete", "gap", "gap"]

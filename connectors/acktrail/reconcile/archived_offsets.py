@@ -5,35 +5,34 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from acktrail.columnar.binary_column import Int64Array
 
 __all__ = ["RANGES", "ArchivedRanges", "offset_counts"]
 
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 
 _ROWS_KEPT: Final = 200_000
-"""Ranges are united when there are more of them, and twice as many as after the last time."""
+"""Ranges are united when there are more of them, and more than twice those left the last time."""
 
 _FULL: Final = 2.0**63 * 1.5
 """Beyond it a count wraps to a positive number."""
-
-_Integers = npt.NDArray[np.int64]
 
 
 class ArchivedRanges:
     """Sets of offsets by the number of a share partition.
 
     The invariant: after uniting, ranges are ascending by number and offset, and no two of one number overlap or touch.
-    Cost: O(n log n) for n ranges added, whatever they are.
+    Cost: O(n log n) for n ranges added.
     """
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[_Integers, _Integers, _Integers]] = []
+        self._pieces: list[tuple[Int64Array, Int64Array, Int64Array]] = []
         self._rows = self._united = 0
 
-    def add(self, numbers: _Integers, ranges: pa.StructArray) -> None:
+    def add(self, numbers: Int64Array, ranges: pa.StructArray) -> None:
         """Take in a range for each of `numbers`; none is inverted."""
         if not len(ranges):
             return
@@ -50,7 +49,7 @@ class ArchivedRanges:
         values = pa.StructArray.from_arrays([pa.array(firsts), pa.array(lasts)], fields=[*RANGES.value_type])
         return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), values, type=RANGES)
 
-    def _unite(self) -> tuple[_Integers, _Integers, _Integers]:
+    def _unite(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Numbers, first and last offsets of all ranges, united."""
         if len(self._pieces) != 1 or self._united != self._rows:
             empty = np.empty(0, np.int64)
@@ -71,7 +70,7 @@ def offset_counts(ranges: pa.ListArray) -> pa.Array:
     return pa.array(counts, mask=(counts < 0) | (about >= _FULL))
 
 
-def _disjoint(owners: _Integers, firsts: _Integers, lasts: _Integers) -> tuple[_Integers, _Integers, _Integers]:
+def _disjoint(owners: Int64Array, firsts: Int64Array, lasts: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     order = np.lexsort((firsts, owners))
     owners, firsts, lasts = owners[order], firsts[order], lasts[order]
     if not len(owners):

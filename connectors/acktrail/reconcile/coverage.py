@@ -1,4 +1,4 @@
-"""How much of each state partition was exported when an observation ended, and what of it cannot be relied on."""
+"""How far each state partition was exported when an observation ended, and which of its records are in doubt."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.reconcile.exported_until import Extent, Extents, Gap
+from acktrail.reconcile.exported_until import ExportedRange, ExportedRanges, Gap
 from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["QUARANTINED", "QUARANTINE_COLUMNS", "Coverage", "Gap", "covered", "read_coverage", "with_quarantined"]
+__all__ = ["QUARANTINED", "QUARANTINE_COLUMNS", "Coverage", "Gap", "count_quarantined", "coverage_of", "read_coverage"]
 
 QUARANTINE_COLUMNS: Final = ("state_partition", "offset", "group_id", "decode_status")
-_NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
+_FROM_THE_START: Final[Mapping[int, int]] = MappingProxyType({})
 
 QUARANTINED: Final = pc.field("decode_status") != "decoded"
-"""Records that could not be read. Files without any are passed over unread, by their statistics."""
+"""Records that could not be decoded. Files without any are skipped by their statistics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """One state partition at one observation.
 
-    `end_offset`: the observation's replay stops before it; None when nothing was exported. `quarantined` records below
-    it could not be read, the newest at `quarantined_at`; `unattributed_at` is the newest that names no share partition.
+    `end_offset`: the observation's replay stops before it; None when nothing was exported. `quarantined`: how many
+    records below it could not be decoded, the newest at `quarantined_at`. `unattributed_at`: the newest of them that
+    names no share partition.
     """
 
     state_partition: int
@@ -41,7 +42,7 @@ class Coverage:
 
     @property
     def incomplete(self) -> str | None:
-        """Why the export may lack records that were there when the observation began; None when it lacks none."""
+        """Why the export may lack records that existed when the observation began; None when it has them all."""
         start, end = self.log.log_start_before, self.log.log_end_before
         if end is None:
             return f"the log end of state partition {self.state_partition} was not seen before the export"
@@ -59,43 +60,47 @@ class Coverage:
 
 
 def read_coverage(tables: Tables, observation: Observation) -> dict[int, Coverage]:
-    """Coverage by state partition: those of the state topic, and any that was ever exported."""
-    coverages = covered(observation, Extents(tables, observation).by_state_partition)
+    """Coverage of each state partition of the state topic, and of each that was ever exported."""
+    coverages = coverage_of(observation, ExportedRanges(tables, observation).by_state_partition)
     snapshot = tables.snapshot("state_records")
     if snapshot is None:
         return coverages
-    return with_quarantined(coverages, snapshot.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED))
+    return count_quarantined(coverages, snapshot.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED))
 
 
-def covered(observation: Observation, extents: Mapping[int, Extent]) -> dict[int, Coverage]:
-    """Coverage without what could not be read."""
-    numbers = sorted(observation.state_logs.keys() | extents.keys())
-    return {number: _covered(observation, number, extents.get(number, Extent())) for number in numbers}
+def coverage_of(observation: Observation, ranges: Mapping[int, ExportedRange]) -> dict[int, Coverage]:
+    """Coverage by state partition, quarantined records not counted."""
+    numbers = sorted(observation.state_logs.keys() | ranges.keys())
+    return {n: _partition_coverage(observation, n, ranges.get(n, ExportedRange())) for n in numbers}
 
 
-def with_quarantined(
-    coverages: Mapping[int, Coverage], batches: Iterable[pa.RecordBatch], positions: Mapping[int, int] = _NOWHERE
+def count_quarantined(
+    coverages: Mapping[int, Coverage], batches: Iterable[pa.RecordBatch], positions: Mapping[int, int] = _FROM_THE_START
 ) -> dict[int, Coverage]:
-    """`coverages` with the records in `batches` (``QUARANTINE_COLUMNS``, where ``QUARANTINED``) that could not be read
-    counted, but for those before `positions` by state partition."""
-    found = dict(coverages)
+    """`coverages` with quarantined records counted.
+
+    Args:
+        batches: ``QUARANTINE_COLUMNS`` where ``QUARANTINED``.
+        positions: by state partition; records before them are counted already.
+    """
+    counted = dict(coverages)
     for row in (row for batch in batches for row in batch.to_pylist()):
-        coverage = found.get(row["state_partition"])
+        coverage = counted.get(row["state_partition"])
         begin = positions.get(row["state_partition"], 0)
         if coverage is not None and begin <= row["offset"] < (coverage.end_offset or 0):
-            found[coverage.state_partition] = _one_more(coverage, row)
-    return found
+            counted[coverage.state_partition] = _with_quarantined_row(coverage, row)
+    return counted
 
 
-def _covered(observation: Observation, number: int, extent: Extent) -> Coverage:
-    coverage = Coverage(state_partition=number, log=observation.state_logs.get(number, StateLog()), gaps=extent.gaps)
-    if extent.last_offset is None:
+def _partition_coverage(observation: Observation, number: int, exported: ExportedRange) -> Coverage:
+    coverage = Coverage(state_partition=number, log=observation.state_logs.get(number, StateLog()), gaps=exported.gaps)
+    if exported.last_offset is None:
         return coverage
-    exported, after = extent.last_offset + 1, coverage.log.log_end_after
-    return replace(coverage, end_offset=exported if after is None else min(exported, after))
+    end, after = exported.last_offset + 1, coverage.log.log_end_after
+    return replace(coverage, end_offset=end if after is None else min(end, after))
 
 
-def _one_more(coverage: Coverage, row: Mapping[str, Any]) -> Coverage:
+def _with_quarantined_row(coverage: Coverage, row: Mapping[str, Any]) -> Coverage:
     unattributed = coverage.unattributed_at
     if row["group_id"] is None and row["decode_status"] != "unknown_type":  # a broker skips a type it does not know
         unattributed = max(row["offset"], -1 if unattributed is None else unattributed)

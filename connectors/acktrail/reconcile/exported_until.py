@@ -1,4 +1,4 @@
-"""What ``export_ranges`` says of each state partition when an observation ended; what is known is not read again."""
+"""Ranges of offsets exported of each state partition when an observation ended; known ones are not read again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.reconcile.observed_run import Observation
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["Extent", "Extents", "Gap", "KnownRanges"]
+__all__ = ["ExportedRange", "ExportedRanges", "Gap", "KnownRanges"]
 
 RANGES: Final = "export_ranges"
 
@@ -34,9 +34,9 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """One state partition: first and last offset exported (None: nothing), how many offsets commits exported and noted
-    as lost, and the gaps: those noted, and any other offsets between two commits."""
+class ExportedRange:
+    """One state partition: first and last offset exported (None: nothing), how many offsets commits exported, how many
+    they noted as lost, and the gaps: noted ones, and any other offsets between two commits."""
 
     first_offset: int | None = None
     last_offset: int | None = None
@@ -49,8 +49,8 @@ class Extent:
 class KnownRanges:
     """What an earlier observation knew of ``export_ranges``: every commit of its run, and every one up to `until`.
 
-    `latest`: when the newest of them was made. All rows that the table (`table_id`) had at `version` are known, but for
-    some of those in the files `pending`.
+    `latest`: when the newest of them was made. All rows that the table (`table_id`) had at `version` are known, except
+    some in the files `pending`.
     """
 
     table_id: str
@@ -59,36 +59,30 @@ class KnownRanges:
     run_id: str
     until: datetime
     latest: datetime
-    extents: Mapping[int, Extent] = field(default_factory=dict)
+    extents: Mapping[int, ExportedRange] = field(default_factory=dict)
 
 
-class Extents:
-    """The extents that an observation knew: of the commits of its own export, and of those made before its second
-    sample.
+class ExportedRanges:
+    """The ranges that an observation knows: from the commits of its own export, and those before its second sample.
 
-    Goes on from `known` where all of that is known to the observation, and nothing was put among it since: then only
-    files with other rows are read. Else all are.
+    Continues from `known` if it covers this observation and no earlier rows were added since: then only files with
+    other rows are read. Else all files are read.
     """
 
     def __init__(self, tables: Tables, observation: Observation, known: KnownRanges | None = None) -> None:
         self._tables = tables
         self._observation = observation
         self._snapshot = tables.snapshot(RANGES)
-        said = {} if self._snapshot is None else self._snapshot.statistics(["max.exported_at"])
-        self._newest = {path: each["max.exported_at"] for path, each in said.items()}
+        statistics = {} if self._snapshot is None else self._snapshot.statistics(["max.exported_at"])
+        self._newest = {path: each["max.exported_at"] for path, each in statistics.items()}
         self._known: KnownRanges | None = None
         self._paths = frozenset(self._newest)
         if known is not None and self._is_part(known):
             self._known = known
-        self.by_state_partition: dict[int, Extent] = dict(self._read())
+        self.by_state_partition: dict[int, ExportedRange] = dict(self._read())
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether only what is new was read."""
-        return self._known is not None
-
-    def remembered(self) -> KnownRanges | None:
-        """What a later observation goes on from; None where there are no ranges."""
+    def to_save(self) -> KnownRanges | None:
+        """What a later observation continues from; None where there are no ranges."""
         if self._snapshot is None:
             return None
         until, pending = self._observation.after_began_at, set[str]()
@@ -129,18 +123,18 @@ class Extents:
     def _rows(self, paths: Iterable[str], where: pc.Expression) -> pa.Table:
         return self._tables.read_files(RANGES, sorted(paths), columns=list(_COLUMNS), where=where)
 
-    def _read(self) -> Iterator[tuple[int, Extent]]:
-        known: Mapping[int, Extent] = {} if self._known is None else self._known.extents
+    def _read(self) -> Iterator[tuple[int, ExportedRange]]:
+        known: Mapping[int, ExportedRange] = {} if self._known is None else self._known.extents
         yield from known.items()
         total = _NO_SUMS
         for rows in self._new_rows():
             total = _summed(pa.concat_tables([total, _with_lengths(rows)]))
         for row in total.to_pylist():
             number = row.pop("state_partition")
-            yield number, self._joined(number, known.get(number), Extent(**row))
+            yield number, self._joined(number, known.get(number), ExportedRange(**row))
 
     def _new_rows(self) -> Iterator[pa.Table]:
-        """Rows that this observation knew, but for those known before, piece by piece."""
+        """The rows that this observation knows and `known` does not, piece by piece."""
         own = _known_then(self._observation)
         if self._known is not None:
             yield self._fresh(own)
@@ -149,17 +143,17 @@ class Extents:
                 yield _since_first_export(pa.Table.from_batches([batch]))
 
     def _fresh(self, where: pc.Expression) -> pa.Table:
-        """Rows of the files that may have some that were not known before."""
+        """The same from the files that may have such rows."""
         assert self._known is not None
         if not self._paths:
             return _NO_RANGES
         is_other = ~_known_to(self._known.run_id, self._known.until)
         return _since_first_export(self._rows(self._paths, where & is_other))
 
-    def _joined(self, number: int, known: Extent | None, new: Extent) -> Extent:
-        """`known` and the commits that `new` sums up."""
-        before = known or Extent()
-        joined = Extent(
+    def _joined(self, number: int, known: ExportedRange | None, new: ExportedRange) -> ExportedRange:
+        """`known` and the commits summed up in `new`."""
+        before = known or ExportedRange()
+        joined = ExportedRange(
             first_offset=_chosen(min, before.first_offset, new.first_offset),
             last_offset=_chosen(max, before.last_offset, new.last_offset),
             offsets=before.offsets + new.offsets,
@@ -167,8 +161,8 @@ class Extents:
         )
         return joined if _is_whole(joined) else replace(joined, gaps=self._gaps(number, known, new))
 
-    def _gaps(self, number: int, known: Extent | None, new: Extent) -> tuple[Gap, ...]:
-        """Out of the new rows where they come after those known before; else out of all."""
+    def _gaps(self, number: int, known: ExportedRange | None, new: ExportedRange) -> tuple[Gap, ...]:
+        """From the new rows where they come after the known ones; else from all rows."""
         where = _known_then(self._observation) & (pc.field("state_partition") == number)
         if known is None or (new.first_offset or 0) <= (known.last_offset or 0):
             assert self._snapshot is not None
@@ -196,7 +190,7 @@ def _known_to(run_id: str, until: datetime) -> pc.Expression:
     return (pc.field("run_id") == run_id) | (pc.field("exported_at") <= pa.scalar(until, _INSTANT))
 
 
-def _is_whole(extent: Extent) -> bool:
+def _is_whole(extent: ExportedRange) -> bool:
     """Whether no offset between the first and the last is missing, and none before."""
     first, last = extent.first_offset, extent.last_offset
     return first is not None and last is not None and not extent.lost and extent.offsets == last + 1 - first
@@ -208,8 +202,8 @@ def _chosen(choose: Callable[[Iterable[int]], int], *offsets: int | None) -> int
 
 
 def _gaps_in(rows: Iterable[Mapping[str, Any]], reached: int | None) -> set[Gap]:
-    """The gaps that the exporter noted, and any other offsets between two of its commits, the last one before these
-    having ended at `reached`."""
+    """The gaps that the exporter noted, and any other offsets between two of its commits. `reached`: where the commit
+    before these ended."""
     noted, exported = set[Gap](), []
     for row in rows:
         if row["gap_first"] is not None:

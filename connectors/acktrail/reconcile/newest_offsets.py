@@ -1,4 +1,4 @@
-"""The first pass over exported records: which offsets of each share partition matter, and which were ever archived."""
+"""The first reading of exported records: which offsets of each share partition matter, which were ever archived."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ _SECOND_PASS: Final = pa.schema(
 class Replay:
     """The state partitions of `coverages`, replayed from what was `saved` of them to where their coverage ends.
 
-    Two passes over the records that came after that: the first finds the newest snapshot or tombstone of each share
-    partition, the second reads only what follows it and replays that (``decoded_records``). Working memory holds those
-    records, not the history. A replay that resumes from an earlier one gives what a replay of all records gives.
+    The records that came after that are read twice. The first reading finds the newest snapshot or tombstone of each
+    share partition, the second reads only what follows it, and replays that (``decoded_records``). Working memory holds
+    those records, not the history. A replay that resumes from an earlier one gives what a replay of all records gives.
     """
 
     def __init__(

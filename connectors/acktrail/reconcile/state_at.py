@@ -16,7 +16,7 @@ from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["TopicAsOf", "read_moment", "states_at_moment"]
+__all__ = ["TopicAtTime", "states_of_topic", "topic_at_time"]
 
 _FOR_EVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -24,11 +24,11 @@ _LATEST_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAsOf:
+class TopicAtTime:
     """What each state partition held at `at_ms` (None: at the end of the export), as far as it was exported.
 
     A state partition is cut before its first record with a later time, as Kafka's own lookup of an offset by time does.
-    `began_later`: state partitions of which the export began after the moment, and not with their first record: share
+    `began_later`: state partitions whose export began after the moment, and not with their first record: share
     partitions that had a state then may be missing. `exported_at`: the newest commit of the exporter; what was written
     after it is not known.
     """
@@ -49,7 +49,7 @@ class _Extent:
     ended_at: dt.datetime
 
 
-def read_moment(tables: Tables, at_ms: int | None = None) -> TopicAsOf:
+def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
     """What the tables hold of the state topic as of `at_ms`, ms since the epoch, inclusive; None: all of it.
 
     Raises:
@@ -61,7 +61,7 @@ def read_moment(tables: Tables, at_ms: int | None = None) -> TopicAsOf:
     observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
     coverages, extents = read_coverage(tables, observation), _extents(tables)
     cuts = {} if at_ms is None else _cuts(tables, at_ms)
-    return TopicAsOf(
+    return TopicAtTime(
         at_ms=at_ms,
         observation=observation,
         coverages={number: _before(found, cuts.get(number)) for number, found in coverages.items()},
@@ -70,7 +70,7 @@ def read_moment(tables: Tables, at_ms: int | None = None) -> TopicAsOf:
     )
 
 
-def states_at_moment(tables: Tables, moment: TopicAsOf, group_id: str | None = None) -> pa.Table:
+def states_of_topic(tables: Tables, moment: TopicAtTime, group_id: str | None = None) -> pa.Table:
     """Rows of ``REPLAYED``: every share partition (of a group) that had a state, or may have had one, at `moment`."""
     snapshot = tables.snapshot("state_records")
     assert snapshot is not None
@@ -83,7 +83,7 @@ def states_at_moment(tables: Tables, moment: TopicAsOf, group_id: str | None = N
 
 
 def _before(coverage: Coverage, cut: int | None) -> Coverage:
-    """`coverage` up to the first record after the moment. Of a gap there nobody knows on which side its records lay."""
+    """`coverage` up to the first record after the moment. The records of a gap there may lie on either side."""
     if cut is None or coverage.end_offset is None:
         return coverage
     gaps = tuple(gap for gap in coverage.gaps if gap.first_offset < cut)

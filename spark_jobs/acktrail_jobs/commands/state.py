@@ -14,7 +14,7 @@ from acktrail.errors import UnknownName
 from acktrail.times import utc_text
 
 if TYPE_CHECKING:
-    from acktrail.reconcile.state_at import TopicAsOf
+    from acktrail.reconcile.state_at import TopicAtTime
     from acktrail.tables.delta.store import Tables
 
 __all__ = ["app"]
@@ -73,12 +73,12 @@ def _command(
 
     at_ms = None if at is None else time_ms("--at", at)
     forgo_pandas()
-    from acktrail.reconcile.state_at import read_moment, states_at_moment
+    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
     from acktrail.tables.delta.store import Tables
 
     stored = Tables(TablesConfig.from_environment(tables, tables_options))
-    moment = read_moment(stored, at_ms)
-    rows = states_at_moment(stored, moment, group).to_pylist()
+    moment = topic_at_time(stored, at_ms)
+    rows = states_of_topic(stored, moment, group).to_pylist()
     if group is not None and not rows:
         _refuse_unknown_group(stored, group)
     topics = {row["topic_id"]: row["topic"] for row in stored.read("topics", columns=["topic_id", "topic"]).to_pylist()}
@@ -108,7 +108,7 @@ def _refuse_unknown_group(tables: Tables, group: str) -> None:
     raise UnknownName("share group", group, nearest=get_close_matches(group, known, n=3))
 
 
-def _notes(moment: TopicAsOf) -> list[str]:
+def _notes(moment: TopicAtTime) -> list[str]:
     """What the export lacks for the moment."""
     notes = []
     if moment.began_later:

@@ -15,7 +15,7 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_difference, subject_of
 from acktrail.reconcile.coverage import read_coverage
-from acktrail.reconcile.exported_until import Extents
+from acktrail.reconcile.exported_until import ExportedRanges
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.saved.resume import ReplayStart, run_replay
 from acktrail.reconcile.saved.saved_export import quarantined_of
@@ -25,7 +25,7 @@ from acktrail.reconcile.saved.saved_replay import (
     read_saved_replay,
     read_saved_version,
 )
-from acktrail.reconcile.state_at import TopicAsOf, read_moment
+from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
@@ -77,7 +77,7 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
             f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
         )
     _check_readable(stored, saved)
-    moment = read_moment(stored)
+    moment = topic_at_time(stored)
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
     with open_workers(records) as workers:
         doing(f"decoding about {records:,} records again")
@@ -115,7 +115,7 @@ def export_differences(stored: Tables, saved: SavedVersion) -> Iterator[Differen
     if not saved.positions:
         return
     observation = read_observation(stored, saved.run_id)
-    extents, coverages = Extents(stored, observation).by_state_partition, read_coverage(stored, observation)
+    extents, coverages = ExportedRanges(stored, observation).by_state_partition, read_coverage(stored, observation)
     known = saved.ranges
     for number, coverage in coverages.items():
         row = saved.exported.get(number)
@@ -129,7 +129,7 @@ def export_differences(stored: Tables, saved: SavedVersion) -> Iterator[Differen
             )
 
 
-def _replayed_again(workers: Workers, stored: Tables, saved: SavedVersion, moment: TopicAsOf) -> pa.Table:
+def _replayed_again(workers: Workers, stored: Tables, saved: SavedVersion, moment: TopicAtTime) -> pa.Table:
     """What a replay from the beginning leaves where the saved one ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
@@ -139,7 +139,7 @@ def _replayed_again(workers: Workers, stored: Tables, saved: SavedVersion, momen
     return run_replay(workers, stored, moment.observation, coverages, ReplayStart())
 
 
-def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAsOf) -> pa.Table:
+def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAtTime) -> pa.Table:
     """Rows of ``RECHECKED``."""
     saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
     longest = sorted(((n, end, saved.get(n, 0)) for n, end in built.items() if end), key=lambda each: -each[1])

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
-from acktrail.reconcile.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, covered, with_quarantined
-from acktrail.reconcile.exported_until import Extents
+from acktrail.reconcile.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, count_quarantined, coverage_of
+from acktrail.reconcile.exported_until import ExportedRanges
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.saved.saved_export import exported_column, quarantined_of
@@ -86,8 +86,8 @@ class ReplayResume:
         self._tables = tables
         self._observation = observation
         self._saved = _of_these_records(tables, read_saved_version(tables))
-        self._extents = Extents(tables, observation, self._saved.ranges)
-        coverages = covered(observation, self._extents.by_state_partition)
+        self._exported_ranges = ExportedRanges(tables, observation, self._saved.ranges)
+        coverages = coverage_of(observation, self._exported_ranges.by_state_partition)
         self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
         self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they name
         self._files = None if self._records is None else RecordFiles(tables, self._records)
@@ -129,7 +129,7 @@ class ReplayResume:
         is_further = self._unusable is not None or self._ends != dict(self._saved.positions)
         if self._records is None or self._files is None or self._is_older or not is_further:
             return
-        known = self._extents.remembered()
+        known = self._exported_ranges.to_save()
         exported = {} if known is None else {n: exported_column(known, found) for n, found in self.coverages.items()}
         saved = SavedVersion(
             run_id=self._observation.run_id,
@@ -168,13 +168,13 @@ class ReplayResume:
             return dict(coverages)
         if self.full_replay_reason:
             batches = self._records.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED)
-            return with_quarantined(coverages, batches)
+            return count_quarantined(coverages, batches)
         saved = {
             number: replace(coverage, **quarantined_of(self._saved.exported.get(number)))
             for number, coverage in coverages.items()
         }
         new = self._tables.read_files(RECORDS, sorted(self._paths), columns=QUARANTINE_COLUMNS, where=QUARANTINED)
-        return with_quarantined(saved, new.to_batches(), self._saved.positions)
+        return count_quarantined(saved, new.to_batches(), self._saved.positions)
 
 
 def run_replay(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from acktrail.reconcile.coverage import Coverage
-from acktrail.reconcile.exported_until import Extent, Gap, KnownRanges
+from acktrail.reconcile.exported_until import ExportedRange, Gap, KnownRanges
 
 __all__ = ["exported_column", "known_ranges", "quarantined_of"]
 
@@ -23,7 +23,7 @@ _Row = Mapping[str, Any]
 
 def exported_column(known: KnownRanges, coverage: Coverage) -> dict[str, Any]:
     """The value of the state partition of `coverage`."""
-    extent = known.extents.get(coverage.state_partition, Extent())
+    extent = known.extents.get(coverage.state_partition, ExportedRange())
     return {
         "ranges_table": known.table_id,
         "ranges_version": known.version,
@@ -61,10 +61,10 @@ def _is_exported(row: _Row) -> bool:
     return row["first_offset"] is not None or bool(row["gaps"])
 
 
-def _extent(row: _Row) -> Extent:
+def _extent(row: _Row) -> ExportedRange:
     gaps = _gaps(row["gaps"] or ())
     plain = {name: row[name] for name in ("first_offset", "last_offset", "offsets", "lost")}
-    return Extent(**plain, gaps=tuple(gaps))
+    return ExportedRange(**plain, gaps=tuple(gaps))
 
 
 def _gaps(rows: Iterable[Mapping[str, int]]) -> Iterable[Gap]:

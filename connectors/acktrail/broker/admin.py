@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 from kafka.protocol.admin.groups import ListGroupsRequest
@@ -87,9 +86,7 @@ class ShareGroupAdmin(GroupWriter):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -169,7 +166,7 @@ class ShareGroupAdmin(GroupWriter):
         """The error behind an answer about one group that has an error code; see `describe_group`."""
         group_id = answer.group_id
         if answer.error_code != GROUP_ID_NOT_FOUND:
-            return error_for(answer.error_code, _words(answer), operation="DESCRIBE", kind="group", name=group_id)
+            return error_for(answer.error_code, _message(answer), operation="DESCRIBE", kind="group", name=group_id)
         types = {listing.group_id: listing.group_type for listing in self.list_groups(types=())}
         if group_id in types and types[group_id] != _SHARE:
             return NotAShareGroup(group_id, types[group_id])
@@ -210,7 +207,7 @@ class ShareGroupAdmin(GroupWriter):
         request = group_requests.offsets_request if topics is None else group_requests.named_offsets_request(topics)
         found = group_requests.offsets(group_id, self._coordinators.query([group_id], request)[group_id])
         if found.error_code != NONE:
-            raise error_for(found.error_code, _words(found), operation="DESCRIBE", kind="group", name=group_id)
+            raise error_for(found.error_code, _message(found), operation="DESCRIBE", kind="group", name=group_id)
         return found.offsets
 
     def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
@@ -312,6 +309,6 @@ def _checked(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]
     return wanted
 
 
-def _words(answer: GroupDescription | GroupOffsets) -> str | None:
+def _message(answer: GroupDescription | GroupOffsets) -> str | None:
     """The broker's own words in an error text."""
     return (answer.error or "").partition(": ")[2] or None

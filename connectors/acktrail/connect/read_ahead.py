@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from threading import Condition, Event, Thread
-from types import TracebackType
 from typing import Final, Self
 
 from acktrail.connect.contract import SourceBatch, SourceTask
@@ -48,9 +47,7 @@ class ReadAhead:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._abandoned.set()
         self._thread.join()
 

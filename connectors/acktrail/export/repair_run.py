@@ -13,7 +13,13 @@ from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import LostOffsets
-from acktrail.tables.exported.damage_report import DamageReport, RepairAction, find_damage
+from acktrail.tables.exported.damage_report import (
+    DamageReport,
+    RepairAction,
+    find_damage,
+    missing_records,
+    present_records,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +71,6 @@ def repair(
     """
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.tables.exported.export_ranges import copy_ranges
-    from acktrail.tables.exported.presence import missing_records, present_records
     from acktrail.tables.exported.repairs import end_positions, note_lost
 
     tables = Tables(target)

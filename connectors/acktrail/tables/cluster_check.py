@@ -102,22 +102,20 @@ def check_state_topic(tables: Tables, snapshot: TableSnapshot, state_topic_id: s
     kept = snapshot.properties.get(_STATE_TOPIC)
     if kept in (None, state_topic_id or _UNKNOWN):
         return
-    data = {"root": tables.root, "kept": kept, "found": state_topic_id}
     if kept == _UNKNOWN:
-        message = f"tables at {tables.root} hold imported records of an unknown state topic"
-        raise ForeignCluster(message, hint="name another root, or import into it with --topic-id", data=data)
-    if state_topic_id is None:
-        message = f"tables at {tables.root} hold the state topic with id {kept}; the topic of the files is not known"
-        raise ForeignCluster(message, hint=f"if they belong to it, give --topic-id {kept}", data=data)
-    raise ForeignCluster(
-        f"tables at {tables.root} hold the state topic with id {kept}; the cluster's has id {state_topic_id} now",
-        hint="the state topic was deleted and created again: keep these tables as they are and name another root",
-        data=data,
-    )
+        fault = "hold imported records of an unknown state topic"
+        hint = "name another root, or import into it with --topic-id"
+    elif state_topic_id is None:
+        fault = f"hold the state topic with id {kept}; the topic of the files is not known"
+        hint = f"if they belong to it, give --topic-id {kept}"
+    else:
+        fault = f"hold the state topic with id {kept}; the cluster's has id {state_topic_id} now"
+        hint = "the state topic was deleted and created again: keep these tables as they are and name another root"
+    raise _foreign(tables, fault, hint, kept, state_topic_id)
 
 
 def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
-    """Pass when the cluster still has the state topic that ``state_records`` at `snapshot` is of.
+    """Pass when the cluster still has the state topic of ``state_records`` at `snapshot`.
 
     `state_topic_id` None: the cluster has no state topic now.
 
@@ -128,11 +126,9 @@ def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str |
     if state_topic_id is not None:
         check_state_topic(tables, snapshot, state_topic_id)
     elif kept not in (None, _UNKNOWN):
-        raise ForeignCluster(
-            f"tables at {tables.root} hold the state topic with id {kept}; the cluster has no state topic now",
-            hint="the state topic was deleted: keep these tables as they are and name another root",
-            data={"root": tables.root, "kept": kept, "found": None},
-        )
+        fault = f"hold the state topic with id {kept}; the cluster has no state topic now"
+        hint = "the state topic was deleted: keep these tables as they are and name another root"
+        raise _foreign(tables, fault, hint, kept, None)
 
 
 def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None:
@@ -159,8 +155,11 @@ def reads_as_own(snapshot: TableSnapshot) -> bool:
 def _check_cluster(tables: Tables, snapshot: TableSnapshot, cluster_id: str) -> None:
     kept = snapshot.properties.get(_CLUSTER)
     if kept not in (None, cluster_id):
-        raise ForeignCluster(
-            f"tables at {tables.root} belong to cluster {kept}, not to cluster {cluster_id}",
-            hint="name another root for this cluster's tables, or check the broker's address",
-            data={"root": tables.root, "kept": kept, "found": cluster_id},
-        )
+        fault = f"belong to cluster {kept}, not to cluster {cluster_id}"
+        hint = "name another root for this cluster's tables, or check the broker's address"
+        raise _foreign(tables, fault, hint, kept, cluster_id)
+
+
+def _foreign(tables: Tables, fault: str, hint: str, kept: str | None, found: str | None) -> ForeignCluster:
+    data = {"root": tables.root, "kept": kept, "found": found}
+    return ForeignCluster(f"tables at {tables.root} {fault}", hint=hint, data=data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -89,24 +89,20 @@ def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
         "socket.timeout.ms": settings.request_timeout_ms,
     }
     if settings.uses_sasl:
-        properties |= _present(
-            {
-                "sasl.mechanism": settings.mechanism,
-                "sasl.username": settings.username,
-                "sasl.password": settings.password,
-            }
-        )
+        properties |= {
+            "sasl.mechanism": settings.mechanism,
+            "sasl.username": settings.username,
+            "sasl.password": settings.password,
+        }
     if settings.uses_tls:
-        properties |= _present(
-            {
-                "ssl.ca.location": settings.ca_file,
-                "ssl.certificate.location": settings.certificate_file,
-                "ssl.key.location": settings.key_file,
-                "ssl.key.password": settings.key_password,
-                "ssl.endpoint.identification.algorithm": "https" if settings.checks_host_name else "none",
-            }
-        )
-    return properties
+        properties |= {
+            "ssl.ca.location": settings.ca_file,
+            "ssl.certificate.location": settings.certificate_file,
+            "ssl.key.location": settings.key_file,
+            "ssl.key.password": settings.key_password,
+            "ssl.endpoint.identification.algorithm": "https" if settings.checks_host_name else "none",
+        }
+    return {name: value for name, value in properties.items() if value is not None}
 
 
 def new_log_consumer(
@@ -169,9 +165,7 @@ class LogReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def messages(self, positions: Mapping[int, int]) -> Generator[Any, None, None]:
@@ -198,7 +192,3 @@ class LogReader:
     def _note(self, error: Any) -> None:
         if is_final(error):
             self._failure = error
-
-
-def _present(properties: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in properties.items() if value is not None}

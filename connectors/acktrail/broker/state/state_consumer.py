@@ -60,7 +60,7 @@ class StateTopicConsumer:
         self._paused: set[int] = set()
         self._thread: ConsumerThread | None = None
         self._failure: Any = None
-        self._heard_at = self._moved_at = time.monotonic()
+        self._received_at = self._moved_at = time.monotonic()
         self._ends = topic.log_offsets()
 
     def open(self, partition: int, position: int | None, stored: StoredLog | None = None) -> None:
@@ -152,7 +152,7 @@ class StateTopicConsumer:
         if fetched is None:
             self._check_stalled()
             return False
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         self._check_leaders(fetched.epochs)
         if fetched.records is not None:
             self._take(fetched.records)
@@ -234,9 +234,9 @@ class StateTopicConsumer:
     def _check_stalled(self) -> None:
         """A quiet log and a lost cluster look the same: ask, from time to time."""
         now = time.monotonic()
-        if now - self._heard_at < _SILENCE_S:
+        if now - self._received_at < _SILENCE_S:
             return
-        self._heard_at = now
+        self._received_at = now
         self._topic.check_incarnation()
         if self._bounded and now - self._moved_at > _STALL_S:
             stuck = sorted(p for p, buffer in self._buffers.items() if not buffer.is_read)
@@ -267,7 +267,7 @@ class StateTopicConsumer:
             place = TopicPartition(self._topic.name, buffer.partition, buffer.next_offset)
             self._on_consumer(Consumer.incremental_assign, [place])
             self._reading.add(buffer.partition)
-            self._heard_at = self._moved_at = time.monotonic()
+            self._received_at = self._moved_at = time.monotonic()
 
     def _unassign(self, partition: int) -> None:
         if partition in self._reading:

@@ -18,7 +18,7 @@ from acktrail.tables.known_names import KnownNames
 
 __all__ = ["cluster_checks"]
 
-_PATIENCE_S: Final = 5.0
+_TIMEOUT_S: Final = 5.0
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
 
 
@@ -108,7 +108,7 @@ def _state_topic(kafka: KafkaConfig) -> Check:
             for task in tasks:
                 task.start(None)
             for task in tasks:
-                if task.is_finished or task.poll(_PATIENCE_S) is not None:
+                if task.is_finished or task.poll(_TIMEOUT_S) is not None:
                     break
             return f"{len(tasks)} partitions, readable"
         finally:

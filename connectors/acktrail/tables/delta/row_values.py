@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
-from operator import and_
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,7 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 
 __all__ = ["append_rows", "read_rows", "snapshot_rows"]
 
@@ -59,12 +57,7 @@ def snapshot_rows(
     return snapshot.read(columns=columns, where=_where(equal, least)).to_pylist()
 
 
-def _where(equal: Mapping[str, object], least: Mapping[str, int]) -> Any:
-    conditions: Iterable[Any] = [
-        *(
-            pc.field(column).isin(value) if isinstance(value, list) else pc.field(column) == value
-            for column, value in equal.items()
-        ),
-        *(pc.field(column) >= value for column, value in least.items()),
-    ]
-    return reduce(and_, conditions) if equal or least else None
+def _where(equal: Mapping[str, object], least: Mapping[str, int]) -> pc.Expression | None:
+    values = ((pc.field(column), value) for column, value in equal.items())
+    equals = (field.isin(value) if isinstance(value, list) else field == value for field, value in values)
+    return all_of(*equals, *(pc.field(column) >= value for column, value in least.items()))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
 from acktrail.tables.delta.damaged_files import Damage
@@ -16,98 +15,84 @@ REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 _EXPORTED: Final = frozenset({"state_records", "export_ranges"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cause:
-    marks: tuple[str, ...]
-    """Any of them, in lower case, shows the cause."""
+class _Cause(NamedTuple):
     reason: str
     hint: str
+    marks: tuple[str, ...]
+    """Any of them, in lower case, shows the cause."""
     kind: type[AcktrailError] = ConfigurationError
 
 
 _CAUSES: Final = (
     _Cause(
-        marks=("conditional put", "ignores conditions"),
-        reason="the storage ignores conditional writes, so that two writers would overwrite each other",
-        hint="use a storage that honours If-None-Match, or a local folder",
+        "the storage ignores conditional writes, so that two writers would overwrite each other",
+        "use a storage that honours If-None-Match, or a local folder",
+        ("conditional put", "ignores conditions"),
     ),
     _Cause(
-        marks=("permission denied", "read-only file system", "operation not permitted"),
-        reason="no permission to write",
-        hint="give this user write access to the folder, or name another with --tables",
+        "no permission to write",
+        "give this user write access to the folder, or name another with --tables",
+        ("permission denied", "read-only file system", "operation not permitted"),
     ),
-    _Cause(marks=("no space left", "quota"), reason="the storage is full", hint="make room, then run again"),
+    _Cause("the storage is full", "make room, then run again", ("no space left", "quota")),
     _Cause(
-        marks=("not a directory", "could not create local directory", "file exists"),
-        reason="the folder cannot be created",
-        hint="name a folder whose parents are folders",
-    ),
-    _Cause(
-        marks=("nosuchbucket", "bucket does not exist", "bucket not found"),
-        reason="the bucket does not exist",
-        hint="create the bucket, or correct its name",
+        "the folder cannot be created",
+        "name a folder whose parents are folders",
+        ("not a directory", "could not create local directory", "file exists"),
     ),
     _Cause(
-        marks=("invalidaccesskeyid", "signaturedoesnotmatch", "invalidtoken", "expiredtoken", "401 unauthorized"),
-        reason="the credentials were refused",
-        hint="check the access key and secret in the file of options",
+        "the bucket does not exist",
+        "create the bucket, or correct its name",
+        ("nosuchbucket", "bucket does not exist", "bucket not found"),
     ),
     _Cause(
-        marks=("accessdenied", "403 forbidden", "status: 403", "access denied"),
-        reason="access was denied",
-        hint="the credentials need list, read, write and delete on this prefix",
+        "the credentials were refused",
+        "check the access key and secret in the file of options",
+        ("invalidaccesskeyid", "signaturedoesnotmatch", "invalidtoken", "expiredtoken", "401 unauthorized"),
     ),
     _Cause(
-        marks=("credential", "169.254.169.254", "imds"),
-        reason="no credentials were given",
-        hint="put aws_access_key_id and aws_secret_access_key into the file of options",
+        "access was denied",
+        "the credentials need list, read, write and delete on this prefix",
+        ("accessdenied", "403 forbidden", "status: 403", "access denied"),
     ),
     _Cause(
-        marks=("http requires", "allow_http", "urlschemenotallowed", "scheme is not allowed"),
-        reason="plain http is not allowed",
-        hint="use https, or set allow_http=true in the file of options",
+        "no credentials were given",
+        "put aws_access_key_id and aws_secret_access_key into the file of options",
+        ("credential", "169.254.169.254", "imds"),
     ),
     _Cause(
-        marks=(
-            "parquet magic bytes",
-            "parquet file size is",
-            "deserialize thrift",
-            "corrupt",
-            "footer",
-            "requested range",
-        ),
-        reason="a Parquet file is damaged",
-        hint="",
-        kind=DamagedTables,
+        "plain http is not allowed",
+        "use https, or set allow_http=true in the file of options",
+        ("http requires", "allow_http", "urlschemenotallowed", "scheme is not allowed"),
     ),
     _Cause(
-        marks=("no such file", "filenotfound", "failed to open local file"),
-        reason="a file that the log names is missing",
-        hint="",
-        kind=DamagedTables,
+        "a Parquet file is damaged",
+        "",
+        ("parquet magic bytes", "parquet file size is", "deserialize thrift", "corrupt", "footer", "requested range"),
+        DamagedTables,
     ),
     _Cause(
-        marks=("json error", "contiguous commit files", "invalid checkpoint", "missing commit", "no files in log"),
-        reason="the log is damaged",
-        hint="",
-        kind=DamagedTables,
+        "a file that the log names is missing",
+        "",
+        ("no such file", "filenotfound", "failed to open local file"),
+        DamagedTables,
     ),
     _Cause(
-        marks=("error sending request", "connection refused", "dns error", "timed out", "connection reset"),
-        reason="the storage does not answer",
-        hint="check the endpoint and the network, then run again",
-        kind=RetryableError,
+        "the log is damaged",
+        "",
+        ("json error", "contiguous commit files", "invalid checkpoint", "missing commit", "no files in log"),
+        DamagedTables,
     ),
     _Cause(
-        marks=(
-            "unknown scheme",
-            "no suitable object store",
-            "invalid table location",
-            "not a valid url",
-            "unknown url",
-        ),
-        reason="no storage is known for this URI",
-        hint="give a folder or an s3:// URI",
+        "the storage does not answer",
+        "check the endpoint and the network, then run again",
+        ("error sending request", "connection refused", "dns error", "timed out", "connection reset"),
+        RetryableError,
+    ),
+    _Cause(
+        "no storage is known for this URI",
+        "give a folder or an s3:// URI",
+        ("unknown scheme", "no suitable object store", "invalid table location", "not a valid url", "unknown url"),
     ),
 )
 

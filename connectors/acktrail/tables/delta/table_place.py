@@ -95,7 +95,7 @@ class TablePlace:
         *,
         sparing: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the files at `paths` that satisfy `where`, piece by piece; columns that a file lacks are null.
+        """Rows of the files at `paths` that satisfy `where`, batch by batch; columns that a file lacks are null.
 
         Files and rows come in their order. `sparing`: one row group at a time; a scanner of all reads up to 1 GiB
         ahead of a slow reader.

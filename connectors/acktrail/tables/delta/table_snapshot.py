@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from acktrail.tables.delta.damaged_files import Damage, data_damage
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_place import TablePlace
 
-__all__ = ["COMMIT_ID", "PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot"]
+__all__ = ["COMMIT_ID", "PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "all_of"]
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
@@ -115,8 +117,8 @@ class TableSnapshot:
     def statistics(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The log's statistics of each file, by its path: ``min.COLUMN`` and ``max.COLUMN``; None: not in the log."""
         actions = self._actions()
-        said = actions.select(["path", *(name for name in names if name in actions.column_names)]).to_pylist()
-        return {each["path"]: {name: each.get(name) for name in names} for each in said}
+        rows = actions.select(["path", *(name for name in names if name in actions.column_names)]).to_pylist()
+        return {each["path"]: {name: each.get(name) for name in names} for each in rows}
 
     def missing(self) -> tuple[Damage, ...]:
         """Files that make up the table and are not there, or have another size than the log says. Lists the table's
@@ -158,7 +160,7 @@ class TableSnapshot:
     def batches(
         self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """What ``read`` gives, piece by piece: memory does not grow with the table. Raises as ``read``."""
+        """The rows of ``read`` batch by batch: memory does not grow with the table. Raises as ``read``."""
         schema = self._schema(columns)
         scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
         given = 0
@@ -170,7 +172,7 @@ class TableSnapshot:
             yield from _after(given, self._sieved(schema, where))
 
     def _sieved(self, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-        """The same rows in the same order, read piece by piece and then filtered."""
+        """The same rows in the same order, read batch by batch and then filtered."""
         whole = TABLES[self.name]
         for batch in self._read_from(self.dataset().scanner(columns=self._stored(whole))):
             rows = cast_to_schema(pa.Table.from_batches([batch]), whole)
@@ -192,6 +194,12 @@ class TableSnapshot:
         """The columns of `schema` that the table has: one written by an older release may lack some."""
         stored = {field.name for field in self.delta.schema().fields}
         return [name for name in schema.names if name in stored]
+
+
+def all_of(*conditions: pc.Expression | None) -> pc.Expression | None:
+    """All `conditions` together, without those that are None; None: there is none."""
+    given = [condition for condition in conditions if condition is not None]
+    return reduce(and_, given) if given else None
 
 
 def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

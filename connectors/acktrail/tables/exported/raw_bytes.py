@@ -30,7 +30,7 @@ _NESTED_AT_ONCE: Final = 4_096
 
 
 def contradictions(tables: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows of ``CONTRADICTIONS`` in files of ``state_records``, piece by piece, empty ones too.
+    """Rows of ``CONTRADICTIONS`` in files of ``state_records``, batch by batch, empty ones too.
 
     Raises:
         DamagedTables, ConfigurationError, RetryableError: a file cannot be read.

@@ -20,7 +20,7 @@ __all__ = ["RECORDS", "NewRecords", "RecordFiles", "UsedRecords", "files_digest"
 RECORDS: Final = "state_records"
 
 _ADDRESS: Final = ("state_partition", "offset")
-_SAID: Final = ("min.offset", "min.state_partition", "max.state_partition", "max.offset")
+_BOUNDS: Final = ("min.offset", "min.state_partition", "max.state_partition", "max.offset")
 
 _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -91,7 +91,7 @@ class RecordFiles:
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
         self._tables = tables
         self.version = snapshot.version
-        self._statistics = snapshot.statistics(_SAID)
+        self._statistics = snapshot.statistics(_BOUNDS)
         self._spans: dict[str, dict[int, _Span]] = {}
 
     @property
@@ -126,8 +126,8 @@ class RecordFiles:
 
     def _reaches(self, path: str, ends: Mapping[int, int]) -> bool:
         """False where the statistics rule it out."""
-        said = self._statistics[path]
-        least, greatest, offset = (said[name] for name in _SAID[-3:])
+        bounds = self._statistics[path]
+        least, greatest, offset = (bounds[name] for name in _BOUNDS[-3:])
         if least is None or greatest is None or offset is None:
             return True
         return bool(offset >= min(ends.get(number, 0) for number in range(least, greatest + 1)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,14 +23,12 @@ from acktrail.model.offset_history.record_history import UnknownReason
 from acktrail.model.offset_history.status_changes import Cause, RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions
+from acktrail.tables.delta.table_snapshot import all_of
+from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions, unattributed_records
 
 __all__ = ["Scope", "read_completeness"]
 
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
-_SKIPPED: Final = "unknown_type"
-"""A broker skips records of a type that it does not know."""
-
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 """Records with the whole state: nothing is unknown after them."""
 
@@ -47,13 +45,11 @@ class Scope:
 
     def expression(self) -> pc.Expression | None:
         """The rows about them."""
-        conditions = [
+        return all_of(
             None if self.group_id is None else pc.field("group_id") == self.group_id,
             None if self.topic_ids is None else pc.field("topic_id").isin(list(self.topic_ids)),
             None if self.partition is None else pc.field("partition") == self.partition,
-        ]
-        used = [condition for condition in conditions if condition is not None]
-        return reduce(and_, used) if used else None
+        )
 
 
 def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> HistoryCompleteness:
@@ -77,9 +73,7 @@ def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Hist
 
 
 def _held(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
-    is_share_partition = pc.field("next_offset").is_null()
-    own = scope.expression()
-    where = is_share_partition if own is None else is_share_partition & own
+    where = all_of(pc.field("next_offset").is_null(), scope.expression())
     rows: list[dict[str, Any]] = tables.read(
         HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where
     ).to_pylist()
@@ -102,13 +96,13 @@ def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) ->
 def _events(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
     """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
     unknown = OffsetStatusKind.UNKNOWN.value
-    own, is_event = scope.expression(), (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
+    is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
     snapshot = tables.snapshot(CHANGES)
     if snapshot is None:
         return []
     columns = [*_EVENT, "standing", "before_standing"]
-    pieces = snapshot.batches(columns=columns, where=is_event if own is None else is_event & own)
-    found = [_distinct(pa.Table.from_batches([piece])) for piece in pieces]
+    batches = snapshot.batches(columns=columns, where=all_of(is_event, scope.expression()))
+    found = [_distinct(pa.Table.from_batches([batch])) for batch in batches]
     events: list[dict[str, Any]] = _summed(pa.concat_tables(found)).to_pylist() if found else []
     return events
 
@@ -215,11 +209,7 @@ def _times(tables: Tables, places: Iterable[tuple[int, int]]) -> dict[tuple[int,
 
 
 def _unattributed(tables: Tables, numbers: Sequence[int]) -> Iterator[MissingRecords]:
-    """Unreadable records that do not say which share partition they are about: any of their state partition's."""
-    is_unreadable = (pc.field("decode_status") != "decoded") & (pc.field("decode_status") != _SKIPPED)
-    where = is_unreadable & pc.field("group_id").is_null() & pc.field("state_partition").isin(list(numbers))
-    rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where).to_pylist()
-    for row in sorted(rows, key=lambda row: (row["state_partition"], row["offset"])):
+    for row in unattributed_records(tables, numbers):
         number, offset, time = row["state_partition"], row["offset"], row["timestamp_ms"]
         yield MissingRecords(
             key=None,

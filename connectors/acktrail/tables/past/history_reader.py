@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property, reduce
-from operator import and_
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from acktrail.model.offset_history.status_changes import RecordPosition, StatusC
 from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.past.history_completeness import Scope, read_completeness
 from acktrail.tables.past.history_tables import CHANGES, HELD, RECORDS_USED
 
@@ -145,14 +144,13 @@ class HistoryReader:
             UnknownName: the history does not have the group.
         """
         time = pc.field("record_timestamp_ms")
-        conditions = [
+        where = all_of(
             None if group_id is None else pc.field("group_id") == group_id,
             None if topic is None else pc.field("topic_id").isin(self.ids_of(topic)),
             None if since_ms is None else time >= since_ms,
             None if until_ms is None else time < until_ms,
-        ]
-        given = [condition for condition in conditions if condition is not None]
-        batches = self.snapshot.batches(columns=RATE_INPUTS, where=reduce(and_, given) if given else None)
+        )
+        batches = self.snapshot.batches(columns=RATE_INPUTS, where=where)
         found = sum_rates(partial_rates(pa.Table.from_batches([batch]), every_ms) for batch in batches)
         if group_id is not None and not found.num_rows:
             self.known_partitions(group_id)

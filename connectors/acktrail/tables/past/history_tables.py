@@ -4,11 +4,16 @@ A step adds the changes that records made, and saves the states after them. The 
 one commit of ``delivery_history``. ``held_states`` follows in a commit of its own: after a crash between the two it is
 at an earlier position, and the next step applies those records again without adding changes. It can always be built
 again from ``state_records``.
+
+Rows of ``delivery_history`` are in chunks. A lookup opens every chunk, so there must be few; rows should not be written
+often, so large chunks must stay as they are. Chunks are of a tier by their number of rows, each tier eight times the
+one below. Before eight of one tier would lie side by side they become one of the next. A chunk of the highest tier is
+never touched again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -24,18 +29,20 @@ from acktrail.tables.cluster_check import create_anew_for, create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.past.chunk_rewrites import first_rewritten
 
 __all__ = [
     "CHANGES",
+    "FULL_ROWS",
     "HELD",
     "RECORDS_USED",
     "HistoryTables",
     "SavedStates",
     "change_positions",
     "drop_partitions",
+    "first_rewritten",
     "saved_positions",
     "saved_rows",
+    "unattributed_records",
 ]
 
 CHANGES: Final = "delivery_history"
@@ -46,6 +53,10 @@ _STEP: Final = "history/step"
 
 RECORDS_USED: Final = "history/state_records"
 """The app id in ``held_states`` whose number is a version of ``state_records`` whose rows were all used."""
+
+_FAN: Final = 8
+FULL_ROWS: Final = _FAN**6
+"""A chunk with at least 262,144 rows stays as it is; the largest have eight times more."""
 
 _CREATED: Final = 0
 """The version of a table that has no rows yet."""
@@ -158,8 +169,8 @@ class HistoryTables:
 def change_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:
     """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
     snapshot = tables.snapshot(CHANGES)
-    told = (lambda _app: None) if snapshot is None else snapshot.transaction_version
-    return {number: told(_app_id(number)) or 0 for number in state_partitions}
+    position_of = (lambda _app: None) if snapshot is None else snapshot.transaction_version
+    return {number: position_of(_app_id(number)) or 0 for number in state_partitions}
 
 
 def saved_positions(tables: Tables) -> dict[int, int]:
@@ -171,6 +182,21 @@ def saved_positions(tables: Tables) -> dict[int, int]:
 def saved_rows(tables: Tables, where: pc.Expression) -> pa.Table:
     """Rows of ``HELD_COLUMNS`` that satisfy `where`."""
     return tables.read(HELD, columns=HELD_COLUMNS.names, where=where & pc.field("next_offset").is_null())
+
+
+def unattributed_records(tables: Tables, state_partitions: Iterable[int]) -> list[dict[str, Any]]:
+    """State partition, offset and time of unreadable records without a share partition, ascending.
+
+    They may be about any share partition of their state partition. Records of an unknown type are not among them: a
+    broker skips these.
+    """
+    where = (
+        ~pc.field("decode_status").isin(["decoded", "unknown_type"])
+        & pc.field("group_id").is_null()
+        & pc.field("state_partition").isin(list(state_partitions))
+    )
+    rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where)
+    return rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist()
 
 
 def drop_partitions(rows: pa.Table, replaced: pa.Table) -> pa.Table:
@@ -227,3 +253,34 @@ def _stamped(rows: pa.Table, cluster_id: str, schema: pa.Schema) -> pa.Table:
 
 def _app_id(state_partition: int) -> str:
     return f"history/{state_partition}"
+
+
+def first_rewritten(sizes: Sequence[int], new_rows: int) -> int:
+    """Index of the first chunk to rewrite with `new_rows`, and all later ones with it.
+
+    Args:
+        sizes: rows of each chunk, oldest first.
+
+    Returns:
+        ``len(sizes)`` where the new rows become a chunk of their own.
+
+    The invariant: at most seven chunks of a tier that is not full lie side by side, so that n rows lie in fewer than
+    n / FULL_ROWS + 42 chunks where rows come evenly; a row is written at most seven times, once for each tier.
+    """
+    index, total = len(sizes), new_rows
+    while True:
+        begin = index
+        while begin and sizes[begin - 1] < FULL_ROWS and _tier(sizes[begin - 1]) <= _tier(total):
+            begin -= 1
+        if index - begin < _FAN - 1:
+            return index
+        total += sum(sizes[begin:index])
+        index = begin
+
+
+def _tier(rows: int) -> int:
+    tier = 0
+    while rows >= _FAN:
+        rows //= _FAN
+        tier += 1
+    return tier

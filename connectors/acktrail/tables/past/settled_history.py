@@ -24,14 +24,18 @@ from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions, saved_rows
+from acktrail.tables.past.history_tables import (
+    CHANGES,
+    change_positions,
+    saved_positions,
+    saved_rows,
+    unattributed_records,
+)
 
 __all__ = ["AffectedRange", "RangeOutcome", "SettledHistory"]
 
 _RECORDS: Final = "state_records"
 _NO_HISTORY: Final = "the tables have no history (run acktrail export, then acktrail history)"
-_SKIPPED: Final = "unknown_type"
-"""A broker skips records of a type that it does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +112,10 @@ class SettledHistory:
 
     def add(self, changes: Iterable[StatusChange], ends: Mapping[int, int]) -> None:
         """Take in what newer records changed, up to `ends` (by state partition)."""
-        told = self.positions
-        newer = change_table(change for change in changes if change.at.offset >= told[change.at.state_partition])
+        before = self.positions
+        newer = change_table(change for change in changes if change.at.offset >= before[change.at.state_partition])
         self._rows = pa.concat_tables([self._rows, newer.select(SETTLED_INPUTS).filter(settled_filter())])
-        self.positions = {**told, **ends}
+        self.positions = {**before, **ends}
 
     def outcomes(self) -> dict[SharePartition, RangeOutcome]:
         """What is known of each range."""
@@ -181,10 +185,8 @@ def _doubted(own: AffectedRange, found: SettledCounts, reason: str) -> RangeOutc
 
 
 def _unattributed(tables: Tables, numbers: Collection[int]) -> dict[int, list[int]]:
-    """Offsets of unreadable records that do not say which share partition they are about, by state partition."""
-    is_unreadable = (pc.field("decode_status") != "decoded") & (pc.field("decode_status") != _SKIPPED)
-    where = is_unreadable & pc.field("group_id").is_null() & pc.field("state_partition").isin(list(numbers))
+    """Offsets of ``unattributed_records``, by state partition."""
     found: dict[int, list[int]] = {}
-    for row in tables.read(_RECORDS, columns=["state_partition", "offset"], where=where).to_pylist():
+    for row in unattributed_records(tables, numbers):
         found.setdefault(row["state_partition"], []).append(row["offset"])
     return found

@@ -19,14 +19,6 @@ SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})
 NAMED_AFTER_THEIR_SUBJECT: Final = frozenset({"commands", "suites", "frames"})
 """Folders whose modules are named after a command or a table: `suites/x` and `frames/x` are two halves for table x."""
 
-SAME_NAME: Final = frozenset(
-    {
-        *("Asked", "BatchColumns", "Check", "ClusterFacts", "Deadline", "Decision", "Gap", "Origin", "Severity"),
-        *("StateLog", "StateTopic", "Subject", "Totals", "Verdict", "Window"),
-    }
-)
-"""Public classes that exist twice with one name: to become fewer, never more."""
-
 
 def shipped() -> list[Path]:
     """The packages of the wheel."""
@@ -69,13 +61,12 @@ def test_the_wheel_stays_small() -> None:
 
 
 def test_no_two_public_classes_have_one_name() -> None:
-    """A class name means one thing everywhere, the listed exceptions apart."""
+    """A class name means one thing everywhere, so that no reader takes one for the other."""
     modules = defaultdict(set)
     for package in sources():
         for file in package.rglob("*.py"):
             for node in ast.parse(file.read_text("utf-8")).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     modules[node.name].add(str(file.relative_to(ROOT)))
-    twice = {name: sorted(where) for name, where in modules.items() if len(where) > 1}
 
-    assert {name: where for name, where in twice.items() if name not in SAME_NAME} == {}
+    assert {name: sorted(where) for name, where in modules.items() if len(where) > 1} == {}

@@ -79,7 +79,7 @@ class Forgetful:
     def work(self, group: str, records: int, keep: int | None = None, after: Callable[[], Any] = lambda: None) -> None:
         """The group acknowledges `records` records, each in a write of its own with `after` it, but not the one at
         offset `keep`."""
-        left, deadline = records, time.monotonic() + 60
+        left, deadline = records, time.monotonic() + 240
         with self.world.workload.share_consumer(group, TOPIC, **{"share.acknowledgement.mode": "explicit"}) as consumer:
             while left:
                 assert time.monotonic() < deadline, f"{left} of {records} records are missing"

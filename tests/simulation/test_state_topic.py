@@ -14,7 +14,7 @@ from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
-from acktrail_simulation.coordinator.state_topic import StateTopic, coordinator_key
+from acktrail_simulation.coordinator.state_topic import ShareCoordinatorService, coordinator_key
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_json import answer_fields, read_request, request_fields, single_fields
@@ -32,8 +32,8 @@ from acktrail_simulation.messages.persister_messages import (
 ONE = StateBatch(first_offset=4, last_offset=6, delivery_state=2, delivery_count=1)
 
 
-def topic(partitions: int = 4) -> StateTopic:
-    found = StateTopic(partitions=partitions, updates_per_snapshot=2)
+def topic(partitions: int = 4) -> ShareCoordinatorService:
+    found = ShareCoordinatorService(partitions=partitions, updates_per_snapshot=2)
     for topic_id, count in TOPICS.items():
         found.create_topic(topic_id, count)
     return found

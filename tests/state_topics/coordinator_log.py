@@ -16,7 +16,7 @@ from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.wire.dialects.kafka_4_2 import encode
-from acktrail_simulation.coordinator.state_topic import StateTopic
+from acktrail_simulation.coordinator.state_topic import ShareCoordinatorService
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import PersisterRequest, StateDelete, StateInitialize, StateRead
@@ -44,7 +44,7 @@ class Coordinator:
     """
 
     def __init__(self, limit: int = 5) -> None:
-        self.topic = StateTopic(partitions=STATE_PARTITIONS, updates_per_snapshot=limit, cold_after_ms=0)
+        self.topic = ShareCoordinatorService(partitions=STATE_PARTITIONS, updates_per_snapshot=limit, cold_after_ms=0)
         for topic_id in (TOPIC, OTHER_TOPIC):
             self.topic.create_topic(topic_id, 1_000)
         self.log: list[StateRecord] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acktrail.connect.contract import Source, SourceBatch
     from acktrail.connect.worker import FlushPolicy, Progress, WorkerSummary
 
-__all__ = ["CONNECTORS", "Deadline", "ExportRun", "ExportSummary", "Gap", "check_connectors", "export", "observe"]
+__all__ = ["CONNECTORS", "Deadline", "ExportGap", "ExportRun", "ExportSummary", "check_connectors", "export", "observe"]
 
 CONNECTORS: Final = ("offsets", "state")
 """What can be exported."""
@@ -35,7 +35,7 @@ _GAPS_KEPT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class ExportGap:
     """Offsets of one state partition, both inclusive, that are in no row, and why (``connect.contract``)."""
 
     state_partition: int
@@ -59,7 +59,7 @@ class ExportSummary:
     records_decoded: int = 0
     records_quarantined: int = 0
     commits: int = 0
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[ExportGap, ...] = ()
     rows: dict[str, int] = field(default_factory=dict)
     """Rows committed, by table."""
     unanswered: tuple[str, ...] = ()
@@ -221,7 +221,7 @@ class ExportRun:
         if done is None:
             return summary
         gaps = (
-            Gap(
+            ExportGap(
                 state_partition=span.partition,
                 first_offset=span.gap_first,
                 last_offset=span.gap_last,

@@ -25,7 +25,7 @@ from acktrail_simulation.coordinator.coordinator_records import (
 from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
 from acktrail_simulation.coordinator.request_validation import validation_error
-from acktrail_simulation.coordinator.state_log import StateLog
+from acktrail_simulation.coordinator.state_log import CoordinatorLog
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import (
@@ -78,14 +78,14 @@ class ShareCoordinator:
         *,
         partition_counts: Mapping[TopicId, int] | None,
         clock: SimulatedClock,
-        log: StateLog | None = None,
+        log: CoordinatorLog | None = None,
         rules: CoordinatorRules = KAFKA_4_4,
         updates_per_snapshot: int = UPDATES_PER_SNAPSHOT,
         cold_after_ms: int = COLD_AFTER_MS,
     ) -> None:
         self.partition_counts = partition_counts
         self.clock = clock
-        self.log = StateLog() if log is None else log
+        self.log = CoordinatorLog() if log is None else log
         self.rules = rules
         self.cold_after_ms = cold_after_ms
         self.availability = Availability.ACTIVE

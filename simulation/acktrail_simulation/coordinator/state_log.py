@@ -9,7 +9,7 @@ from acktrail.model.records import RecordAt, StateRecord
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["LoggedRecord", "StateLog"]
+__all__ = ["CoordinatorLog", "LoggedRecord"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class LoggedRecord:
 
 
 @dataclass(slots=True, kw_only=True)
-class StateLog:
+class CoordinatorLog:
     """Records at dense offsets; those below `start_offset` were pruned."""
 
     state_partition: int = 0
@@ -48,10 +48,10 @@ class StateLog:
         self.entries = kept
         return gone
 
-    def cut(self, end_offset: int) -> StateLog:
+    def cut(self, end_offset: int) -> CoordinatorLog:
         """The log as it was when its end was `end_offset`: what a crash at that moment leaves."""
         kept = [entry for entry in self.entries if entry.offset < end_offset]
-        return StateLog(state_partition=self.state_partition, start_offset=self.start_offset, entries=kept)
+        return CoordinatorLog(state_partition=self.state_partition, start_offset=self.start_offset, entries=kept)
 
     def placed(self) -> tuple[RecordAt[StateRecord], ...]:
         """The records with their addresses."""

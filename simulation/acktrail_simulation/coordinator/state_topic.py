@@ -11,13 +11,13 @@ from acktrail.model.share_partition import GroupId, SharePartition, TopicId, sta
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
 from acktrail_simulation.coordinator.share_coordinator import COLD_AFTER_MS, UPDATES_PER_SNAPSHOT, ShareCoordinator
-from acktrail_simulation.coordinator.state_log import StateLog
+from acktrail_simulation.coordinator.state_log import CoordinatorLog
 from acktrail_simulation.messages.persister_messages import Batched, PersisterRequest, PersisterResponse
 
-__all__ = ["StateTopic", "coordinator_key"]
+__all__ = ["ShareCoordinatorService", "coordinator_key"]
 
 
-class StateTopic:
+class ShareCoordinatorService:
     """``__share_group_state`` with the coordinators of all its partitions (Kafka: ``ShareCoordinatorService``)."""
 
     def __init__(
@@ -35,7 +35,7 @@ class StateTopic:
             ShareCoordinator(
                 partition_counts=self.partition_counts,
                 clock=self.clock,
-                log=StateLog(state_partition=number),
+                log=CoordinatorLog(state_partition=number),
                 rules=rules,
                 updates_per_snapshot=updates_per_snapshot,
                 cold_after_ms=cold_after_ms,

@@ -13,7 +13,7 @@ import typer
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAllAnswered
-from acktrail.export.export_run import CONNECTORS, ExportSummary, Gap
+from acktrail.export.export_run import CONNECTORS, ExportGap, ExportSummary
 from acktrail.stderr_lines import LiveLine
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _text(summary: ExportSummary) -> str:
     return "\n".join(lines)
 
 
-def _gap(gap: Gap) -> str:
+def _gap(gap: ExportGap) -> str:
     from acktrail.connect.contract import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT
 
     where = f"state partition {gap.state_partition}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import ApprovalRule, approval_rule
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
@@ -68,28 +68,29 @@ VALUE_FIELDS: Final[Mapping[str, str | None]] = {
 """Each strategy and the field of the form that holds its value; None: it takes no value."""
 
 
-class ResetOrder(TypedDict):
-    """What to reset, and how."""
+class ResetTarget(TypedDict):
+    """Where and how a reset is executed."""
 
     kafka_conn_id: str
     tables_uri: str
-    request: dict[str, Any]
     partial: bool
-    wait_for_empty_s: int
     watch_s: int
 
 
-class StoredPlan(TypedDict):
+class ResetOrder(ResetTarget):
+    """What to reset."""
+
+    request: dict[str, Any]
+    wait_for_empty_s: int
+
+
+class StoredPlan(ResetTarget):
     """A plan in the tables, with the preview that a person reads."""
 
-    kafka_conn_id: str
-    tables_uri: str
     plan_id: str
     plan_hash: str
     preview: str
     refusals: list[str]
-    partial: bool
-    watch_s: int
 
 
 @task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
@@ -136,7 +137,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
 @as_airflow_errors()
 def preflight(order: ResetOrder) -> None:
     """Groups, releases, rights, topics: what forbids a reset with any plan. Members may still leave."""
-    with Cluster(kafka_config(order["kafka_conn_id"])) as cluster:
+    with _cluster(order) as cluster:
         notices = [n for n in api.preflight(cluster, _request(order)) if n.rule != "group_not_empty"]
     for notice in notices:
         _log.info("%s", notice_text(notice))
@@ -149,7 +150,7 @@ def preflight(order: ResetOrder) -> None:
 @as_airflow_errors()
 def wait_until_empty(order: ResetOrder) -> None:
     """Wait for the last member to leave, as long as the form allows."""
-    with Cluster(kafka_config(order["kafka_conn_id"])) as cluster:
+    with _cluster(order) as cluster:
         groups = api.requested_groups(cluster, _request(order))
         api.wait_until_empty(cluster, groups, timeout_s=float(order["wait_for_empty_s"]))
 
@@ -158,8 +159,8 @@ def wait_until_empty(order: ResetOrder) -> None:
 @as_airflow_errors()
 def make_plan(order: ResetOrder) -> StoredPlan:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
-    tables, request = tables_config(order["tables_uri"]), _request(order)
-    with Cluster(kafka_config(order["kafka_conn_id"])) as cluster:
+    tables, request = _tables(order), _request(order)
+    with _cluster(order) as cluster:
         plan = api.make_plan(cluster, request, tables=tables, created_by=request.requested_by or None)
     api.store_plan(tables, plan)
     preview = plan_text(plan, approval=api.approval_needed(plan))
@@ -187,7 +188,7 @@ def check_plan(stored: StoredPlan) -> None:
     refused = "; ".join(stored["refusals"])
     try:
         with as_airflow_errors():
-            validate_plan(tables_config(stored["tables_uri"]), stored["plan_id"])
+            validate_plan(_tables(stored), stored["plan_id"])
     except AirflowFailException as error:
         raise AirflowFailException(f"{refused}; {error}" if refused else str(error)) from error
     if refused and not stored["partial"]:
@@ -205,8 +206,8 @@ def dry_run_ends_here(**context: Unpack[Context]) -> bool:
 def recheck(stored: StoredPlan) -> int:
     """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
     closed. Returns how many share partitions would be sent now."""
-    tables = tables_config(stored["tables_uri"])
-    with Cluster(kafka_config(stored["kafka_conn_id"])) as cluster:
+    tables = _tables(stored)
+    with _cluster(stored) as cluster:
         rows = api.would_send(cluster, _load(stored), partial=stored["partial"], tables=tables, is_approved=True)
     return len(rows)
 
@@ -226,7 +227,7 @@ def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
     approved = answer.get("chosen_options") == ["Approve"]
     expired = not approved and not user
     status = api.note_decision(
-        tables_config(stored["tables_uri"]),
+        _tables(stored),
         _load(stored),
         approved=approved,
         actor=person,
@@ -237,14 +238,14 @@ def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
     return person
 
 
-@task(task_id="execute", retries=0, execution_timeout=timedelta(hours=1))
+@task(task_id="execute", retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1))
 @as_airflow_errors()
 def send_requests(stored: StoredPlan, approver: str) -> dict[str, Any]:
     """Send one request per group; returns what the brokers answered for each share partition. No retries: an unknown
     outcome is verified first."""
     plan = _load(stored)
-    with Cluster(kafka_config(stored["kafka_conn_id"])) as cluster:
-        journal = api.open_journal(tables_config(stored["tables_uri"]), plan, actor=approver)
+    with _cluster(stored) as cluster:
+        journal = api.open_journal(_tables(stored), plan, actor=approver)
         done: dict[str, Any] = to_plain(api.execute(cluster, journal, plan, partial=stored["partial"]))
     return done
 
@@ -255,12 +256,12 @@ def verify(stored: StoredPlan | None) -> list[dict[str, Any]]:
     """Settle the attempt by the state topic and the brokers' answers, also when the execution failed."""
     if stored is None:
         raise AirflowSkipException(_NO_PLAN)
-    tables = tables_config(stored["tables_uri"])
+    tables = _tables(stored)
     if not plan_status.plan_status(tables, stored["plan_id"])["groups"]:
         raise AirflowSkipException("nothing was sent")
     plan = _load(stored)
     try:
-        with Cluster(kafka_config(stored["kafka_conn_id"])) as cluster:
+        with _cluster(stored) as cluster:
             journal = api.open_journal(tables, plan)
             return [to_plain(one) for one in api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))]
     except OutcomeUnknown as error:
@@ -275,7 +276,7 @@ def check_result(stored: StoredPlan) -> None:
     """Great Expectations on the result (suite ``reset_result``): every share partition has its target."""
     from acktrail_expectations.reset_gate import validate_result
 
-    validate_result(tables_config(stored["tables_uri"]), stored["plan_id"])
+    validate_result(_tables(stored), stored["plan_id"])
 
 
 def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
@@ -305,13 +306,21 @@ def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
     )
 
 
+def _cluster(target: ResetTarget) -> Cluster:
+    return Cluster(kafka_config(target["kafka_conn_id"]))
+
+
+def _tables(target: ResetTarget) -> TablesConfig:
+    return tables_config(target["tables_uri"])
+
+
 def _request(order: ResetOrder) -> ResetRequest:
     return from_plain(ResetRequest, order["request"], "request")
 
 
 def _load(stored: StoredPlan) -> ResetPlan:
     """The plan from the tables. Refused when its hash is not that of the plan that was shown to people."""
-    plan = api.load_reset(tables_config(stored["tables_uri"]), stored["plan_id"])
+    plan = api.load_reset(_tables(stored), stored["plan_id"])
     if plan.plan_hash != stored["plan_hash"]:
         raise UnknownName("plan with the hash that was shown", stored["plan_id"])
     return plan

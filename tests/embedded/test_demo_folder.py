@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.embedded.demo import Demo, demo_folder
+from acktrail.embedded.demo import demo_folder, running_demo
 from acktrail.errors import ConfigurationError, MissingDependency
 
 
@@ -63,6 +63,6 @@ def test_unwritable_folder(tmp_path: Path) -> None:
 
 def test_without_dags_nothing_starts(tmp_path: Path) -> None:
     """A DAG folder without the DAGs is refused before broker or Airflow starts."""
-    with pytest.raises(MissingDependency, match="acktrail_export"), Demo(tmp_path / "demo", dags_folder=tmp_path):
+    with pytest.raises(MissingDependency, match="acktrail_export"), running_demo(tmp_path / "demo", dags=tmp_path):
         raise AssertionError("it started")
     assert not (tmp_path / "demo" / "airflow").exists()

@@ -30,7 +30,7 @@ EXTRAS: Final = MappingProxyType(
         "verify": "spark",
     }
 )
-"""Extras by command; one that is not here needs none, but for files in formats that only some of them read."""
+"""Extras by command; others need none, except for file formats that only an extra reads."""
 
 _OWN: Final = "acktrail"
 

@@ -61,8 +61,8 @@ _USAGE_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
     for base in _Usage.__mro__[1:]
     if base.__name__ in {"BadParameter", "UsageError"} and issubclass(base, Exception)
 )
-_NOTHING_ASKED: Final = "NoArgsIsHelpError"
-"""What a group of commands raises where none of them is named: its help is the answer."""
+_NO_COMMAND: Final = "NoArgsIsHelpError"
+"""The error of a group of commands without a command: its help is the answer."""
 _INTERRUPTED: Final = 130
 
 
@@ -151,9 +151,9 @@ def _failed(error: AcktrailError, arguments: list[str]) -> int:
 
 
 def _misused(error: Any) -> int:
-    """A usage error; a group of commands of which none was named shows its help."""
+    """A usage error; a group of commands without a command shows its help."""
     context = getattr(error, "ctx", None)
-    if type(error).__name__ == _NOTHING_ASKED and context is not None:
+    if type(error).__name__ == _NO_COMMAND and context is not None:
         typer.echo(context.get_help())
         return 0
     path = context.command_path if context else "acktrail"

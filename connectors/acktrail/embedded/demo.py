@@ -9,19 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final
 
 from acktrail.embedded.airflow.airflow_api import DagRun, TaskRun
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
 from acktrail.embedded.airflow.dag_files import dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
-from acktrail.embedded.workload.workload_report import WorkloadReport
-from acktrail.embedded.workload.workload_run import DEFAULT_SEED, run_workload
+from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.errors import ConfigurationError, MissingDependency
 
-__all__ = ["Demo", "DemoOutcome", "demo_folder"]
+__all__ = ["Demo", "DemoOutcome", "demo_folder", "running_demo"]
 
 EXPORT: Final = "acktrail_export"
 RECONCILE: Final = "acktrail_reconcile"
@@ -33,34 +31,15 @@ _EXPORT_S: Final = 180.0
 _RECONCILE_S: Final = 600.0
 
 Say = Callable[[str], None]
-T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """`root` holds ``tables/``, the report, and while it is needed ``broker/`` and ``airflow/``."""
+    """The Delta tables and the report of a demo, and the folders of its servers."""
 
-    root: Path
-
-    @property
-    def tables(self) -> Path:
-        """Root of the Delta tables."""
-        return self.root / "tables"
-
-    @property
-    def broker(self) -> Path:
-        """The broker's data and log."""
-        return self.root / "broker"
-
-    @property
-    def airflow(self) -> Path:
-        """Airflow's configuration, metadata and logs."""
-        return self.root / "airflow"
-
-    @property
-    def report(self) -> Path:
-        """The HTML report."""
-        return self.root / "acktrail-report.html"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tables, self.report = root / "tables", root / "acktrail-report.html"
+        self.broker, self.airflow = root / "broker", root / "airflow"
 
     def clear(self) -> None:
         """Remove what a demo made."""
@@ -81,109 +60,38 @@ class DemoOutcome:
     run_id: str
     tables_uri: str
     report: Path
-    workload: WorkloadReport
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """Owns the broker and the Airflow of a demo; both end, and their folders are removed, when the block is left.
+    """A running broker and an Airflow that starts. `say` is called with each step, `progress` with the workload's
+    (activity, steps done, all steps)."""
 
-    Tables and report stay in `root`. With `keep`, or after a failure, the servers' folders stay too, for their logs.
-    `say` is called with each step, `progress` with the workload's (what, steps done, all steps).
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        *,
-        version: str = DEFAULT_VERSION,
-        seed: int = DEFAULT_SEED,
-        dags_folder: Path | None = None,
-        keep: bool = False,
-        say: Say = lambda _text: None,
-        progress: Callable[[str, int, int], None] = lambda _doing, _done, _steps: None,
-    ) -> None:
-        self._root = root
-        self._version, self._seed = version, seed
-        self._dags_folder = dags_folder
-        self._keep = keep
-        self._say, self._progress = say, progress
-        self._owned = contextlib.ExitStack()
-        self._folder: DemoFolder | None = None
-        self._broker: EmbeddedBroker | None = None
-        self._airflow: AirflowStandalone | None = None
-
-    @property
-    def broker(self) -> EmbeddedBroker:
-        """The running broker."""
-        return _started(self._broker)
-
-    @property
-    def airflow(self) -> AirflowStandalone:
-        """The running Airflow."""
-        return _started(self._airflow)
-
-    @property
-    def folder(self) -> DemoFolder:
-        """Where everything is."""
-        return _started(self._folder)
-
-    def __enter__(self) -> Self:
-        dags = _with_dags(self._dags_folder or dags_folder())
-        with contextlib.ExitStack() as owned:
-            self._folder = owned.enter_context(demo_folder(self._root))
-            owned.push(self._leave_folder)
-            self._start(owned, self._folder, dags)
-            self._owned = owned.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._owned.__exit__(kind, error, trace)
+    broker: EmbeddedBroker
+    airflow: AirflowStandalone
+    say: Say
+    progress: Callable[[str, int, int], None]
 
     def run(self) -> DemoOutcome:
         """Workload, export, reconciliation, report.
 
         Raises what these raise; AirflowNotStarted; DagRunFailed with the end of the failing task's log.
         """
-        self._say("share groups go to work while Airflow starts")
-        workload = run_workload(self.broker.bootstrap_servers, seed=self._seed, progress=self._progress)
-        self._say(f"{len(workload.groups)} share groups are done; waiting for Airflow")
+        self.say("share groups go to work while Airflow starts")
+        workload = run_workload(self.broker.bootstrap_servers, progress=self.progress)
+        self.say(f"{len(workload.groups)} share groups are done; waiting for Airflow")
         self.airflow.wait_until_healthy()
-        self._say(f"Airflow {self.airflow.url} is healthy")
+        self.say(f"Airflow {self.airflow.url} is healthy")
         run = self._run_dags(self.airflow)
         events = self.airflow.api().asset_events(run.dag_id, run.run_id)
-        reported = next(event.extra for event in events if event.asset == _REPORTED)
+        reported = next(extra for asset, extra in events if asset == _REPORTED)
         return DemoOutcome(
-            run_id=reported["run_id"],
-            tables_uri=reported["tables_uri"],
-            report=Path(reported["report"]),
-            workload=workload,
+            run_id=reported["run_id"], tables_uri=reported["tables_uri"], report=Path(reported["report"])
         )
 
     def resume(self) -> None:
         """Let the scheduler export every minute, and reconcile after each export."""
         self.airflow.api().set_paused(EXPORT, paused=False)
-
-    def _start(self, owned: contextlib.ExitStack, folder: DemoFolder, dags: Path) -> None:
-        """Airflow first and without waiting: it takes longest and uses neither disk nor network at first."""
-        self._say("Airflow starts in the background")
-        env = {
-            "ACKTRAIL_TABLES": str(folder.tables),
-            "ACKTRAIL_TABLES_OPTIONS": "",
-            "ACKTRAIL_REPORTS": str(folder.root),
-        }
-        self._airflow = AirflowStandalone(dags, folder=folder.airflow, env=env)
-        owned.callback(self._airflow.stop)
-        self._airflow.launch()
-        self._say(f"Kafka {self._version} starts")
-        begun = time.monotonic()
-        self._broker = EmbeddedBroker(self._version, folder=folder.broker)
-        owned.callback(self._broker.stop)
-        self._broker.start()
-        self._say(
-            f"Kafka {self._version} answers at {self._broker.bootstrap_servers} ({time.monotonic() - begun:.1f} s)"
-        )
 
     def _run_dags(self, airflow: AirflowStandalone) -> DagRun:
         """Let the scheduler run the export once and the reconciliation that follows; the reconciliation's run.
@@ -206,13 +114,53 @@ class Demo:
         def show(task: TaskRun) -> None:
             if task.state in ("running", "success", "failed", "up_for_retry"):
                 again = f" (try {task.try_number})" if task.try_number > 1 else ""
-                self._say(f"{dag_id}: {task.task_id} {task.state}{again}")
+                self.say(f"{dag_id}: {task.task_id} {task.state}{again}")
 
         return show
 
-    def _leave_folder(self, kind: type[BaseException] | None, *_: object) -> None:
-        if not self._keep and (kind is None or issubclass(kind, KeyboardInterrupt)):
-            self.folder.clear_servers()
+
+@contextlib.contextmanager
+def running_demo(
+    root: Path,
+    *,
+    version: str = DEFAULT_VERSION,
+    dags: Path | None = None,
+    keep: bool = False,
+    say: Say = lambda _text: None,
+    progress: Callable[[str, int, int], None] = lambda _doing, _done, _steps: None,
+) -> Iterator[Demo]:
+    """Starts a broker and an Airflow with the DAGs in `dags` (default: acktrail's own); both end with the block.
+
+    Tables and report stay in `root`. The servers' folders are removed, except with `keep` and after a failure, when
+    their logs are wanted.
+
+    Raises:
+        ConfigurationError, MissingDependency: `root` or `dags` cannot be used; a server is not installed.
+        BrokerNotStarted: with the last lines of its log.
+    """
+    dags = _with_dags(dags or dags_folder())
+    with contextlib.ExitStack() as owned:
+        folder = owned.enter_context(demo_folder(root))
+
+        def clear_servers(kind: type[BaseException] | None, *_: object) -> None:
+            if not keep and (kind is None or issubclass(kind, KeyboardInterrupt)):
+                folder.clear_servers()
+
+        owned.push(clear_servers)
+        # Airflow first and without waiting: it takes longest and uses neither disk nor network at first.
+        say("Airflow starts in the background")
+        places = {"ACKTRAIL_TABLES": str(folder.tables), "ACKTRAIL_REPORTS": str(folder.root)}
+        env = {**places, "ACKTRAIL_TABLES_OPTIONS": ""}
+        airflow = AirflowStandalone(dags, folder=folder.airflow, env=env)
+        owned.callback(airflow.stop)
+        airflow.launch()
+        say(f"Kafka {version} starts")
+        begun = time.monotonic()
+        broker = EmbeddedBroker(version, folder=folder.broker)
+        owned.callback(broker.stop)
+        broker.start()
+        say(f"Kafka {version} answers at {broker.bootstrap_servers} ({time.monotonic() - begun:.1f} s)")
+        yield Demo(broker=broker, airflow=airflow, say=say, progress=progress)
 
 
 @contextlib.contextmanager
@@ -248,9 +196,3 @@ def _with_dags(folder: Path) -> Path:
         if not (folder / f"{dag_id}.py").is_file():
             raise MissingDependency(f"no {dag_id}.py in {folder}", hint="name the folder of acktrail's DAG files")
     return folder
-
-
-def _started(server: T | None) -> T:
-    if server is None:
-        raise RuntimeError("the demo was not started")
-    return server

@@ -37,13 +37,13 @@ def demo(
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """
-    from acktrail.embedded.demo import Demo
+    from acktrail.embedded.demo import running_demo
     from acktrail.stderr_lines import StepLines
 
     signal.signal(signal.SIGTERM, _interrupt)
     with (
         StepLines() as steps,
-        Demo(out, version=version, dags_folder=dags, keep=keep, say=steps.say, progress=steps.count) as running,
+        running_demo(out, version=version, dags=dags, keep=keep, say=steps.say, progress=steps.count) as running,
     ):
         outcome = running.run()
         _show(outcome)

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from acktrail.errors import AcktrailError
 
-__all__ = ["AirflowApi", "AirflowRefused", "AssetEvent", "DagRun", "TaskRun"]
+__all__ = ["AirflowApi", "AirflowRefused", "DagRun", "TaskRun"]
 
 _TIMEOUT_S: Final = 30.0
 _ASK_S: Final = 0.5
@@ -45,14 +45,6 @@ class TaskRun:
     task_id: str
     state: str | None
     try_number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssetEvent:
-    """An event of the asset named `asset`, with the extra that its task attached."""
-
-    asset: str
-    extra: Mapping[str, Any]
 
 
 class AirflowApi:
@@ -121,11 +113,11 @@ class AirflowApi:
             for of in answer["task_instances"]
         )
 
-    def asset_events(self, dag_id: str, run_id: str) -> tuple[AssetEvent, ...]:
-        """The asset events of a run, oldest first."""
+    def asset_events(self, dag_id: str, run_id: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """The asset events of a run, oldest first: the asset's name and the extra that its task attached."""
         query = urlencode({"source_dag_id": dag_id, "source_run_id": run_id, "order_by": "timestamp"})
         answer = self.send("GET", f"/api/v2/assets/events?{query}")
-        return tuple(AssetEvent(asset=of["name"], extra=of["extra"] or {}) for of in answer["asset_events"])
+        return [(event["name"], event["extra"] or {}) for event in answer["asset_events"]]
 
     @staticmethod
     def run_path(dag_id: str, run_id: str) -> str:

@@ -84,11 +84,6 @@ class AirflowStandalone:
         return self.folder / "standalone.log"
 
     @property
-    def pid(self) -> int | None:
-        """Pid of the leading process; None before the start."""
-        return None if self._process is None else self._process.pid
-
-    @property
     def running(self) -> bool:
         """Whether it, or something it started, lives."""
         return self._process is not None and self._process.poll() is None

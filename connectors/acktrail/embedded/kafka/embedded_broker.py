@@ -74,7 +74,7 @@ class EmbeddedBroker:
     @property
     def log_path(self) -> Path:
         """What the broker prints and logs."""
-        return NodeFolder(path=self.folder).log
+        return NodeFolder(self.folder).log
 
     @property
     def bootstrap_servers(self) -> str:
@@ -116,7 +116,7 @@ class EmbeddedBroker:
         for attempt in range(1, _ATTEMPTS + 1):
             self._node = KafkaNode(
                 installation=installation,
-                folder=NodeFolder(path=self.folder),
+                folder=NodeFolder(self.folder),
                 ports=self._ports or free_ports(self._port),
                 access=self._access,
                 changes=self._properties,
@@ -155,7 +155,7 @@ class EmbeddedBroker:
         """Wait until the broker ends, which only a failure causes. Raises BrokerNotStarted then."""
         if self._process is not None:
             self._process.wait()
-            raise BrokerNotStarted("it ended", log_path=self.log_path, log=NodeFolder(path=self.folder).log_since(0))
+            raise BrokerNotStarted("it ended", log_path=self.log_path, log=NodeFolder(self.folder).log_since(0))
 
     def release(self) -> ProcessIdentity:
         """Let the broker outlive this process; SIGTERM to the returned process stops it in order."""

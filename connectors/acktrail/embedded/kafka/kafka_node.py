@@ -50,26 +50,14 @@ def _first_trouble(log: Sequence[str]) -> str:
     return next((line for line in found if line), lines[-1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFolder:
-    """Where a node keeps everything."""
+    """Where a node keeps everything: its data (Kafka's log directory), ``broker.log`` and ``server.properties``, which
+    may hold passwords."""
 
-    path: Path
-
-    @property
-    def log(self) -> Path:
-        """What the node prints and logs."""
-        return self.path / "broker.log"
-
-    @property
-    def data(self) -> Path:
-        """Kafka's log directory."""
-        return self.path / "data"
-
-    @property
-    def server(self) -> Path:
-        """Kafka's configuration; it may hold passwords."""
-        return self.path / "server.properties"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log, self.data, self.server = path / "broker.log", path / "data", path / "server.properties"
+        self._meta = self.data / "meta.properties"
 
     @property
     def formatted(self) -> bool:
@@ -81,10 +69,6 @@ class NodeFolder:
         """The cluster that was formatted here."""
         lines = self._meta.read_text(encoding="utf-8").splitlines()
         return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), "")
-
-    @property
-    def _meta(self) -> Path:
-        return self.data / "meta.properties"
 
     @property
     def log_size(self) -> int:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
+from reset.scenes import a_plan, a_request
+
+from acktrail.group_changes.planning.notices import Notice, Severity
+from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail_dags.plan_text import plan_text
 
 HOSTILE = "g|`<img src=x>`[a](javascript:x)**\n| --- |"
 
 
-def plan(group_id: str, partitions: int) -> dict[str, Any]:
-    row = {"group_id": group_id, "topic": "t", "start_offset": None, "target_offset": 3, "impact": None}
-    return {
-        "plan_id": "p-1",
-        "plan_hash": "sha256:0123456789",
-        "created_at_ms": 0,
-        "totals": {"partitions": partitions},
-        "notices": [{"severity": "warning", "rule": "r", "text": group_id, "group_id": group_id}],
-        "partitions": [{**row, "partition": index} for index in range(partitions)],
-    }
+def plan(group_id: str, partitions: int) -> ResetPlan:
+    """A plan of `partitions` share partitions whose present state is not known."""
+    made = a_plan(a_request())
+    row = replace(made.partitions[0], group_id=group_id, topic="t", start_offset=None, target_offset=3, impact=None)
+    notice = Notice(severity=Severity.WARNING, rule="r", text=group_id, group_id=group_id)
+    rows = tuple(replace(row, partition=index) for index in range(partitions))
+    return replace(made, plan_id="p-1", plan_hash="sha256:0123456789", notices=(notice,), partitions=rows)
 
 
 def test_names_stay_inside_their_cells() -> None:

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from itertools import accumulate, groupby
+from typing import Final
 
 import pyarrow as pa
 
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail_dashboard.rows.run_tables import rows
-from acktrail_dashboard.summary_types import PartitionKey, partition_key
+from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
+from acktrail_dashboard.summary_types import PartitionKey
 from acktrail_dashboard.verdicts import canonical
 
 __all__ = ["BandKind", "OffsetBand", "StateWindow", "bands", "records_by_kind", "scaled_bands", "state_windows"]
@@ -34,7 +36,6 @@ class BandKind(StrEnum):
     """Below the log start: the log no longer has them."""
 
 
-_KEY: Final = ("group_id", "topic_id", "partition")
 _KINDS: Final[Mapping[int, BandKind]] = {
     DeliveryState.AVAILABLE: BandKind.AVAILABLE,
     DeliveryState.ACKNOWLEDGED: BandKind.ACKNOWLEDGED,
@@ -71,17 +72,17 @@ def state_windows(
     states: pa.Table, reconciliations: pa.Table, keys: Collection[PartitionKey]
 ) -> dict[PartitionKey, StateWindow]:
     """The windows of the share partitions in `keys` whose start offset is known."""
-    log_starts = {_key(row): row["log_start_offset"] for row in rows(reconciliations, (*_KEY, "log_start_offset"))}
-    wanted = pa.array([_key(row) in keys for row in rows(states, _KEY)], pa.bool_())
-    chosen = rows(states.filter(wanted), (*_KEY, "start_offset", "batches", "completeness"))
-    return {_key(row): _window(row, log_starts.get(_key(row))) for row in chosen if row["start_offset"] is not None}
+    log_starts = {
+        row_key(row): row["log_start_offset"] for row in rows(reconciliations, (*KEY_COLUMNS, "log_start_offset"))
+    }
+    wanted = pa.array([row_key(row) in keys for row in rows(states, KEY_COLUMNS)], pa.bool_())
+    chosen = rows(states.filter(wanted), (*KEY_COLUMNS, "start_offset", "batches", "completeness"))
+    return {
+        row_key(row): _window(row, log_starts.get(row_key(row))) for row in chosen if row["start_offset"] is not None
+    }
 
 
-def _key(row: Mapping[str, Any]) -> PartitionKey:
-    return partition_key(row["group_id"], row["topic_id"], row["partition"])
-
-
-def _window(row: Mapping[str, Any], log_start: int | None) -> StateWindow:
+def _window(row: TableRow, log_start: int | None) -> StateWindow:
     batches = tuple(StateBatch(**batch) for batch in row["batches"] or ())
     start = row["start_offset"]
     return StateWindow(
@@ -95,12 +96,9 @@ def _window(row: Mapping[str, Any], log_start: int | None) -> StateWindow:
 
 def bands(window: StateWindow) -> tuple[OffsetBand, ...]:
     """Ascending, disjoint bands that cover the window without a hole; neighbours differ in kind."""
-    merged: list[OffsetBand] = []
-    for band in _cut_at_log_start(_cover(window), window.log_start):
-        if merged and merged[-1].kind is band.kind:
-            band = OffsetBand(kind=band.kind, first=merged.pop().first, last=band.last)  # noqa: PLW2901
-        merged.append(band)
-    return tuple(merged)
+    cut = _cut_at_log_start(_cover(window), window.log_start)
+    same_kind = (tuple(neighbours) for _, neighbours in groupby(cut, lambda band: band.kind))
+    return tuple(OffsetBand(kind=own[0].kind, first=own[0].first, last=own[-1].last) for own in same_kind)
 
 
 def _cover(window: StateWindow) -> Iterator[OffsetBand]:
@@ -129,12 +127,10 @@ def _cut_at_log_start(covering: Iterable[OffsetBand], log_start: int | None) -> 
             yield OffsetBand(kind=band.kind, first=log_start, last=band.last)
 
 
-def records_by_kind(covering: Iterable[OffsetBand]) -> dict[BandKind, int]:
-    """How many offsets are of each kind."""
-    counts: Counter[BandKind] = Counter()
-    for band in covering:
-        counts[band.kind] += band.last - band.first + 1
-    return {kind: counts[kind] for kind in BandKind if counts[kind]}
+def records_by_kind(drawn: Collection[OffsetBand]) -> dict[BandKind, int]:
+    """The number of offsets of each kind."""
+    counts = {kind: sum(band.last - band.first + 1 for band in drawn if band.kind is kind) for kind in BandKind}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def scaled_bands(covering: tuple[OffsetBand, ...], width: int) -> tuple[tuple[BandKind, float, float], ...]:
@@ -172,8 +168,6 @@ def _bin_kind(weights: Counter[BandKind]) -> BandKind:
 
 
 def _runs(kinds: list[BandKind]) -> tuple[tuple[BandKind, float, float], ...]:
-    runs: list[tuple[BandKind, float, float]] = []
-    for index, kind in enumerate(kinds):
-        begin = runs.pop()[1] if runs and runs[-1][0] is kind else float(index)
-        runs.append((kind, begin, index + 1.0))
-    return tuple(runs)
+    lengths = [(kind, len(list(same))) for kind, same in groupby(kinds)]
+    ends = list(accumulate(length for _, length in lengths))
+    return tuple((kind, float(end - length), float(end)) for (kind, length), end in zip(lengths, ends, strict=True))

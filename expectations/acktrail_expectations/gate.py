@@ -66,7 +66,7 @@ def log_summary(summary: ValidationSummary) -> None:
     """One line for the log, and one for each reason why something was not evaluated: warnings where a critical rule
     lacked what to compare rows with."""
     _log.info("%s", headline(summary))
-    level = logging.WARNING if summary.blind else logging.INFO
+    level = logging.WARNING if summary.critical_without_bounds else logging.INFO
     for line in unevaluated_lines(summary):
         _log.log(level, "%s", line)
 

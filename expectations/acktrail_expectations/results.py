@@ -73,6 +73,10 @@ class QualityResult:
         return RuleState.HOLDS if self.success else RuleState.FAILS
 
     @property
+    def is_critical(self) -> bool:
+        return self.severity is QualitySeverity.CRITICAL
+
+    @property
     def row(self) -> dict[str, Any]:
         """The fields and the state as columns of ``QUALITY_RESULTS``."""
         return {**asdict(self), "severity": self.severity.value, "state": self.state.value}
@@ -109,17 +113,17 @@ class ValidationSummary:
     @property
     def critical_not_evaluated(self) -> tuple[QualityResult, ...]:
         """Critical rules about which nothing is known."""
-        return tuple(result for result in self.not_evaluated if result.severity is QualitySeverity.CRITICAL)
+        return tuple(result for result in self.not_evaluated if result.is_critical)
 
     @property
-    def blind(self) -> tuple[QualityResult, ...]:
+    def critical_without_bounds(self) -> tuple[QualityResult, ...]:
         """Critical rules that should have been evaluated: there were rows, and what bounds them was not known."""
         return tuple(r for r in self.critical_not_evaluated if r.reason and r.reason.startswith(NOT_KNOWN))
 
     @property
     def critical_failures(self) -> tuple[QualityResult, ...]:
         """What stops a run. A critical expectation that raised counts; one that found nothing to compare does not."""
-        return tuple(result for result in self.failed if result.severity is QualitySeverity.CRITICAL)
+        return tuple(result for result in self.failed if result.is_critical)
 
 
 def headline(summary: ValidationSummary) -> str:
@@ -144,7 +148,7 @@ def unevaluated_lines(summary: ValidationSummary) -> tuple[str, ...]:
 
 
 def _critical(results: Iterable[QualityResult]) -> int:
-    return sum(result.severity is QualitySeverity.CRITICAL for result in results)
+    return sum(result.is_critical for result in results)
 
 
 def merged(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:

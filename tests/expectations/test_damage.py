@@ -37,7 +37,7 @@ from acktrail_expectations.suites import state_records as record_suite
 from acktrail_expectations.suites.export_ranges import export_ranges_frame
 from acktrail_expectations.suites.reconciliations import reconciliations_frame
 from acktrail_expectations.suites.share_partition_states import share_partition_states_frame
-from acktrail_expectations.suites.state_records import state_records_frame
+from acktrail_expectations.suites.state_records import StateRecordFrames
 
 Damage = Callable[[pa.Table], pa.Table]
 
@@ -131,7 +131,7 @@ RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 
 
 def record_frame(records: pa.Table) -> pd.DataFrame:
-    return state_records_frame(records, since={}, gaps=no_gaps(), cluster=CLUSTER)
+    return StateRecordFrames(gaps=no_gaps(), cluster=CLUSTER).add(records, since={})
 
 
 def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
@@ -408,6 +408,6 @@ def test_archiving_passes_where_the_release_has_it() -> None:
 def test_placement_is_not_judged_without_a_partition_count() -> None:
     """Where the number of state partitions is not known, no record is on a wrong one."""
     cluster = ObservedCluster(delivery_states=(0, 2, 4))
-    frame = state_records_frame(moved_away(RECORDS), since={}, gaps=no_gaps(), cluster=cluster)
+    frame = StateRecordFrames(gaps=no_gaps(), cluster=cluster).add(moved_away(RECORDS), since={})
 
     assert failing("state_records", record_suite.state_record_checks(cluster), frame) == set()

@@ -27,7 +27,7 @@ from acktrail_expectations.suites.share_partition_states import (
     share_partition_state_checks,
     share_partition_states_frame,
 )
-from acktrail_expectations.suites.state_records import StateRecordFrames, state_record_checks, state_records_frame
+from acktrail_expectations.suites.state_records import StateRecordFrames, state_record_checks
 
 CLUSTER = cluster(offsets=logs(ends={(topic, p): (0, 1_000) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)}))
 KEYS = tuple(share_partition(group, topic, p) for group, topic in (("g", TOPIC), ("h:x", OTHER_TOPIC)) for p in (0, 1))
@@ -74,7 +74,8 @@ def failing(frame: pd.DataFrame) -> list[tuple[str, str | None]]:
 
 
 def frame_of(records: pa.Table, since: dict[int, int] | None = None, gaps: pa.Table | None = None) -> pd.DataFrame:
-    return state_records_frame(records, since=since or {}, gaps=no_gaps() if gaps is None else gaps, cluster=CLUSTER)
+    frames = StateRecordFrames(gaps=no_gaps() if gaps is None else gaps, cluster=CLUSTER)
+    return frames.add(records, since=since or {})
 
 
 @settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +16,11 @@ from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail.model.offset_ranges import OffsetRanges
-from acktrail_dashboard.rows.run_tables import rows
+from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import ArchivedRow, PartitionKey, partition_key
 
 __all__ = ["archived_rows", "groups_with_more"]
-
-_KEY: Final = ("group_id", "topic_id", "partition")
 
 
 def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[ArchivedRow, ...]:
@@ -35,7 +33,9 @@ def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[A
         history: what the history has of their groups. Left out is what a record after the run shows, and what another
             state partition than the state's has of the same key.
     """
-    heads = {_key(row): row for row in rows(states, (*_KEY, "topic", "state_partition", "last_record_offset"))}
+    heads = {
+        row_key(row): row for row in rows(states, (*KEY_COLUMNS, "topic", "state_partition", "last_record_offset"))
+    }
     now, before = _in_state(states), _in_history(history, heads)
     keys = sorted(now.keys() | before.keys())
     return tuple(row for key in keys for row in _rows(key, heads[key], now[key], before[key]))
@@ -44,12 +44,8 @@ def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[A
 def groups_with_more(states: pa.Table) -> tuple[str, ...]:
     """Groups that archived more than their state shows: only the history has those offsets."""
     listed = {key: sum(map(_length, batches)) for key, batches in _in_state(states).items()}
-    seen = rows(states, (*_KEY, "archived_seen"))
-    return tuple(sorted({row["group_id"] for row in seen if (row["archived_seen"] or 0) > listed.get(_key(row), 0)}))
-
-
-def _key(row: Mapping[str, Any]) -> PartitionKey:
-    return partition_key(row["group_id"], row["topic_id"], row["partition"])
+    seen = rows(states, (*KEY_COLUMNS, "archived_seen"))
+    return tuple(sorted({row["group_id"] for row in seen if (row["archived_seen"] or 0) > listed.get(row_key(row), 0)}))
 
 
 def _length(batch: StateBatch) -> int:
@@ -61,19 +57,19 @@ def _in_state(states: pa.Table) -> defaultdict[PartitionKey, tuple[StateBatch, .
     column = states["batches"].combine_chunks()
     batches = pc.list_flatten(column)
     is_archived = pc.equal(pc.struct_field(batches, "delivery_state"), int(DeliveryState.ARCHIVED))
-    owners = states.select(list(_KEY)).take(pc.list_parent_indices(column).filter(is_archived))
+    owners = states.select(list(KEY_COLUMNS)).take(pc.list_parent_indices(column).filter(is_archived))
     archived = (StateBatch(**batch) for batch in batches.filter(is_archived).to_pylist())
-    return _combined(zip(map(_key, owners.to_pylist()), archived, strict=True))
+    return _combined(zip(map(row_key, owners.to_pylist()), archived, strict=True))
 
 
 def _in_history(
-    history: Iterable[ArchivedRange], heads: Mapping[PartitionKey, Mapping[str, Any]]
+    history: Iterable[ArchivedRange], heads: Mapping[PartitionKey, TableRow]
 ) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
     own = ((partition_key(each.key.group_id, each.key.topic_id, each.key.partition), each) for each in history)
     return _combined((key, _batch(each)) for key, each in own if key in heads and _is_in_run(each, heads[key]))
 
 
-def _is_in_run(archiving: ArchivedRange, head: Mapping[str, Any]) -> bool:
+def _is_in_run(archiving: ArchivedRange, head: TableRow) -> bool:
     """Whether the state was replayed from the record that shows it."""
     last = head["last_record_offset"]
     is_own = archiving.at.state_partition == head["state_partition"]
@@ -98,7 +94,7 @@ def _combined(archived: Iterable[tuple[PartitionKey, StateBatch]]) -> defaultdic
 
 
 def _rows(
-    key: PartitionKey, head: Mapping[str, Any], now: tuple[StateBatch, ...], before: tuple[StateBatch, ...]
+    key: PartitionKey, head: TableRow, now: tuple[StateBatch, ...], before: tuple[StateBatch, ...]
 ) -> Iterator[ArchivedRow]:
     """`now` as it is, and of `before` the offsets that `now` does not have."""
     retained = OffsetRanges()

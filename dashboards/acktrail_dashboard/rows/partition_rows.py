@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-from acktrail_dashboard.rows.run_tables import TableRow, rows
-from acktrail_dashboard.summary_types import Figure, PartitionKey, PartitionRow, partition_key
+from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
+from acktrail_dashboard.summary_types import Figure, PartitionKey, PartitionRow
 from acktrail_dashboard.verdicts import canonical
 
 __all__ = ["partition_rows"]
@@ -21,15 +21,11 @@ _STATE_COLUMNS: Final = (
 
 def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[PartitionRow, ...]:
     """One row for every share partition that either table has, by group, topic and partition."""
-    by_state = _by_key(rows(states, _STATE_COLUMNS))
-    by_verdict = _by_key(rows(reconciliations))
+    by_state = {row_key(row): row for row in rows(states, _STATE_COLUMNS)}
+    by_verdict = {row_key(row): row for row in rows(reconciliations)}
     keys = by_state.keys() | by_verdict.keys()
     built = (_row(key, by_state.get(key, _NOTHING), by_verdict.get(key, _NOTHING)) for key in keys)
     return tuple(sorted(built, key=lambda row: (row.group_id, row.topic or "", row.key)))
-
-
-def _by_key(found: list[dict[str, Any]]) -> dict[PartitionKey, TableRow]:
-    return {partition_key(row["group_id"], row["topic_id"], row["partition"]): row for row in found}
 
 
 def _row(key: PartitionKey, state: TableRow, verdict: TableRow) -> PartitionRow:

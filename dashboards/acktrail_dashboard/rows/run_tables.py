@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
+from acktrail_dashboard.summary_types import PartitionKey, partition_key
 
-__all__ = ["RunTables", "TableRow", "chosen_run", "row_value", "rows", "rows_of_run", "run_end"]
+__all__ = ["RunTables", "TableRow", "chosen_run", "row_key", "row_value", "rows", "rows_of_run", "run_end"]
 
 TableRow = Mapping[str, Any]
 ValueT = TypeVar("ValueT")
@@ -105,6 +106,10 @@ def rows(
         chosen = chosen.sort_by([(name, direction) for name in order])
     found: list[dict[str, Any]] = chosen.to_pylist()
     return found
+
+
+def row_key(row: TableRow) -> PartitionKey:
+    return partition_key(row["group_id"], row["topic_id"], row["partition"])
 
 
 def row_value(kind: type[ValueT], row: Mapping[str, Any], **changes: Any) -> ValueT:

@@ -50,7 +50,7 @@ from acktrail_expectations.suites.frame_columns import (
 )
 from acktrail_expectations.suites.home_partition import KeyPlacement
 
-__all__ = ["MATCHES_RAW_BYTES", "RECORD_COLUMNS", "StateRecordFrames", "state_record_checks", "state_records_frame"]
+__all__ = ["MATCHES_RAW_BYTES", "RECORD_COLUMNS", "StateRecordFrames", "state_record_checks"]
 
 RECORD_COLUMNS: Final = (
     "state_partition", "offset", "record_type", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch",
@@ -111,13 +111,6 @@ def state_record_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
 
 
 _UPDATE_AFTER: Final = "update after another record of its share partition"
-
-
-def state_records_frame(
-    records: pa.Table, *, since: Mapping[int, int], gaps: pa.Table, cluster: ObservedCluster
-) -> pd.DataFrame:
-    """The frame of records that come in one piece: see ``StateRecordFrames.add``."""
-    return StateRecordFrames(gaps=gaps, cluster=cluster).add(records, since=since)
 
 
 class StateRecordFrames:

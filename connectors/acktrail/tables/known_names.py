@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles, UsedRecords, new_records
 
 __all__ = ["KnownNames", "known_names"]
 
@@ -59,7 +59,8 @@ def _batches(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBatch]
     if remembered is not None:
         version, rows = remembered
         yield from rows.to_batches()
-    paths = [file.path for file in tables.files_since(records, version)]
+    files = RecordFiles(tables, records)
+    paths = sorted(files.paths if version is None else new_records(files, UsedRecords(version=version)).paths)
     yield from tables.file_batches(RECORDS, paths, columns=_NAMES) if paths else ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS
+from acktrail.tables.exported.record_files import RecordFiles
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
 from acktrail_expectations.inputs.validation_positions import (
     LOOK_BACK,
@@ -74,7 +75,7 @@ class RunData:
         ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _unvalidated_ranges(since.ranges))
         begin = _first_offsets_to_read(since.records, ranges)
         snapshot = store.snapshot("state_records")
-        files = _files(snapshot, begin)
+        files = () if snapshot is None else RecordFiles(store, snapshot).reaching(begin)
         return cls(
             store=store,
             run_id=run_id,
@@ -150,31 +151,11 @@ def _ends(ranges: pa.Table) -> dict[int, int]:
     return {row["state_partition"]: row["last_max"] + 1 for row in highest if row["last_max"] is not None}
 
 
-def _files(snapshot: TableSnapshot | None, begin: Mapping[int, int]) -> tuple[str, ...]:
-    """The files with records at or above `begin`, oldest first."""
-    if snapshot is None:
-        return ()
-    known = snapshot.statistics(("modification_time", *_OFFSET_STATISTICS))
-    wanted = (path for path, stats in known.items() if not _is_below(stats, begin))
-    return tuple(sorted(wanted, key=lambda path: (str(known[path]["modification_time"]), path)))
-
-
 def _why_bytes_not_compared(snapshot: TableSnapshot | None, *, every_record: bool) -> str | None:
     """Decoding them again costs a quarter of a validation, so that only a validation of every record does it."""
     if snapshot is not None and not reads_as_own(snapshot):
         return "the records are in another dialect: they are not compared with their raw bytes"
     return None if every_record else "records are compared with their raw bytes by acktrail validate --all"
-
-
-_OFFSET_STATISTICS: Final = ("min.state_partition", "max.state_partition", "max.offset")
-
-
-def _is_below(stats: Mapping[str, Any], begin: Mapping[int, int]) -> bool:
-    """Whether a file with these statistics has nothing at or above `begin`."""
-    first, last, offset = (stats[name] for name in _OFFSET_STATISTICS)
-    if first is None or last is None or offset is None:
-        return False
-    return all(p in begin and offset < begin[p] for p in range(first, last + 1))
 
 
 def _stored(store: Tables, files: tuple[str, ...], begin: Mapping[int, int]) -> StoredOffsets:

@@ -17,13 +17,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, UnknownName
+from acktrail.errors import ConfigurationError, DamagedTables, UnknownName
 from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
 from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
 from acktrail.tables.delta.table_layout import CHUNK, UPSERT_RULES, cast_to_schema, creation, merge_rows
 from acktrail.tables.delta.table_place import TablePlace, table_root
-from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, DataFile, TableSnapshot
+from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
 from acktrail.tables.delta.write_probe import ensure_conditional_put, ensure_writable
 
 __all__ = ["Tables"]
@@ -255,18 +255,6 @@ class Tables:
         if paths:
             wanted = TABLES[name].names if columns is None else list(columns)
             yield from self.place(name).file_batches(TABLES[name], paths, wanted, where, sparing=sparing)
-
-    def files_since(self, snapshot: TableSnapshot, version: int | None) -> tuple[DataFile, ...]:
-        """The files of `snapshot` that `version` did not have; all of them for None, or if the log no longer has it."""
-        if version == snapshot.version:
-            return ()
-        if version is None:
-            return snapshot.files()
-        try:
-            known = {file.path for file in TableSnapshot(snapshot.place, snapshot.place.open(version)).files()}
-        except (DeltaError, OSError, AcktrailError):
-            return snapshot.files()
-        return tuple(file for file in snapshot.files() if file.path not in known)
 
     def paths_at(self, name: str, version: int) -> frozenset[str] | None:
         """The files that a table had at an earlier version; None where its log no longer has that one."""

@@ -1,7 +1,8 @@
 """Which files of ``state_records`` have records that a reader did not use yet, and why it may have to start over.
 
 Replay and history continue from saved states and positions: by state partition, the offset before which all records are
-applied. Both ask here what to read next (``new_records``) and whether the records are still those that they used.
+applied. Both ask here which files to read next (``new_records``) and whether the records are still those that they used
+(``replaced_version``). Validation has positions alone: it reads the files that may have later records (``reaching``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["RECORDS", "NewRecords", "RecordFiles", "UsedRecords", "files_digest"
 RECORDS: Final = "state_records"
 
 _ADDRESS: Final = ("state_partition", "offset")
-_BOUNDS: Final = ("min.offset", "min.state_partition", "max.state_partition", "max.offset")
+_STATISTICS: Final = ("modification_time", "min.offset", "min.state_partition", "max.state_partition", "max.offset")
 
 _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -91,7 +92,7 @@ class RecordFiles:
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
         self._tables = tables
         self.version = snapshot.version
-        self._statistics = snapshot.statistics(_BOUNDS)
+        self._statistics = snapshot.statistics(_STATISTICS)
         self._spans: dict[str, dict[int, _Span]] = {}
 
     @property
@@ -121,13 +122,18 @@ class RecordFiles:
             and any(last >= ends.get(number, 0) for number, (_, last) in self._spans_of(path).items())
         ]
 
+    def reaching(self, positions: Mapping[int, int]) -> tuple[str, ...]:
+        """The files that may have a record at or after the position of its state partition (0 for one that has none);
+        by their statistics alone, oldest first."""
+        found = (path for path in self._statistics if self._reaches(path, positions))
+        return tuple(sorted(found, key=lambda path: (str(self._statistics[path]["modification_time"]), path)))
+
     def _least(self, path: str) -> int:
         return self._statistics[path]["min.offset"] or 0
 
     def _reaches(self, path: str, ends: Mapping[int, int]) -> bool:
         """False where the statistics rule it out."""
-        bounds = self._statistics[path]
-        least, greatest, offset = (bounds[name] for name in _BOUNDS[-3:])
+        least, greatest, offset = (self._statistics[path][name] for name in _STATISTICS[-3:])
         if least is None or greatest is None or offset is None:
             return True
         return bool(offset >= min(ends.get(number, 0) for number in range(least, greatest + 1)))

@@ -143,7 +143,7 @@ def without_newest_results(root: Path) -> None:
         (restored, "the log has rows up to"),
         (without_its_newest_commits, "it is missing: reset_executions, plan 2026000003 has noted its hash"),
         (removed, "it is missing: reset_executions, plan 2026000000 has noted its hash"),
-        (made_anew, "the table was written anew"),
+        (made_anew, "the table was replaced"),
         (doubled_row, "is there twice"),
         (nameless_row, "lost its sequence"),
         (another_reason, "reset_plans: plan 2026000001 was altered"),

@@ -23,7 +23,7 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown, PlanStale
-from acktrail.group_changes import api
+from acktrail.group_changes import api, change_api
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.group_changes.cluster import Cluster
@@ -530,5 +530,5 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
     assert f"acktrail reset verify {deletion['plan_id']}" in caught.value.hint
     scene.broker.start()
     with Cluster(scene.kafka) as cluster:
-        assert api.settle_change(cluster, scene.tables, change_plan(deletion)) == {other: "done"}
+        assert change_api.settle_change(cluster, scene.tables, change_plan(deletion)) == {other: "done"}
     assert scene.standing(deletion["plan_id"]) == "DONE"

@@ -17,7 +17,7 @@ from confluent_kafka import AcknowledgeType, Producer
 
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.group_changes import api
+from acktrail.group_changes import api, change_api
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.json_values import to_plain
 from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
@@ -176,11 +176,11 @@ class World:
 
     def plan_deletion(self, groups: Sequence[str], topics: Sequence[str] = ()) -> dict[str, Any]:
         with Cluster(self.kafka) as cluster:
-            return to_plain(api.plan_deletion(cluster, groups, topics))
+            return to_plain(change_api.plan_deletion(cluster, groups, topics))
 
     def execute_change(self, plan: dict[str, Any]) -> Any:
         with Cluster(self.kafka) as cluster:
-            return api.execute_change(cluster, self.tables, change_plan(plan))
+            return change_api.execute_change(cluster, self.tables, change_plan(plan))
 
     def reset(self, **params: Any) -> dict[str, Any]:
         """Plan, carry out, verify; everything must be done."""

@@ -1,24 +1,24 @@
-"""What can be done with share groups' offsets, one function a step, for the command line, the DAGs and scripts.
+"""Resets of start offsets, one function a step, for the command line, the DAGs and scripts.
 
 ::
 
     parse_request -> make_plan -> store_plan                                   a dry run ends here
     -> execute (takes the lease, compares again, sends) -> verify              undo: undo_request -> make_plan -> ...
-    plan_deletion, plan_configs -> execute_change -> settle_change             groups, their offsets, configurations
 
-Values are typed; `json_values.to_plain` gives their JSON, `plan_file` the text of plans. One `Cluster` is the
-connection of all steps of a command, one `Journal` (`open_journal`) its tables. Errors are those of `acktrail.errors`.
+Deletions and configurations are in `change_api`. Values are typed; `json_values.to_plain` gives their JSON, `plan_file`
+the text of plans. One `Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables.
+Errors are those of `acktrail.errors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acktrail import __version__
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
-from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, OutcomeUnknown, PlanStale
+from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, PlanStale
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.execution.open_requests import OpenRequests
@@ -26,29 +26,17 @@ from acktrail.group_changes.json_values import to_plain, with_hash
 from acktrail.group_changes.lifecycle.admission import Admission, account
 from acktrail.group_changes.lifecycle.change_status import Standing
 from acktrail.group_changes.lifecycle.plan_life import Step
-from acktrail.group_changes.lifecycle.undo import check_not_undone, read_ledger, undo_offsets
-from acktrail.group_changes.planning.group_change_plan import GroupChangeKind, GroupChangePlan
+from acktrail.group_changes.lifecycle.undo import check_not_undone, read_ledger, undo_offsets, undo_request
 from acktrail.group_changes.planning.group_rules import notices_before
 from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan
 from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age, parse_plan
-from acktrail.group_changes.request.reset_request import (
-    OutOfRange,
-    ResetRequest,
-    StrategyKind,
-    TopicScope,
-    check_request,
-    choose_strategy,
-    parse_out_of_range,
-    parse_topic,
-)
+from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, parse_request, parse_topic
 from acktrail.group_changes.request.target_offsets import TargetOffsets, from_file, from_history
 from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
-    from acktrail.broker.changes import ChangeResult
     from acktrail.group_changes.audit.journal import Journal
-    from acktrail.group_changes.execution.execute_group_change import ChangeOutcome
     from acktrail.group_changes.execution.execute_reset import Execution
     from acktrail.group_changes.verification.verify import VerifiedPartition
 
@@ -57,7 +45,6 @@ __all__ = [
     "as_reset",
     "check_undo",
     "execute",
-    "execute_change",
     "load_plan",
     "load_reset",
     "make_plan",
@@ -65,13 +52,8 @@ __all__ = [
     "open_journal",
     "outcomes",
     "parse_request",
-    "plan_configs",
-    "plan_deletion",
     "preflight",
-    "raise_unless_changed",
-    "recheck_change",
     "requested_groups",
-    "settle_change",
     "store_plan",
     "undo_request",
     "verify",
@@ -83,54 +65,6 @@ Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
-def parse_request(params: Mapping[str, Any]) -> ResetRequest:
-    """A request from a person's input: `groups`, `group_globs`, `all_groups`, `topics` (``topic[:0,1]``), `all_topics`,
-    `strategies` (value by name), `out_of_range`, `allow_skip`, `allow_create`, `without_state`, `allow_moved_on`,
-    `reason`, `requested_by`; a missing one has its default.
-
-    Raises:
-        ChangeRefused: with the rule's name.
-    """
-    chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
-    flags = ("all_groups", "all_topics", "allow_skip", "allow_create", "without_state")
-    request = ResetRequest(
-        strategy=choose_strategy(chosen, now_ms=now_ms()),
-        groups=tuple(params.get("groups", ())),
-        group_globs=tuple(params.get("group_globs", ())),
-        topics=tuple(parse_topic(text) for text in params.get("topics", ())),
-        out_of_range=parse_out_of_range(params.get("out_of_range", OutOfRange.CLAMP)),
-        reason=str(params.get("reason", "")),
-        requested_by=str(params.get("requested_by", "")),
-        allow_moved_on=True if params.get("allow_moved_on") else None,
-        **{name: bool(params.get(name, False)) for name in flags},
-    )
-    return check_request(request)
-
-
-def undo_request(
-    plan: ResetPlan,
-    *,
-    topics: Sequence[str] = (),
-    reason: str = "",
-    requested_by: str = "",
-    allow_moved_on: bool = False,
-    allow_skip: bool = False,
-) -> ResetRequest:
-    """The reset that undoes a plan: start offsets only, of what it did. Delivery states cannot come back: Kafka has no
-    request for them. `allow_moved_on`: also where the group moved on since."""
-    return parse_request(
-        {
-            "groups": plan.group_ids,
-            "topics": topics,
-            "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id},
-            "allow_moved_on": allow_moved_on,
-            "allow_skip": allow_skip,
-            "reason": reason,
-            "requested_by": requested_by,
-        }
-    )
-
-
 def check_undo(tables: TablesConfig, plan: ResetPlan, *, topics: Sequence[str] = ()) -> None:
     """Pass when there is something of a plan to undo.
 
@@ -138,7 +72,7 @@ def check_undo(tables: TablesConfig, plan: ResetPlan, *, topics: Sequence[str] =
         ChangeRefused: it changed nothing, was undone before, or does not hold what `topics` names.
         ChangeInProgress: it is being executed, or was not verified.
     """
-    undo_offsets(tables, plan, _scopes(topics), now_ms=now_ms())
+    undo_offsets(tables, plan, tuple(parse_topic(text) for text in topics), now_ms=now_ms())
 
 
 def preflight(cluster: Cluster, request: ResetRequest) -> tuple[Notice, ...]:
@@ -209,33 +143,6 @@ def make_plan(
     if any(row.impact is not None and row.impact.to_deliver for row in plan.partitions):
         plan = with_records(cluster.admin, with_times(cluster.admin, plan))
     return with_hash(plan)
-
-
-def plan_deletion(
-    cluster: Cluster, groups: Sequence[str], topics: Sequence[str] = (), *, reason: str = "", requested_by: str = ""
-) -> GroupChangePlan:
-    """What the deletion of groups, or (`topics`) of their offsets of topics, would take away.
-
-    Raises:
-        Unreachable, RetryableError, ConfigurationError: the cluster does not answer.
-    """
-    from acktrail.group_changes.execution.execute_group_change import plan_group_deletion
-
-    return plan_group_deletion(cluster, groups, topics, **_about(reason, requested_by))
-
-
-def plan_configs(
-    cluster: Cluster,
-    groups: Sequence[str],
-    wanted: Mapping[str, str | None],
-    *,
-    reason: str = "",
-    requested_by: str = "",
-) -> GroupChangePlan:
-    """What setting configurations of groups would change; None: back to the default. Raises as `plan_deletion`."""
-    from acktrail.group_changes.execution.execute_group_change import plan_config_change
-
-    return plan_config_change(cluster, groups, wanted, **_about(reason, requested_by))
 
 
 def open_journal(tables: TablesConfig, plan: Plan, *, actor: str | None = None) -> Journal:
@@ -313,7 +220,7 @@ def note_decision(
     step = Step.APPROVE if approved else Step.EXPIRE if expired else Step.REJECT
     journal = open_journal(tables, plan, actor=actor)
     journal.write_plan(plan)
-    return _admission(journal, plan).decide(step, actor=actor, why=note).standing
+    return admission_of(journal, plan).decide(step, actor=actor, why=note).standing
 
 
 def would_send(
@@ -338,7 +245,7 @@ def would_send(
     if tables is not None:
         journal = open_journal(tables, plan)
         rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
-        done = _done_before(cluster, journal, plan, _admission(journal, plan, max_age_ms, rule))
+        done = _done_before(cluster, journal, plan, admission_of(journal, plan, max_age_ms, rule))
     return rows_to_send(cluster, plan, partial=partial, now_ms=now_ms(), done=done)
 
 
@@ -363,7 +270,7 @@ def execute(
     """
     from acktrail.group_changes.execution.execute_reset import execute_reset
 
-    admission = _admission(journal, plan, max_age_ms)
+    admission = admission_of(journal, plan, max_age_ms)
     done = _done_before(cluster, journal, plan, admission)
     journal.write_plan(plan)
     return execute_reset(
@@ -383,14 +290,14 @@ def verify(
     """Settle the newest attempt at a reset: the outcome of every share partition that was sent; see `verify_reset`.
 
     Raises:
-        ChangeInProgress: another living process is at it.
+        ChangeInProgress: another living process executes it.
         OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
         RetryableError, ConfigurationError: they do not answer, and no request was open.
     """
     from acktrail.group_changes.verification import verify as verification
 
     with requests or OpenRequests(plan.plan_id) as sent:
-        if not sent.has_left and _is_open(journal, plan):
+        if not sent.has_left and is_open(journal, plan):
             sent.add()
         found = verification.verify_reset(cluster, journal, plan, wait_s=wait_s, watch_s=watch_s)
         sent.settled()
@@ -411,83 +318,6 @@ def outcomes(journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartitio
     return [newest.get((row["group_id"], row["topic"], row["partition"]), row) for row in rows]
 
 
-def execute_change(
-    cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan, *, expect: str | None = None
-) -> ChangeOutcome:
-    """Execute a deletion or a change of configurations, verified and audited. The plan is stored first. A plan that was
-    done is not sent again.
-
-    `expect` is the preview's hash that a person saw: with another one nothing is sent.
-
-    Raises:
-        ChangeRefused (PlanStale when the preview is another), ChangeInProgress: nothing was sent.
-        RetryableError, ConfigurationError: cluster or tables do not answer; nothing was sent.
-        OutcomeUnknown: a request left, and its outcome is not known.
-    """
-    from acktrail.group_changes.execution.execute_group_change import ChangeOutcome, execute_group_change
-
-    if expect is not None and expect != plan.preview_hash:
-        raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
-    journal = open_journal(tables, plan)
-    admission = _admission(journal, plan)
-    journal.write_plan(plan)
-    results: Sequence[ChangeResult] = ()
-    if admission.check_apply().standing is not Standing.DONE:
-        results = execute_group_change(
-            cluster, journal, plan, lambda: _planned_again(cluster, plan), check=admission.check_apply
-        )
-    standings = {found.group_id: found.standing.value for found in journal.standings({"plan_id": plan.plan_id})}
-    return ChangeOutcome(plan_id=plan.plan_id, results=tuple(results), outcomes=standings)
-
-
-def recheck_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan) -> None:
-    """Pass when `execute_change` would send the plan now, or has nothing left to send. Raises as it would."""
-    from acktrail.group_changes.execution.execute_group_change import check_preview
-
-    if _admission(open_journal(tables, plan), plan).check_apply().standing is not Standing.DONE:
-        check_preview(plan, lambda: _planned_again(cluster, plan))
-
-
-def settle_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan) -> dict[str, str]:
-    """Settle a change whose outcome was not noted: outcome by group.
-
-    Raises:
-        ChangeInProgress: another living process is at it.
-        OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
-    """
-    from acktrail.group_changes.execution.execute_group_change import settle_group_change
-
-    journal = open_journal(tables, plan)
-    with OpenRequests(plan.plan_id) as sent:
-        if _is_open(journal, plan):
-            sent.add()
-        found = settle_group_change(cluster, journal, plan)
-        sent.settled()
-    return found
-
-
-def raise_unless_changed(change: ChangeOutcome) -> None:
-    """Pass when everything was done and shows.
-
-    Raises:
-        OutcomeUnknown: the outcome is not known, or the broker answered done and it does not show.
-        PartlyDone, NotAuthorized, GroupNotEmpty, UnknownName ...: the broker's answer.
-    """
-    from acktrail.broker.changes import Outcome, raise_unless_done
-
-    answered = {result.group_id for result in change.results if result.outcome is Outcome.DONE}
-    hidden = [group for group in answered if change.outcomes.get(group) == Standing.FAILED]
-    if hidden:
-        text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
-        hint = f"acktrail reset verify {change.plan_id} looks again"
-        raise OutcomeUnknown(text, hint=hint, data={"plan": change.plan_id})
-    try:
-        raise_unless_done(change.results, operation="DELETE")
-    except OutcomeUnknown as error:
-        hint = f"acktrail reset show {change.plan_id} lists what was found; {error.hint}".removesuffix("; ")
-        raise OutcomeUnknown(error.message, hint=hint, data={**error.data, "plan": change.plan_id}) from error
-
-
 def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest) -> TargetOffsets | None:
     """The offsets that a file, the history or an earlier plan names; None: another strategy."""
     strategy = request.strategy
@@ -506,29 +336,6 @@ def _needed(tables: TablesConfig | None) -> TablesConfig:
     if tables is None:
         raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
     return tables
-
-
-def _scopes(topics: Sequence[str]) -> tuple[TopicScope, ...]:
-    return tuple(parse_topic(text) for text in topics)
-
-
-def _about(reason: str, requested_by: str) -> dict[str, Any]:
-    at_ms = now_ms()
-    return {
-        "plan_id": new_run_id(at_ms),
-        "created_at_ms": at_ms,
-        "created_by": account(),
-        "reason": reason,
-        "requested_by": requested_by,
-    }
-
-
-def _planned_again(cluster: Cluster, plan: GroupChangePlan) -> GroupChangePlan:
-    """The same plan, made now."""
-    if plan.kind is GroupChangeKind.ALTER_CONFIGS:
-        wanted = {step.name: step.after for part in plan.parts for step in part.configs}
-        return plan_configs(cluster, plan.group_ids, wanted)
-    return plan_deletion(cluster, plan.group_ids, plan.parts[0].topics if plan.parts else ())
 
 
 def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission: Admission) -> frozenset[Key]:
@@ -552,13 +359,13 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
     return done
 
 
-def _is_open(journal: Journal, plan: Plan) -> bool:
+def is_open(journal: Journal, plan: Plan) -> bool:
     """Whether a request of the plan was sent, or may have been, and its outcome was not verified."""
     found = journal.standings({"plan_id": plan.plan_id})
     return any(one.standing in (Standing.UNKNOWN, Standing.UNVERIFIED) for one in found)
 
 
-def _admission(journal: Journal, plan: Plan, longest_ms: int = DAY_MS, rule: ApprovalRule | None = None) -> Admission:
+def admission_of(journal: Journal, plan: Plan, longest_ms: int = DAY_MS, rule: ApprovalRule | None = None) -> Admission:
     return Admission(
         journal,
         plan,

@@ -61,7 +61,7 @@ def canonical_json(data: Any) -> str:
 
 
 def fingerprint(data: Any) -> str:
-    """``sha256:`` and the digest of the canonical text: equal for equal data, whatever its order or layout was."""
+    """``sha256:`` and the digest of the canonical text: equal for equal data in any order or layout."""
     return f"{_ALGORITHM}:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
 
 

@@ -61,7 +61,7 @@ def diff(
 ) -> None:
     """Show where groups differ from each other; of one group alone, where it differs from the brokers' defaults.
 
-    The default of a configuration is read from a group of a name that nobody set anything for.
+    The default of a configuration is read from a group whose name has no configuration.
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     wanted = list(dict.fromkeys(groups))
@@ -79,7 +79,7 @@ def diff(
 @app.command("set")
 def set_(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
-    settings: Annotated[list[str] | None, typer.Argument(help="name=value, as many as you like.")] = None,
+    settings: Annotated[list[str] | None, typer.Argument(help="name=value, one or more.")] = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", help="Back to the brokers' default. May be repeated.")
     ] = None,
@@ -97,7 +97,7 @@ def set_(
 
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """
-    from acktrail.group_changes.api import plan_configs
+    from acktrail.group_changes.change_api import plan_configs
     from acktrail.group_changes.cluster import Cluster
 
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())

@@ -135,13 +135,13 @@ def delete(
     Groups of other types are refused: Kafka would delete them. The start offsets stay in the plan (`acktrail reset
     show`); acknowledgements and archived records cannot come back.
     """
-    from acktrail.group_changes import api
+    from acktrail.group_changes import api, change_api
     from acktrail.group_changes.cluster import Cluster
 
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
-        plan = api.plan_deletion(cluster, groups, reason=reason, requested_by=requested_by)
+        plan = change_api.plan_deletion(cluster, groups, reason=reason, requested_by=requested_by)
         preview_or_execute(
             cluster,
             plan,

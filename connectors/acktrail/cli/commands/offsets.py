@@ -46,13 +46,13 @@ def delete(
     Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
     share.auto.offset.reset decides where it begins. The start offsets stay in the plan (`acktrail reset show`).
     """
-    from acktrail.group_changes import api
+    from acktrail.group_changes import api, change_api
     from acktrail.group_changes.cluster import Cluster
 
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, group, timeout_s=wait_empty)
-        plan = api.plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by)
+        plan = change_api.plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by)
         preview_or_execute(
             cluster,
             plan,

@@ -60,7 +60,7 @@ def apply(
 
     Refused when anything moved since the plan was made, when the file was edited, when a member is in the group, or
     when the plan was rejected, took too long or was taken back. A plan that was done in part may be applied again: what
-    is done is left out. Exit code 5: a request was sent and nobody knows what became of it; 7: something was left out.
+    is done is left out. Exit code 5: a request was sent and its outcome is not known; 7: something was left out.
 
     Example: acktrail reset apply plan.json --execute
     """
@@ -94,11 +94,11 @@ def verify(
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Settle a plan whose outcome nobody knows: its process was killed, the broker did not answer.
+    """Settle a plan whose outcome is not known: its process was killed, the broker did not answer.
 
     Changes nothing in the cluster.
     """
-    from acktrail.group_changes import api
+    from acktrail.group_changes import api, change_api
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.planning.plan import ResetPlan
 
@@ -113,7 +113,7 @@ def verify(
             _show_outcomes(journal, loaded, found, None, as_json)
             return
         with interruptible():
-            outcomes = api.settle_change(cluster, target, loaded)
+            outcomes = change_api.settle_change(cluster, target, loaded)
     if as_json:
         typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}))
     else:

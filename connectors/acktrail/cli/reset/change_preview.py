@@ -49,13 +49,13 @@ def execute_stored(
     cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, *, execute: bool, as_json: bool
 ) -> None:
     """Show a stored deletion or change of configurations; with `execute` execute it."""
-    from acktrail.group_changes import api
+    from acktrail.group_changes import change_api
 
     if execute:
         _execute(cluster, target, plan, expect=None, as_json=as_json)
         return
     _show(plan, as_json)
-    api.recheck_change(cluster, target, plan)
+    change_api.recheck_change(cluster, target, plan)
     if not as_json:
         typer.echo("nothing was changed: give --execute", err=True)
 
@@ -63,11 +63,11 @@ def execute_stored(
 def _execute(
     cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, *, expect: str | None, as_json: bool
 ) -> None:
-    from acktrail.group_changes import api
+    from acktrail.group_changes import change_api
     from acktrail.group_changes.json_values import to_plain
 
     with interruptible():
-        done = api.execute_change(cluster, target, plan, expect=expect)
+        done = change_api.execute_change(cluster, target, plan, expect=expect)
     try:
         if as_json:
             typer.echo(json.dumps(to_plain(done)))
@@ -75,7 +75,7 @@ def _execute(
             rows = list(done.outcomes.items())
             typer.echo(f"plan {done.plan_id}\n\n{table(('GROUP', 'STANDING'), rows)}")
     finally:
-        api.raise_unless_changed(done)
+        change_api.raise_unless_changed(done)
 
 
 def _show(plan: GroupChangePlan, as_json: bool) -> None:

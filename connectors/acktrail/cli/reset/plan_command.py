@@ -53,11 +53,9 @@ def plan_(
         ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="To the first record since so long ago: PnDTnHnMnS.")
+        str | None, typer.Option("--by-duration", help="To the first record after now minus this duration: PnDTnHnMnS.")
     ] = None,
-    shift_by: Annotated[
-        str | None, typer.Option("--shift-by", help="So many records on; back with a negative number.")
-    ] = None,
+    shift_by: Annotated[str | None, typer.Option("--shift-by", help="Shift by N records; negative moves back.")] = None,
     from_file: Annotated[
         str | None, typer.Option("--from-file", help="To the offsets in a CSV file of Kafka's tools.")
     ] = None,
@@ -72,10 +70,10 @@ def plan_(
         bool, typer.Option("--allow-skip", help="Unfinished records may be skipped for good.")
     ] = False,
     allow_create: Annotated[
-        bool, typer.Option("--allow-create", help="A group that is not there may be made.")
+        bool, typer.Option("--allow-create", help="Create the group if it does not exist.")
     ] = False,
     without_state: Annotated[
-        bool, typer.Option("--without-state", help="Go on when the state topic cannot be read: nothing is counted.")
+        bool, typer.Option("--without-state", help="Plan even if the state topic cannot be read: nothing is counted.")
     ] = False,
     reason: Reason = "",
     requested_by: RequestedBy = "",
@@ -92,7 +90,7 @@ def plan_(
 
     Where a rule forbids it the plan is printed all the same; exit code 4 while there are members, 3 where a right is
     missing, else 2. With tables the plan is stored as well.
-    Options that kafka-share-groups.sh --reset-offsets has are spelled like there; a time without a zone is refused.
+    Options that kafka-share-groups.sh --reset-offsets has have the same name; a time without a zone is refused.
 
     Example: acktrail reset plan --group billing --topic orders --to-datetime 2026-01-31T06:00:00Z --out plan.json
     """

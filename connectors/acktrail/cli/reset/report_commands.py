@@ -19,14 +19,14 @@ __all__ = ["audit", "export", "list_plans", "show"]
 
 
 def list_plans(
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="The newest so many.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show the newest N.")] = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the plans and how they stand, the newest first.
+    """List the plans with their status, the newest first.
 
-    UNKNOWN: it was sent, or was about to be, and nobody noted the outcome; `acktrail reset verify` settles it.
+    UNKNOWN: it was sent, or was about to be, and its outcome was not noted; `acktrail reset verify` settles it.
     """
     from acktrail.group_changes.lifecycle import plan_status
 
@@ -49,7 +49,7 @@ def show(
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a plan: what it would do or did, how it stands, and what became of every share partition."""
+    """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
     from acktrail.group_changes.json_values import to_plain
     from acktrail.group_changes.lifecycle.plan_status import plan_status
     from acktrail.group_changes.planning.plan import ResetPlan

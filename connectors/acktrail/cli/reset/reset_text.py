@@ -1,4 +1,4 @@
-"""Plans and results of resets as text: a table, a strip for each share partition, what is said about it."""
+"""Plans and results of resets as text: a table, a bar for each share partition, notices."""
 
 from __future__ import annotations
 

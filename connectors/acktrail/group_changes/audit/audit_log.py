@@ -28,10 +28,10 @@ __all__ = ["AUDIT", "SEQUENCE", "AuditLog", "Check", "Tail", "first_open"]
 
 AUDIT: Final = "reset_audit"
 SEQUENCE: Final = "sequence"
-"""The app id in ``reset_audit`` whose number is the newest sequence: whoever does not know it may not append, and rows
+"""The app id in ``reset_audit`` whose number is the newest sequence: only a writer that knows it appends, and rows
 that are missing at the end are missed."""
 _SETTLED: Final = "settled"
-"""The app id whose number is a sequence: the rows before it keep nobody from a group any more."""
+"""The app id whose number is a sequence: the rows before it block no group any more."""
 _ATTEMPTS: Final = 30
 _ENDS: Final = frozenset({Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, Event.REJECTED, Event.LEASE_REFUSED})
 """Events at which nothing waits for the writer: files are put together then."""

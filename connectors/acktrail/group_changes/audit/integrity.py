@@ -1,7 +1,7 @@
 """Whether the tables of changes are as they were written: the audit whole up to its end, and plans and results those
 that the audit knows. Pure.
 
-What tells, from the inside out: each audit row holds the hash of the one before; the table's log holds the newest
+The evidence, from the inside out: each audit row holds the hash of the one before; the table's log holds the newest
 sequence; rows of plans and results hold the newest sequence and hash of their time; the audit holds their hashes. An
 anchor that is kept elsewhere (`anchor`) shows what somebody who may write all of the tables has cut off.
 """
@@ -50,7 +50,7 @@ class Flaw:
 class Stored:
     """What the tables hold. `newest`: the sequence that the log of ``reset_audit`` names as the newest; None: none.
 
-    `settled_rows`: so many rows of the audit were there before plans and executions were read, None: all. What those
+    `settled_rows`: how many rows the audit had before plans and executions were read, None: all. What those
     rows speak of must be there; what later ones speak of may have come since.
     """
 
@@ -119,7 +119,7 @@ def _chain_flaws(rows: Sequence[AuditRow], newest: int | None) -> Iterator[Flaw]
         return
     last = len(rows) - 1
     if newest is None and rows:
-        yield Flaw(table="reset_audit", sequence=last, why="the table was written anew: its log does not know its rows")
+        yield Flaw(table="reset_audit", sequence=last, why="the table was replaced: its log does not know its rows")
     elif newest is not None and newest != last:
         where = min(newest, last) + 1
         why = f"the log has rows up to {newest}, and those after {last} are missing"

@@ -117,7 +117,7 @@ class Journal:
         (then that is noted: `lease_refused`), or `check` raises: it is called again when another writer was first.
 
         Raises:
-            ChangeInProgress: by another plan or process, or with an outcome that nobody verified.
+            ChangeInProgress: by another plan or process, or with an outcome that was not verified.
         """
         now_ms = self.now_ms
 

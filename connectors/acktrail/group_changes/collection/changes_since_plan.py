@@ -27,7 +27,7 @@ def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snap
     if other is not None:
         return (other,)
     if now.cluster.state_topic_id != plan.cluster.state_topic_id and plan.cluster.state_topic_id is not None:
-        return (_refusal("state_topic_changed", now.cluster.state_reason or "the state topic was made anew"),)
+        return (_refusal("state_topic_changed", now.cluster.state_reason or "the state topic was recreated"),)
     if plan.cluster.resets_share_groups and not now.cluster.resets_share_groups:
         text = f"the brokers are of release {now.cluster.release} now, which cannot reset share groups"
         return (_refusal("unsupported_release", text),)
@@ -69,7 +69,7 @@ def _topics(rows: Iterable[PartitionPlan], topics: Mapping[str, TopicFacts]) -> 
         if now.rights is not None and "READ" not in now.rights:
             yield _refusal("unauthorized_topic", _READ_IS_MISSING, topic=topic)
         elif now.topic_id != topic_id:
-            text = "the topic is gone" if now.topic_id is None else "the topic was deleted and made anew"
+            text = "the topic is gone" if now.topic_id is None else "the topic was deleted and recreated"
             yield _refusal("topic_recreated", text, topic=topic)
         elif now.partition_count != count:
             text = f"the topic had {count} partitions and has {now.partition_count}"
@@ -96,7 +96,7 @@ def _partition(row: PartitionPlan, now: PartitionFacts) -> Iterator[Notice]:
 
 
 def _content(state: PartitionState | None) -> tuple[object, ...] | None:
-    """What of a state matters: not how often, nor by which leader it was written."""
+    """The content of a state, without how often and by which leader it was written."""
     if state is None:
         return None
     batches = [

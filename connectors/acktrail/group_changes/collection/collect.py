@@ -103,7 +103,7 @@ class Inquiry:
                     yield group, part, _key(group, topic_id, part[1])
 
     def _named_offsets(self) -> dict[str, Offsets]:
-        """What the brokers say of share partitions that a group has, but not among the initialized ones: an interrupted
+        """The offsets of share partitions that a group has, but not among the initialized ones: an interrupted
         reset leaves such."""
         there = {group.group_id for group in self.groups if not group.error_code}
         found: dict[str, Offsets] = {}

@@ -31,7 +31,7 @@ _OFFSETS_ONLY: Final = Notice(
     rule="offsets_not_records",
     text=(
         "totals count offsets: control records of transactions and what compaction removed are among them and are "
-        "delivered to nobody, records of aborted transactions only to groups that read uncommitted ones"
+        "never delivered, records of aborted transactions only to groups that read uncommitted ones"
     ),
 )
 _NOTHING: Final = RecordCounts(to_deliver=0, to_deliver_aborted=0, delivered_again=0, delivered_again_aborted=0)
@@ -71,7 +71,7 @@ def _timed(row: PartitionPlan, times: Mapping[LogPosition, BatchTimes]) -> Parti
     found = [times.get(position) for position in _positions(row)]
     first, last = (found[0], found[-1]) if found else (None, None)
     if first is None or last is None:
-        return replace(row, times_reason="the broker does not tell when its records were written")
+        return replace(row, times_reason="the broker does not return the times of its records")
     return replace(row, first_record_ms=first.first_ms, last_record_ms=last.latest_ms)
 
 
@@ -106,7 +106,7 @@ def _counted(row: PartitionPlan, batches: Mapping[tuple[str, int], Sequence[Batc
 
 def counts_of(row: PartitionPlan, batches: Sequence[Batch]) -> RecordCounts | None:
     """The records among `batches` that are delivered from the target of `row` on, and those delivered again. None: an
-    edge lies within a batch with gaps, so that only its records could tell."""
+    edge lies within a batch with gaps, so that only its records would show it."""
     if row.target_offset is None or row.log_end_offset is None:
         return None
     ahead = _count(batches, [(row.target_offset, row.log_end_offset - 1)])

@@ -28,7 +28,7 @@ class GroupFacts:
     """A group as its coordinator describes it. `error_code` 69: there is no such share group; `is_other_type`: but one
     of another type has the id.
 
-    `members` are client ids. `rights` are ACL operations by name; None: not told.
+    `members` are client ids. `rights` are ACL operations by name; None: not returned.
     """
 
     group_id: str
@@ -106,7 +106,7 @@ class PartitionFacts:
     (`state_reason`) it is not known. `offset_at` is the first record at or after the moment of the strategy; `given`
     the offset that a file, the history or a snapshot names, and `given_reason` why there is none. `given_left_at` is
     where the plan that is taken back left the start offset. `passed` is about the records below the start offset that
-    the strategy delivers again; None: there are none, or nobody asked.
+    the strategy delivers again; None: there are none, or it was not read.
     """
 
     group_id: str

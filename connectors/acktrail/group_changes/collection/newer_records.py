@@ -1,4 +1,4 @@
-"""The history of some share partitions goes on with state records that Kafka has and the tables do not have yet."""
+"""Continues the history of some share partitions with state records that are not exported yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Records = Sequence[tuple[SharePartition, AddressedRecord[StateRecord]]]
 
 
 def add_newer(cluster: Cluster, history: SettledHistory) -> None:
-    """Add to `history` what the newer records of those of its share partitions tell that are behind. Records that were
+    """Add to `history` the newer records of its share partitions that are behind. Records that were
     pruned before they were exported leave a gap, as in an export.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The state topic's word on share partitions, as facts."""
+"""The states of share partitions in the state topic, as facts."""
 
 from __future__ import annotations
 

@@ -1,119 +1,37 @@
-"""Deletes groups and their offsets of topics, and changes configurations: planned, executed, verified."""
+"""Executes a plan to delete groups or their offsets, or to change configurations, and verifies it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome
 from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
-from acktrail.errors import AcktrailError, ConfigurationError, PlanStale
+from acktrail.errors import AcktrailError, PlanStale
 from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.collect import describe_groups
 from acktrail.group_changes.execution.attempt import Attempt
 from acktrail.group_changes.execution.open_requests import OpenRequests
 from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing
 from acktrail.group_changes.planning.group_change_plan import (
-    ConfigStep,
     GroupChange,
     GroupChangeKind,
     GroupChangePlan,
-    KeptOffset,
-    build_group_change_plan,
-    config_notices,
 )
 from acktrail.group_changes.planning.notices import refusal_error
 from acktrail.group_changes.verification.open_attempts import check_free
 
 __all__ = [
-    "ChangeOutcome",
     "check_preview",
     "execute_group_change",
-    "plan_config_change",
-    "plan_group_deletion",
     "settle_group_change",
 ]
 
 _WAIT_S: Final = 5.0
 _OPEN: Final = frozenset({Standing.UNKNOWN, Standing.UNVERIFIED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeOutcome:
-    """The broker's answers, and how each group stands after verification."""
-
-    plan_id: str
-    results: tuple[ChangeResult, ...]
-    outcomes: Mapping[str, str]
-
-
-def plan_group_deletion(
-    cluster: Cluster, groups: Sequence[str], topics: Sequence[str] = (), **about: Any
-) -> GroupChangePlan:
-    """The plan to delete groups, or (`topics`) their offsets of topics. `about`: see `build_group_change_plan`.
-
-    Raises:
-        Unreachable, RetryableError, ConfigurationError: the cluster does not answer.
-    """
-    admin = cluster.admin
-    ids = tuple(sorted(set(groups)))
-    facts, _ = describe_groups(admin, ids)
-    parts = [
-        GroupChange(
-            group_id=answer.group_id,
-            topics=tuple(dict.fromkeys(topics)),
-            offsets=tuple(
-                KeptOffset(topic=o.topic, partition=o.partition, start_offset=o.start_offset, lag=o.lag)
-                for o in answer.offsets
-                if not topics or o.topic in topics
-            ),
-        )
-        for answer in admin.describe_group_offsets(ids)
-    ]
-    kind = GroupChangeKind.DELETE_OFFSETS if topics else GroupChangeKind.DELETE_GROUPS
-    release = admin.capabilities().release
-    return build_group_change_plan(kind, parts, facts, cluster_id=admin.cluster_id, release=release, **about)
-
-
-def plan_config_change(
-    cluster: Cluster, groups: Sequence[str], wanted: Mapping[str, str | None], **about: Any
-) -> GroupChangePlan:
-    """The plan to set configurations of groups (None: unset).
-
-    Raises:
-        ConfigurationError: a group's configuration may not be read.
-        Unreachable, RetryableError: the cluster does not answer.
-    """
-    admin = cluster.admin
-    ids = tuple(sorted(set(groups)))
-    facts, _ = describe_groups(admin, ids)
-    parts, notices = [], []
-    for answer in admin.group_configs(ids):
-        if answer.configs is None:
-            raise ConfigurationError(
-                f"the configuration of group {answer.group_id!r} cannot be read: {answer.error}",
-                hint="grant DESCRIBE_CONFIGS on the group",
-            )
-        notices += list(config_notices(answer.group_id, wanted, answer.configs))
-        steps = tuple(
-            ConfigStep(name=name, before=answer.configs.get(name), is_own=name in answer.own, after=value)
-            for name, value in sorted(wanted.items())
-        )
-        parts.append(GroupChange(group_id=answer.group_id, configs=steps))
-    return build_group_change_plan(
-        GroupChangeKind.ALTER_CONFIGS,
-        parts,
-        facts,
-        cluster_id=admin.cluster_id,
-        release=admin.capabilities().release,
-        more=notices,
-        **about,
-    )
 
 
 def execute_group_change(
@@ -171,7 +89,7 @@ def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePla
     """Look at every group of `plan` that is not settled, note what is found, and give its lease back: outcome by group.
 
     Raises:
-        ChangeInProgress: another living process is at it.
+        ChangeInProgress: another living process executes it.
         RetryableError, ConfigurationError: cluster or tables do not answer; nothing is settled.
     """
     unsettled = [

@@ -235,7 +235,7 @@ def _executable(plan: ResetPlan, done: frozenset[Key], *, partial: bool) -> tupl
 
 
 def refusal_of(plan: ResetPlan, *, partial: bool) -> AcktrailError:
-    """What to raise for a plan of which nothing may be sent."""
+    """The error for a plan that allows nothing to be sent."""
     if not plan.refusals:
         return ChangeRefused("nothing_to_reset", "the plan has no share partition")
     hint = "" if partial else "nothing is sent while a rule forbids it; --partial sends the rest, if there is any"

@@ -14,7 +14,7 @@ class OpenRequests:
     """Around everything from the first request of a plan to its verification, as a context manager; it may be entered
     again inside itself.
 
-    Whatever ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect)
+    Any error that ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect)
     becomes OutcomeUnknown, which names the plan and how to settle it. Before that nothing is changed.
     """
 

@@ -23,7 +23,7 @@ def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], executi
     `outcomes` are JSON rows, as `api.outcomes` gives them.
 
     Raises:
-        OutcomeUnknown: one is not where the broker's answer would have it, or nobody can say.
+        OutcomeUnknown: one is not where the broker's answer would have it, or the outcome is not known.
         PartlyDone: some are at their targets and others were left out, refused or not sent.
         NotAuthorized, UnknownName, GroupNotEmpty, RetryableError ...: all were refused; the first refusal says why.
     """

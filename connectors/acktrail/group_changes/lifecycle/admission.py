@@ -59,7 +59,7 @@ class Admission:
 
         Raises:
             ChangeRefused: it was rejected, undone or overwritten, it needs an approval, (PlanStale) it is too old.
-            ChangeInProgress: it is being carried out, or nobody verified what became of it.
+            ChangeInProgress: it is being carried out, or was not verified.
         """
         life = self.life()
         life.after(Step.APPLY)
@@ -70,12 +70,12 @@ class Admission:
 
     def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
         """Note that `actor`, for whom the journal writes, approved (APPROVE) or rejected (REJECT) the plan, or that
-        nobody answered in time (EXPIRE); how the plan stands then. A decision is noted once: the same one by the same
+        the time to answer is over (EXPIRE); the plan's status then. A decision is noted once: the same one by the same
         person again changes nothing.
 
         Raises:
             ChangeRefused: the plan is closed, was carried out, is too old to be approved; or `own_approval`.
-            ChangeInProgress: it is being carried out, or nobody verified what became of it.
+            ChangeInProgress: it is being carried out, or was not verified.
         """
         before = self.life()
         before.after(step)
@@ -85,7 +85,7 @@ class Admission:
         if not self._is_noted(before, step, actor):
 
             def check(_: list[AuditRow]) -> None:
-                self.life().after(step)  # read anew: the rows at hand may be those of open changes alone
+                self.life().after(step)  # read again: the rows at hand may be those of open changes alone
 
             self._journal.note([self._entry(step, why)], check=check)
         return self.life()

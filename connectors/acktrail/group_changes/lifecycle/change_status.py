@@ -31,9 +31,9 @@ class Standing(StrEnum):
     from PLANNED on are a plan's alone."""
 
     UNKNOWN = "UNKNOWN"
-    """It was sent, or was about to be, and nobody noted the outcome: `acktrail reset verify` settles it."""
+    """It was sent, or was about to be, and its outcome was not noted: `acktrail reset verify` settles it."""
     UNVERIFIED = "UNVERIFIED"
-    """The coordinator said that it is done; nobody looked afterwards."""
+    """The coordinator answered that it is done; it was not verified."""
     OVERWRITTEN = "OVERWRITTEN"
     """It was done, and something changed it again while the group was empty."""
     PARTLY = "PARTLY"
@@ -50,7 +50,7 @@ class Standing(StrEnum):
     REJECTED = "REJECTED"
     """A person rejected the plan; nothing was changed, and nothing will be."""
     EXPIRED = "EXPIRED"
-    """Nobody approved the plan, or carried it out, in time; nothing was changed."""
+    """The plan was not approved, or not executed, in time; nothing was changed."""
     STOPPED = "STOPPED"
     """Parts of the plan were carried out; a rejection closed the rest."""
     UNDONE = "UNDONE"
@@ -76,9 +76,9 @@ class Status(StrEnum):
     OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"
     """It was there, and something else than the group's own work changed it."""
     EPOCH_WENT_BACK = "EPOCH_WENT_BACK"
-    """The state epoch is lower than before: critical, whatever the start offset."""
+    """The state epoch is lower than before: critical with any start offset."""
     UNKNOWN = "UNKNOWN"
-    """Nobody can say."""
+    """The outcome is not known."""
 
     @property
     def is_ok(self) -> bool:
@@ -102,7 +102,7 @@ _NEXT: Final[Mapping[tuple[str, str | None], Standing]] = MappingProxyType(
         (Event.VERIFIED, "unknown"): Standing.UNKNOWN,
     }
 )
-"""The standing after an event with an outcome (None: whatever the outcome). Other events change nothing."""
+"""The standing after an event with an outcome (None: any outcome). Other events change nothing."""
 
 _ORDER: Final = {standing: rank for rank, standing in enumerate(Standing)}
 
@@ -151,8 +151,8 @@ _AT_WORK: Final = frozenset({Standing.UNKNOWN, Standing.STARTED, Standing.UNVERI
 
 
 def standings(rows: Iterable[AuditRow]) -> list[GroupStanding]:
-    """How every group stands in the newest attempt of every plan, oldest first. Rows with `group_id` None are passed
-    over."""
+    """How every group stands in the newest attempt of every plan, oldest first. Rows with `group_id` None are
+    skipped."""
     found: dict[tuple[str, str], GroupStanding] = {}
     for row in in_order(rows):
         if row.group_id is None:
@@ -179,8 +179,8 @@ def blocking(found: Iterable[GroupStanding], group_id: str, *, now_ms: int) -> G
 
 
 def overall(found: Iterable[Standing]) -> Standing:
-    """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person. A plan of
-    which one group was changed and another was not is PARTLY."""
+    """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person. A plan
+    with one changed and one unchanged group is PARTLY."""
     every = frozenset(found)
     if Standing.RUNNING in every:
         return Standing.RUNNING

@@ -28,7 +28,7 @@ class Step(StrEnum):
     APPROVE = "approve"
     REJECT = "reject"
     EXPIRE = "expire"
-    """Time passed: nobody answered, or the plan became too old."""
+    """Time passed: no answer came, or the plan became too old."""
     APPLY = "apply"
     VERIFY = "verify"
     UNDO = "undo"
@@ -40,9 +40,9 @@ class Because(StrEnum):
     CLOSED = "closed"
     """Nothing more comes of this plan."""
     BUSY = "busy"
-    """Wait: a process is at it."""
+    """Wait: a process executes it."""
     OPEN = "open"
-    """Verify first: nobody knows what became of a request."""
+    """Verify first: the outcome of a request is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ _REJECTED: Final = Refusal(
 )
 _EXPIRED: Final = Refusal(
     rule="plan_expired",
-    text="has expired: nobody approved it in time",
+    text="has expired: it was not approved in time",
     because=Because.CLOSED,
     hint="make a new plan: acktrail reset plan",
 )
@@ -128,7 +128,7 @@ _CLOSES: Final = frozenset({Step.REJECT, Step.EXPIRE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Who approved or rejected a plan, when and why; or that nobody did in time."""
+    """Who approved or rejected a plan, when and why; or that no one did in time."""
 
     step: Step
     actor: str
@@ -152,7 +152,7 @@ class PlanLife:
 
         Raises:
             ChangeRefused: the table refuses the step; with the rule's name.
-            ChangeInProgress: a process is at it, or nobody verified what became of it.
+            ChangeInProgress: a process executes it, or it was not verified.
         """
         answer = LIFE[self.standing, step]
         if isinstance(answer, Refusal):

@@ -1,4 +1,4 @@
-"""Where plans stand, and what of them is done: read from the tables."""
+"""The status of plans and their results, read from the tables."""
 
 from __future__ import annotations
 

@@ -13,16 +13,16 @@ from acktrail.group_changes.audit.journal import read_audit, read_plan_rows
 from acktrail.group_changes.lifecycle.change_status import Standing, Status
 from acktrail.group_changes.lifecycle.plan_life import Step, life_of
 from acktrail.group_changes.planning.plan import ChangeKind, PartitionPlan, ResetPlan
-from acktrail.group_changes.request.reset_request import TopicScope
+from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 
-__all__ = ["UndoLedger", "check_not_undone", "read_ledger", "read_whole_ledger", "undo_offsets"]
+__all__ = ["UndoLedger", "check_not_undone", "read_ledger", "read_whole_ledger", "undo_offsets", "undo_request"]
 
 Key = tuple[str, str, int]
 
 _OPEN: Final = frozenset({Standing.RUNNING, Standing.UNKNOWN, Standing.UNVERIFIED})
 _NEVER_STARTED: Final = (
-    "it had no start offset before, and Kafka cannot be told to forget one: `acktrail offsets delete` takes it all away"
+    "it had no start offset before, and Kafka cannot remove one alone: `acktrail offsets delete` takes all of it away"
 )
 _NEVER_SENT: Final = frozenset({None, Status.LEFT_OUT, Status.NOT_ATTEMPTED, Status.FAILED})
 
@@ -95,6 +95,30 @@ def _ledger(tables: TablesConfig, plan_ids: Collection[str], undos: Mapping[str,
     columns = ["plan_id", "attempt", "group_id", "topic", "partition", "target_offset", "status", "verified_at"]
     rows = read_rows(Tables(tables), "reset_executions", {"plan_id": sorted(plan_ids)}, columns=columns)
     return UndoLedger(outcomes=_outcomes(rows), undos=undos)
+
+
+def undo_request(
+    plan: ResetPlan,
+    *,
+    topics: Sequence[str] = (),
+    reason: str = "",
+    requested_by: str = "",
+    allow_moved_on: bool = False,
+    allow_skip: bool = False,
+) -> ResetRequest:
+    """The reset that undoes a plan: start offsets only, of what it did. Delivery states cannot come back: Kafka has no
+    request for them. `allow_moved_on`: also where the group moved on since."""
+    return parse_request(
+        {
+            "groups": plan.group_ids,
+            "topics": topics,
+            "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id},
+            "allow_moved_on": allow_moved_on,
+            "allow_skip": allow_skip,
+            "reason": reason,
+            "requested_by": requested_by,
+        }
+    )
 
 
 def undo_offsets(

@@ -41,7 +41,7 @@ class GroupChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptOffset:
-    """Where a share partition stands before it is deleted: kept in the plan, for whoever wants it back."""
+    """The start offset of a share partition before it is deleted, kept in the plan for a later reset."""
 
     topic: str
     partition: int
@@ -71,8 +71,8 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChangePlan:
-    """`preview_hash` covers what is changed and what is said about it: the same preview, the same hash, whenever it is
-    made. `plan_hash` covers every other field."""
+    """`preview_hash` covers changes and notices: equal previews have equal hashes at any time. `plan_hash` covers every
+    other field."""
 
     format: str
     version: int

@@ -30,7 +30,7 @@ def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Planned
 
 
 def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, ...]:
-    """What can be said before any share partition is looked at: about the cluster, the groups and the topics."""
+    """The notices that need no share partition: about the cluster, the groups and the topics."""
     found = [notice for rule in _PLAN_RULES for notice in rule(request, snapshot)]
     found += [notice for group in snapshot.groups for notice in _on_group(request, group)]
     found += [notice for topic in snapshot.topics for notice in _on_topic(topic)]
@@ -52,10 +52,10 @@ def _state_topic(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
     if reason is None:
         return
     if request.without_state:
-        text = f"nothing is counted, and only the broker's own word can be verified: {reason}"
+        text = f"nothing is counted, and only the broker's description can be verified: {reason}"
         yield Notice(severity=Severity.SERIOUS, rule="without_state", text=text)
     else:
-        text = f"nobody can say what is forgotten or skipped: {reason} (--without-state goes on)"
+        text = f"what is forgotten or skipped is not known: {reason} (--without-state plans all the same)"
         yield Notice(severity=Severity.REFUSAL, rule="state_unreadable", text=text)
 
 
@@ -128,10 +128,10 @@ def _missing_group(request: ResetRequest, group: GroupFacts) -> Notice:
     if group.is_other_type:
         severity, rule, text = Severity.REFUSAL, "not_a_share_group", "a group of another type has this id"
     elif request.allow_create:
-        severity, rule, text = Severity.SERIOUS, "group_is_made", "there is no such share group: the reset makes it"
+        severity, rule, text = Severity.SERIOUS, "group_is_made", "there is no such share group: the reset creates it"
     else:
         severity, rule = Severity.REFUSAL, "unknown_group"
-        text = "there is no such share group (--allow-create makes it)"
+        text = "there is no such share group (--allow-create creates it)"
     return Notice(severity=severity, rule=rule, text=text, group_id=group.group_id)
 
 

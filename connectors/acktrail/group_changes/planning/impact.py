@@ -1,6 +1,6 @@
 """What a new start offset does to the records of a share partition. Pure.
 
-Kafka starts the share partition anew at the target: every state batch is dropped, delivery counts start at one.
+Kafka restarts the share partition at the target: every state batch is dropped, delivery counts start at one.
 Records are counted as offsets that the log still holds; compacted and control records count too.
 """
 
@@ -23,12 +23,12 @@ class Impact:
 
     `delivered_again`: at or above the target the group was done with them. `passed_again` of them lie below the present
     start offset, the others are acknowledged or archived in the state. `acknowledgements_forgotten` and
-    `archived_forgotten` count both. Kafka keeps nothing below the start offset (what lies there was acknowledged,
-    archived, hidden by a transaction, or skipped by a reset); the exported history tells what it was. Where that does
-    not tell all, they are None, and `acknowledgements_known` and `archived_known` are at least so many.
+    `archived_forgotten` count both. Kafka keeps nothing below the start offset (those records were
+    acknowledged, archived, hidden by a transaction, or skipped by a reset); the exported history has them. Where the
+    history is incomplete, they are None, and `acknowledgements_known` and `archived_known` are lower bounds.
 
     `passed_acknowledged` and `passed_archived` are their parts below the start offset, `passed_unknown` the records
-    there of whose history something is missing, `known_since_ms` the time of the first state record that tells.
+    there with an incomplete history, `known_since_ms` the time of the first state record used.
 
     `skipped` lie below the target and were not finished: this group never gets them again. `in_flight_discarded` were
     delivered and not finished: their delivery counts are dropped (those below the target are among the skipped).
@@ -58,8 +58,8 @@ class Impact:
 def impact_of(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> Impact:
     """The impact of starting at `target`, which is within [log_start, log_end].
 
-    Without a start offset nothing was delivered before; whether records are skipped nobody knows: the group's
-    configuration would have decided where to begin. Cost: that of one pass over the batches.
+    Without a start offset nothing was delivered before; whether records are skipped is not known: the group's
+    configuration would have decided where to begin. Cost: each batch is read once.
     """
     to_deliver = max(0, log_end - max(target, log_start))
     if facts.state_reason is not None:
@@ -120,7 +120,7 @@ def _overlap(batch: StateBatch, first: int, end: int) -> int:
 
 
 def _blind(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> Impact:
-    """What can be said without the state: what lies below the start offset, and that nothing before it is skipped."""
+    """The impact without the state: the records below the start offset, and that none before it is skipped."""
     start = facts.start_offset
     first = log_start if start is None else max(start, log_start)
     kept_from = max(target, log_start)
@@ -145,7 +145,7 @@ def _blind(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> 
 
 def _forgotten(facts: PartitionFacts, kept_from: int, passed: int, acknowledged: int, archived: int) -> dict[str, Any]:
     """What is forgotten: `acknowledged` and `archived` records of the state, and those `passed` below the start offset,
-    from `kept_from` on, as far as the history tells."""
+    from `kept_from` on, as far as the history shows."""
     below = facts.passed
     if below is None or (below.first_offset, below.last_offset + 1 - below.first_offset) != (kept_from, passed):
         below = _nothing_known(kept_from, passed)

@@ -1,4 +1,4 @@
-"""What is said about a plan, and about which part of it."""
+"""Notices about a plan, a group, a topic or a share partition; and the error for refusals."""
 
 from __future__ import annotations
 

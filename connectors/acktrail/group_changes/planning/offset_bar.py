@@ -38,7 +38,7 @@ _MARKS: Final[Mapping[int, Mark]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
-    """`cells` cover offsets `first` to `last` (inclusive), each as many as any other, give or take one.
+    """`cells` cover offsets `first` to `last` (inclusive), in equal parts, give or take one.
 
     `start_cell` and `target_cell` are the cells that hold the present and the new start offset; one past the last cell:
     the log's end; None: there is none.

@@ -1,4 +1,4 @@
-"""What is said about share partitions of a plan. Pure."""
+"""The notices about share partitions of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _partition_missing(context: _Context, row: PlannedRow) -> Iterator[Notice]:
 def _same_topic(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     before, now = row.facts.given_topic_id, context.topics[row.facts.topic].topic_id
     if before is not None and before != now:
-        text = f"the topic was deleted and made anew: its id was {before} and is {now}"
+        text = f"the topic was deleted and recreated: its id was {before} and is {now}"
         yield _on(row, Severity.REFUSAL, "topic_recreated", text)
 
 
@@ -119,7 +119,7 @@ def _skips(context: _Context, row: PlannedRow) -> Iterator[Notice]:
     if impact is None or impact.skipped == 0 or row.facts.group_id in context.new_groups:
         return
     if context.request.strategy.kind in _BACK_TO_BEFORE:
-        text = f"records before {row.resolution.target} are passed over: the group was done with them then"
+        text = f"records before {row.resolution.target} are skipped: the group was done with them then"
         yield _on(row, Severity.WARNING, "passed_before", text)
         return
     if impact.skipped is None:

@@ -104,8 +104,8 @@ class PartitionPlan:
 class Totals:
     """Sums over the share partitions that are not refused. None: at least one of them is not known, or all are refused.
 
-    `acknowledgements_known` and `archived_known`: at least so many. Of `passed_unknown` records below start offsets it
-    is not known for sure what the groups did with them. `records` None: of at least one share partition only offsets
+    `acknowledgements_known` and `archived_known` are lower bounds. For `passed_unknown` records below start offsets the
+    history is incomplete. `records` None: of at least one share partition only offsets
     are known.
     """
 

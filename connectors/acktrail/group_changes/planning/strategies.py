@@ -22,8 +22,7 @@ class Clamp(StrEnum):
 class Resolution:
     """`target` None: there is none, and `refusal` (rule, text) says why.
 
-    `wanted` is the offset before it was clamped to the log. `note` (rule, text) tells how it was found where that may
-    surprise.
+    `wanted` is the offset before it was clamped to the log. `note` (rule, text) explains an unexpected target.
     """
 
     wanted: int | None
@@ -34,7 +33,7 @@ class Resolution:
 
 
 def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange = OutOfRange.CLAMP) -> Resolution:
-    """The target of one share partition: in [log start, log end] whatever is asked for, or refused.
+    """The target of one share partition: in [log start, log end] for any request, or refused.
 
     The same numbers as Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of
     range is clamped, the current offset of a share partition that is not initialized is the log's end.
@@ -72,7 +71,7 @@ def _wanted(
 
 
 def _shifted(start: int, by: int) -> int:
-    """`start` moved by so many records; no further than Kafka's numbers reach."""
+    """`start` moved by `by` records, within the range of Kafka's numbers."""
     return min(max(start + by, -LARGEST_OFFSET), LARGEST_OFFSET)
 
 

@@ -1,7 +1,7 @@
 """Offsets in a CSV file, as ``kafka-share-groups.sh`` and ``kafka-consumer-groups.sh`` write and read them.
 
 Three columns ``topic,partition,offset``, or four ``group,topic,partition,offset``; the first line says which, and it is
-no header. Texts may be quoted; a byte order mark, Windows line ends and blank lines are passed over.
+no header. Texts may be quoted; a byte order mark, Windows line ends and blank lines are ignored.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check_rows(
 
     Raises:
         ChangeRefused: `two_groups_one_column` (several groups and a file that names none), `wrong_group` (a group that
-            was not asked for), `duplicate_row` (a share partition twice, whatever the offsets), `unknown_partition`.
+            was not asked for), `duplicate_row` (a share partition twice, with any offsets), `unknown_partition`.
     """
     found: dict[str, dict[tuple[str, int], int]] = {group: {} for group in groups}
     existing: Mapping[str, int] | None = None

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from acktrail.errors import ChangeRefused
 from acktrail.group_changes.json_values import ADDED
-from acktrail.times import MissingTimeZone, instant_text, iso_duration_ms, parse_instant
+from acktrail.times import MissingTimeZone, instant_text, iso_duration_ms, now_ms, parse_instant
 
 __all__ = [
     "LARGEST_OFFSET",
@@ -26,6 +26,7 @@ __all__ = [
     "parse_moment",
     "parse_offset",
     "parse_out_of_range",
+    "parse_request",
     "parse_topic",
 ]
 
@@ -38,7 +39,7 @@ _SHOWN: Final = 60
 
 
 class StrategyKind(StrEnum):
-    """Where share partitions are to start; spelled like the option of ``kafka-share-groups.sh`` where it has one."""
+    """Where share partitions are to start; named like the option of ``kafka-share-groups.sh`` where it has one."""
 
     TO_EARLIEST = "to-earliest"
     TO_LATEST = "to-latest"
@@ -47,9 +48,9 @@ class StrategyKind(StrEnum):
     BY_DURATION = "by-duration"
     """A duration before the plan is made (``kafka-consumer-groups.sh`` has it)."""
     SHIFT_BY = "shift-by"
-    """So many records from the present start offset, back with a negative number."""
+    """N records from the present start offset; negative moves back."""
     TO_CURRENT = "to-current"
-    """The present start offset: what is not finished is delivered again from there, with counts that start anew."""
+    """The present start offset: what is not finished is delivered again from there, with counts that restart."""
     FROM_FILE = "from-file"
     TO_HISTORY = "to-history"
     """What the exported state records say the start offset was at a moment."""
@@ -104,11 +105,11 @@ class ResetRequest:
     all_topics: bool = False
     out_of_range: OutOfRange = OutOfRange.CLAMP
     allow_skip: bool = False
-    """Records may be passed over for good."""
+    """Records may be skipped for good."""
     allow_create: bool = False
-    """A group that is not there may be made."""
+    """A group that does not exist may be created."""
     without_state: bool = False
-    """The state topic may stay unread: nothing is counted, and only the broker's own word is verified."""
+    """The state topic may stay unread: nothing is counted, and only the broker's description is verified."""
     reason: str = ""
     requested_by: str = ""
     allow_moved_on: bool | None = field(default=None, metadata=ADDED)
@@ -262,6 +263,30 @@ def parse_topic(text: str) -> TopicScope:
     partitions = tuple(int(part) for part in parts)
     _refuse_twice((f"{topic}:{index}" for index in partitions), text)
     return TopicScope(topic=topic, partitions=partitions)
+
+
+def parse_request(params: Mapping[str, Any]) -> ResetRequest:
+    """A request from a person's input: `groups`, `group_globs`, `all_groups`, `topics` (``topic[:0,1]``), `all_topics`,
+    `strategies` (value by name), `out_of_range`, `allow_skip`, `allow_create`, `without_state`, `allow_moved_on`,
+    `reason`, `requested_by`; a missing one has its default.
+
+    Raises:
+        ChangeRefused: with the rule's name.
+    """
+    chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
+    flags = ("all_groups", "all_topics", "allow_skip", "allow_create", "without_state")
+    request = ResetRequest(
+        strategy=choose_strategy(chosen, now_ms=now_ms()),
+        groups=tuple(params.get("groups", ())),
+        group_globs=tuple(params.get("group_globs", ())),
+        topics=tuple(parse_topic(text) for text in params.get("topics", ())),
+        out_of_range=parse_out_of_range(params.get("out_of_range", OutOfRange.CLAMP)),
+        reason=str(params.get("reason", "")),
+        requested_by=str(params.get("requested_by", "")),
+        allow_moved_on=True if params.get("allow_moved_on") else None,
+        **{name: bool(params.get(name, False)) for name in flags},
+    )
+    return check_request(request)
 
 
 def check_request(request: ResetRequest) -> ResetRequest:

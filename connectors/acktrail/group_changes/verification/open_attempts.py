@@ -61,7 +61,7 @@ def check_free(attempts: Iterable[GroupStanding], plan_id: str, now_ms: int) -> 
         if lease is None or is_answered or not lease.is_held(now_ms) or (lease.host, lease.pid) == host_and_pid():
             continue
         left = (lease.expires_at_ms - now_ms) // 1000 + 1
-        hint = f"process {lease.pid} on {lease.host} is at it, for at most {left} s more"
+        hint = f"process {lease.pid} on {lease.host} executes it, for at most {left} s more"
         raise ChangeInProgress(standing.group_id, plan_id=plan_id, hint=hint)
 
 

@@ -5,8 +5,8 @@ known, written when it was created, a higher snapshot epoch, the group's epoch a
 quiet shard writes later has another create time and changes nothing. A leader never writes another state epoch, and
 never moves a start offset back: only a request does (KIP-932, `ShareCoordinatorShard`).
 
-Where records were pruned before anybody read them, the present state alone decides, and often only that nobody can
-say: `_WITHOUT_RECORDS` is the table of it.
+Where records were pruned before they were read, the present state alone decides, often as unknown: see the table
+`_WITHOUT_RECORDS`.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class ResetOutcome:
     moved_on: bool = False
     """The group went to work since: what came after the reset is its own."""
     asks_group: bool = False
-    """With the group's description more can be said."""
+    """The group's description would show more."""
     why: str | None = None
 
 
 class Since(Enum):
     """What the group did since a state epoch was written, which is the group's epoch of that time."""
 
-    EMPTY = "nobody joined"
+    EMPTY = "no member joined"
     WORKED = "a member joined"
     UNKNOWN = "not known"
 
@@ -103,7 +103,7 @@ def judge(case: Case) -> ResetOutcome:
 
 def _beside_later(case: Case) -> ResetOutcome:
     """What another request did later is not mistaken for this one's work, nor for something that overwrote it. Behind
-    the other one, this one can be told by a target of its own alone."""
+    the other one, only a target of its own identifies this one."""
     end = min(other.end for other in case.later)
     found = _by_records(case, [seen for seen in case.records if seen[0][1] < end])
     if found is None and case.target not in {other.target for other in case.later}:
@@ -142,7 +142,7 @@ def _afterwards(case: Case, place: Place, reset: ShareSnapshot, later: Sequence[
         return _overwritten(where, f"{what} afterwards by another request")
     since = _since(reset.state_epoch, case.group)
     if since is Since.EMPTY or where == case.overwritten_at:
-        return _overwritten(where, f"start offset {_start(record)} was written although nobody had joined the group")
+        return _overwritten(where, f"start offset {_start(record)} was written although no member had joined the group")
     if since is Since.WORKED:
         return _moved_on(case, place, reset.state_epoch)
     why = "it was done, and whether the group or something else changed it since is not known"
@@ -191,7 +191,7 @@ def _without_records(case: Case) -> ResetOutcome:
         return _nothing_there(case)
     where = (now.state_partition, now.record_offset)
     if before is not None and now.snapshot_epoch < before.snapshot_epoch:
-        return _unless_refused(case, where, "its state was deleted and begun anew since")
+        return _unless_refused(case, where, "its state was deleted and recreated since")
     if before is not None and now.snapshot_epoch == before.snapshot_epoch:
         return ResetOutcome(status=_NOT_THERE[outcome])
     if now.start_offset == case.target and not now.batches:

@@ -1,4 +1,4 @@
-"""Follows the state topic from where a change was sent, and says of each share partition what became of it."""
+"""Follows the state topic from where a change was sent, and finds the outcome of each share partition."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def verify_reset(
     `watch_s`: how long to watch afterwards that nothing overwrites the start offsets of a group that stays empty.
 
     Raises:
-        ChangeInProgress: another living process is at it.
+        ChangeInProgress: another living process executes it.
         RetryableError, ConfigurationError: the cluster cannot be asked; nothing is settled.
     """
     attempts = open_attempts(journal, plan)
@@ -147,7 +147,7 @@ class _Verification:
         return is_open and self._journal.now_ms < one.sent.sent_at_ms + self._wait_s * 1000
 
     def _judged(self, admin: ShareGroupAdmin, watch: StateWatch) -> list[ResetOutcome]:
-        """The findings; groups are described where that tells their own work from something else's."""
+        """The findings; groups are described where that separates their own work from other changes."""
         states = StateFacts()
         if not watch.is_complete:
             states = self._states()

@@ -42,6 +42,7 @@ SHAPES = {
     "24 share partitions, 240 records": LogShape(records=240, share_partitions=24),
     "2,000 share partitions, 6,000 records": LogShape(records=6_000, share_partitions=2_000),
     "2,000 share partitions, 4,500,000 records": LogShape(records=4_500_000, share_partitions=2_000),
+    "200,000 share partitions, 2,000,000 records": LogShape(records=2_000_000, share_partitions=200_000),
 }
 
 
@@ -58,7 +59,7 @@ def compare(shapes: Mapping[str, LogShape] | None = None, ways: Collection[str] 
     """The table's rows: the first shape in all `ways`, the others as `acktrail reconcile` does them by itself.
 
     `here`: as it does by itself; `spark`: with a session of its own, beside a bare one; `connect`: as the client of a
-    Spark Connect server that stays up, the last of so many `rounds`.
+    Spark Connect server that stays up, the last of `rounds` runs.
     """
     bare = measured("--bare") if "spark" in ways else None
     rows: list[Row] = []
@@ -118,29 +119,30 @@ def write_tables(config: TablesConfig, shape: LogShape) -> None:
     tables, raw = Tables(config), raw_log(shape)
     for name, rows in _observation(raw, "before", _BEGAN_AT):
         _put(tables, name, rows)
-    for begin in range(0, raw.num_rows, _ROWS_OF_A_COMMIT):
-        _export(tables, raw.slice(begin, _ROWS_OF_A_COMMIT))
+    write_records(tables, raw)
     for name, rows in _observation(raw, "after", _BEGAN_AT + 2 * _SECOND):
         _put(tables, name, rows)
 
 
-def _export(tables: Tables, piece: pa.Table) -> None:
-    ordered = piece.sort_by([("partition", "ascending"), ("offset", "ascending")])
-    rows = decode_records(ordered)
-    for name in ("cluster_id", "run_id"):
-        rows = rows.append_column(name, pa.repeat(_CLUSTER, rows.num_rows))
-    tables.append("state_records", rows.combine_chunks())
-    ends = piece.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
-    ranges = [
-        {
-            "state_partition": row["partition"],
-            "first_offset": row["offset_min"],
-            "last_offset": row["offset_max"],
-            "exported_at": _BEGAN_AT + _SECOND,
-        }
-        for row in ends
-    ]
-    _put(tables, "export_ranges", ranges)
+def write_records(tables: Tables, raw: pa.Table) -> None:
+    """``state_records`` and ``export_ranges`` as an export leaves them: one commit for each 250,000 records."""
+    for begin in range(0, raw.num_rows, _ROWS_OF_A_COMMIT):
+        piece = raw.slice(begin, _ROWS_OF_A_COMMIT)
+        rows = decode_records(piece.sort_by([("partition", "ascending"), ("offset", "ascending")]))
+        for name in ("cluster_id", "run_id"):
+            rows = rows.append_column(name, pa.repeat(_CLUSTER, rows.num_rows))
+        tables.append("state_records", rows.combine_chunks())
+        ends = piece.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        ranges = [
+            {
+                "state_partition": row["partition"],
+                "first_offset": row["offset_min"],
+                "last_offset": row["offset_max"],
+                "exported_at": _BEGAN_AT + _SECOND,
+            }
+            for row in ends
+        ]
+        _put(tables, "export_ranges", ranges)
 
 
 def _observation(raw: pa.Table, phase: str, at: dt.datetime) -> Iterator[tuple[str, list[dict[str, object]]]]:
@@ -233,7 +235,7 @@ def _jobs() -> int:
     """Jobs that the running session has started; none where there is no session."""
     from pyspark import SparkContext
 
-    context = SparkContext._active_spark_context  # noqa: SLF001  # nothing public tells
+    context = SparkContext._active_spark_context  # noqa: SLF001  # no public property for it
     if context is None:
         return 0
     return len(context.statusTracker().getJobIdsForGroup(None))

@@ -41,8 +41,8 @@ def compare(logs: Sequence[tuple[LogShape, int]] = LOGS) -> list[Row]:
             if not file.exists():
                 pq.write_table(raw_log(shape), file, compression="zstd", row_group_size=ROWS_AT_ONCE)
             command = [sys.executable, __file__, str(file), str(times)]
-            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-            replayed, read, peak = (float(number) for number in told)
+            figures = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            replayed, read, peak = (float(number) for number in figures)
             total = shape.records * times
             rows.append(
                 Row(
@@ -82,7 +82,7 @@ def _replay_and_read(file: Path, times: int) -> None:
 
 
 def _peak_mb() -> float:
-    """Of this program alone: what `getrusage` tells includes the process that it was started from."""
+    """Of this program alone: `getrusage` includes the process that started it."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 

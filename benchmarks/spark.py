@@ -3,7 +3,6 @@ beside the pandas job that one usually writes."""
 
 from __future__ import annotations
 
-import datetime as dt
 import multiprocessing
 import statistics
 import tempfile
@@ -12,17 +11,14 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-import pyarrow as pa
 from raw_log import LogShape, raw_log
+from reconcile import write_records
 from spark_jobs import Round, Ways, alone, by_spark, wait_for_orders
 from table import Row
 
-from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 
-ROWS_OF_A_COMMIT = 250_000
 SHAPES = {
     "2 M": LogShape(records=2_000_000),
     "2 M, half of one share partition": LogShape(records=2_000_000, skew=0.5),
@@ -40,7 +36,7 @@ def compare(count: int = 3, shapes: Mapping[str, LogShape] | None = None) -> lis
     with tempfile.TemporaryDirectory() as folder, _ordering() as order:
         for number, (name, shape) in enumerate((shapes or SHAPES).items()):
             uri = f"{folder}/{number}"
-            _export(TablesConfig(uri=uri), shape)
+            write_records(Tables(TablesConfig(uri=uri)), raw_log(shape))
             turns = [{way: order(way, uri) for way in WAYS} for _ in range(1 + count)][1:]
             found += _rows(name, turns)
             if name == "2 M":
@@ -110,27 +106,3 @@ def _started(ways: Ways) -> tuple[BaseProcess, Connection]:
     process.start()
     theirs.close()
     return process, ours
-
-
-def _export(config: TablesConfig, shape: LogShape) -> None:
-    """Tables as an export leaves them: a commit for every so many records."""
-    tables, raw = Tables(config), raw_log(shape)
-    for begin in range(0, raw.num_rows, ROWS_OF_A_COMMIT):
-        piece = raw.slice(begin, ROWS_OF_A_COMMIT).sort_by([("partition", "ascending"), ("offset", "ascending")])
-        rows = decode_records(piece)
-        for name in ("cluster_id", "run_id"):
-            rows = rows.append_column(name, pa.repeat("benchmark", rows.num_rows))
-        tables.append("state_records", rows.combine_chunks())
-        ends = piece.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
-        ranges = [
-            {
-                "cluster_id": "benchmark",
-                "run_id": "benchmark",
-                "state_partition": row["partition"],
-                "first_offset": row["offset_min"],
-                "last_offset": row["offset_max"],
-                "exported_at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
-            }
-            for row in ends
-        ]
-        tables.append("export_ranges", pa.Table.from_pylist(ranges, schema=TABLES["export_ranges"]))

@@ -43,11 +43,12 @@ demo: sync ## The main job: broker, share groups, export, reconciliation, report
 test: sync ## The tests, four at a time; the slowest twenty are printed
 	@$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
-check: lint types contracts wheel ## What CI also runs: lint, types, import contracts, wheel
+check: lint types contracts wheel ## What CI also runs: lint with plain English, types, import contracts, wheel
 
 lint: sync
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/python tools/plain_english.py
 	@$(UV) lock --check --quiet
 
 types: sync

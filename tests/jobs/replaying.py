@@ -29,7 +29,7 @@ class Replayed:
     ``export_ranges`` opened, and how many of their rows were read."""
 
     rows: list[dict[str, Any]]
-    doubt: str | None
+    full_replay_reason: str | None
     files: frozenset[str]
     ranges: frozenset[str]
     rows_read: int
@@ -47,7 +47,9 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
         if keeps:
             resume.save(found.rows())
     files, ranges = (frozenset(seen.files[name]) for name in _WATCHED)
-    return Replayed(rows=_rows(found), doubt=resume.full_replay_reason, files=files, ranges=ranges, rows_read=seen.rows)
+    return Replayed(
+        rows=_rows(found), full_replay_reason=resume.full_replay_reason, files=files, ranges=ranges, rows_read=seen.rows
+    )
 
 
 def replayed_again(tables: Tables, run_id: str) -> list[dict[str, Any]]:

@@ -50,8 +50,8 @@ def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path
             DAMAGES[damage](tmp_path / "tables" / "replay_memory")
         found = replayed_here(world.tables, run)
         assert found.rows == replayed_again(world.tables, run)
-        assert ("cannot be read" in (found.doubt or "")) == (run == "r2")
-    assert found.doubt is None
+        assert ("cannot be read" in (found.full_replay_reason or "")) == (run == "r2")
+    assert found.full_replay_reason is None
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -104,7 +104,7 @@ def _settle(world: World, run: str) -> str | None:
     found = replayed_here(world.tables, run)
     assert found.rows == replayed_again(world.tables, run)
     build_history(world.config)
-    return found.doubt
+    return found.full_replay_reason
 
 
 def _rows(world: World, name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -23,14 +23,14 @@ _Row = Mapping[str, Any]
 
 def exported_column(known: KnownRanges, coverage: Coverage) -> dict[str, Any]:
     """The value of the state partition of `coverage`."""
-    extent = known.extents.get(coverage.state_partition, ExportedRange())
+    exported = known.extents.get(coverage.state_partition, ExportedRange())
     return {
         "ranges_table": known.table_id,
         "ranges_version": known.version,
         "pending": sorted(known.pending),
         "until": known.until,
         "latest": known.latest,
-        **asdict(extent),
+        **asdict(exported),
         **{column: getattr(coverage, name) for name, column in _QUARANTINED.items()},
     }
 
@@ -48,7 +48,7 @@ def known_ranges(run_id: str, exported: Mapping[int, _Row | None]) -> KnownRange
         run_id=run_id,
         until=first["until"],
         latest=first["latest"],
-        extents={number: _extent(row) for number, row in rows.items() if _is_exported(row)},
+        extents={number: _exported_range(row) for number, row in rows.items() if _is_exported(row)},
     )
 
 
@@ -61,11 +61,6 @@ def _is_exported(row: _Row) -> bool:
     return row["first_offset"] is not None or bool(row["gaps"])
 
 
-def _extent(row: _Row) -> ExportedRange:
-    gaps = _gaps(row["gaps"] or ())
-    plain = {name: row[name] for name in ("first_offset", "last_offset", "offsets", "lost")}
-    return ExportedRange(**plain, gaps=tuple(gaps))
-
-
-def _gaps(rows: Iterable[Mapping[str, int]]) -> Iterable[Gap]:
-    return (Gap(first_offset=row["first_offset"], last_offset=row["last_offset"]) for row in rows)
+def _exported_range(row: _Row) -> ExportedRange:
+    gaps = tuple(Gap(**gap) for gap in row["gaps"] or ())
+    return ExportedRange(**{name: row[name] for name in ("first_offset", "last_offset", "offsets", "lost")}, gaps=gaps)

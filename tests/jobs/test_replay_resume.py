@@ -50,10 +50,10 @@ def test_in_any_order_it_is_a_replay_of_all(world: World, seed: int) -> None:
     for run in chosen:
         found = replayed_here(world.tables, run)
         assert found.rows == replayed_again(world.tables, run)
-        used += found.doubt is None
+        used += found.full_replay_reason is None
     (later,) = observed(world, dice, first=OBSERVATIONS, count=1)
     found = replayed_here(world.tables, later)
-    assert (found.rows, found.doubt) == (replayed_again(world.tables, later), None)
+    assert (found.rows, found.full_replay_reason) == (replayed_again(world.tables, later), None)
     assert used >= (len(runs) - 1 if seed == 0 else 0)
 
 
@@ -93,7 +93,7 @@ def test_files_with_later_records_are_read_again(world: World) -> None:
     world.observe("r2")
     found = replayed_here(world.tables, "r2")
     assert found.rows == replayed_again(world.tables, "r2")
-    assert (found.doubt, found.files <= late) == (None, True)
+    assert (found.full_replay_reason, found.files <= late) == (None, True)
     assert not read_saved_version(world.tables).used.unfinished
     world.observe("r3")
     assert not replayed_here(world.tables, "r3").files
@@ -233,7 +233,7 @@ def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[T
     tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
     wrong(tables)
     found = replayed_here(tables, "r2")
-    assert WRONGED[wrong] in (found.doubt or "")
+    assert WRONGED[wrong] in (found.full_replay_reason or "")
     assert found.rows == replayed_again(tables, "r2")
     assert replayed_here(tables, "r3").doubt is None
 
@@ -244,6 +244,6 @@ def test_an_older_observation_leaves_it_alone(world: World) -> None:
     replayed_here(world.tables, runs[-1])
     newest = read_saved_version(world.tables)
     found = replayed_here(world.tables, runs[0])
-    assert found.doubt == f"run {runs[-1]!r} saved states of later records"
+    assert found.full_replay_reason == f"run {runs[-1]!r} saved states of later records"
     assert found.rows == replayed_again(world.tables, runs[0])
     assert read_saved_version(world.tables) == newest

@@ -220,7 +220,7 @@ def test_equal_seeds_give_equal_expectations(performance: Performance) -> None:
 def test_topics_that_are_there_are_not_touched(broker: EmbeddedBroker) -> None:
     """A second run with the same names is refused before it creates or writes anything."""
     run_workload(broker.bootstrap_servers, prefix="taken-", scale=0.01)
-    with pytest.raises(ConfigurationError, match=r"'taken-.*' is there already"):
+    with pytest.raises(ConfigurationError, match=r"'taken-.*' exists already"):
         run_workload(broker.bootstrap_servers, prefix="taken-", scale=0.01)
 
 

@@ -83,11 +83,6 @@ class AirflowStandalone:
         """What its components print."""
         return self.folder / "standalone.log"
 
-    @property
-    def running(self) -> bool:
-        """Whether it, or something it started, lives."""
-        return self._process is not None and self._process.poll() is None
-
     def api(self) -> AirflowApi:
         """A client of its REST interface, as the administrator."""
         return AirflowApi(HOST, self.port, user=self.user, password=self.password)
@@ -97,7 +92,7 @@ class AirflowStandalone:
         return DagWatch(self.api(), logs=self.folder / "logs")
 
     def launch(self) -> Self:
-        """Start it and come back at once; `wait_until_healthy` waits. Raises MissingDependency without Airflow."""
+        """Start it and return at once; `wait_until_healthy` waits. Raises MissingDependency without Airflow."""
         if find_spec("airflow") is None:
             raise MissingDependency("Airflow is not installed", hint="install acktrail with its extra 'airflow'")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +113,7 @@ class AirflowStandalone:
         deadline = time.monotonic() + self._start_timeout_s
         api = self.api()
         while missing := self._unhealthy(api):
-            if not self.running:
+            if self._process is None or self._process.poll() is not None:
                 raise AirflowNotStarted("it ended", log_path=self.log_path)
             if time.monotonic() > deadline:
                 reason = f"{', '.join(missing)} not healthy after {self._start_timeout_s:.0f} s"
@@ -127,7 +122,7 @@ class AirflowStandalone:
         return self
 
     def stop(self) -> None:
-        """End it and everything it started; a temporary folder goes too."""
+        """End it and everything it started; a temporary folder is removed."""
         if self._process is not None:
             self._process.stop()
         if self._temporary:

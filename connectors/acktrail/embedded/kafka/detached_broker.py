@@ -49,7 +49,7 @@ class DetachedBroker:
 
 
 def start_detached(version: str, *, folder: Path, port: int = 0) -> DetachedBroker:
-    """Start a broker in `folder` and leave it running; the one that runs there already, if it is that version.
+    """Start a broker in `folder` and leave it running, or return the one of that version that runs there.
 
     Until it is ready it ends with this process. Raises ConfigurationError when another version runs there, and what
     `EmbeddedBroker.start` raises.
@@ -88,7 +88,7 @@ def find_detached(folder: Path) -> DetachedBroker | None:
 
 
 def stop_detached(broker: DetachedBroker) -> None:
-    """Stop it in order and wait until it is gone. Raises AcktrailError when it does not go."""
+    """Stop it in order and wait until it is gone. Raises AcktrailError when it does not stop."""
     broker.guardian.signal(signal.SIGTERM)
     if not broker.guardian.wait(_STOP_S):
         broker.guardian.signal(signal.SIGKILL)
@@ -99,7 +99,7 @@ def stop_detached(broker: DetachedBroker) -> None:
 
 
 def _if_wanted(running: DetachedBroker, version: str, port: int) -> DetachedBroker:
-    """`running`, if it is what was asked for."""
+    """`running`, if it has the wanted version and port."""
     has_port = running.bootstrap_servers.endswith(f":{port}") or not port
     if running.version == version and has_port:
         return running

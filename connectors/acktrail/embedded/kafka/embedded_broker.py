@@ -94,7 +94,7 @@ class EmbeddedBroker:
         return self._process.guardian_pid if self.pid is not None and self._process is not None else None
 
     def client_properties(self, user: str | None = None) -> dict[str, str]:
-        """What a client sets beside ``bootstrap.servers`` to connect as `user` (default: the first super user)."""
+        """Client properties, besides ``bootstrap.servers``, to connect as `user` (default: the first super user)."""
         if self._access is None:
             return {}
         return self._access.client_properties(user or self._access.super_users[0])
@@ -179,7 +179,7 @@ class EmbeddedBroker:
         self.stop()
 
     def _launch(self, node: KafkaNode) -> None:
-        """Start the JVM and wait until it is ready. Raises BrokerNotStarted; then nothing of it runs."""
+        """Start the JVM and wait until it is ready. Raises BrokerNotStarted after it stopped the JVM."""
         node.prepare()
         log_position = node.folder.log_size
         process = GuardedProcess(

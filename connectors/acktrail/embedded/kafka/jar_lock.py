@@ -55,8 +55,8 @@ class JarLock:
             if complaint:
                 raise ConfigurationError(
                     f"Kafka {self.version} is not used: {name} in {folder} {complaint}",
-                    hint="delete that folder and run again; should it come back like this, the repository that "
-                    "serves it is not to be trusted",
+                    hint="delete that folder and run again; if the file is wrong again, do not trust the repository "
+                    "that serves it",
                     data={"folder": str(folder), "file": name},
                 )
 

@@ -45,7 +45,7 @@ def resolve_lock(lock: JarLock, *, java: Java, cache: Path) -> Path:
 
 
 def _fetch(lock: JarLock, folder: Path, java: Java) -> None:
-    """Fetch into a folder beside `folder`, verify there, then rename: `folder` is whole or not there."""
+    """Fetch into a folder beside `folder`, verify there, then rename: `folder` is complete or does not exist."""
     ivy = Ivy(java=java, folder=folder.parent / "ivy")
     for stale in folder.parent.glob("staging-*"):
         shutil.rmtree(stale)

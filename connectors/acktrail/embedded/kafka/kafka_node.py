@@ -31,7 +31,7 @@ _JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headle
 
 
 class BrokerNotStarted(AcktrailError):
-    """The broker did not become ready, or ended. `log` has the lines it wrote since it was started."""
+    """The broker did not become ready, or ended. `log`: its lines since the start."""
 
     def __init__(self, reason: str, *, log_path: Path, log: Sequence[str]) -> None:
         super().__init__(

@@ -76,7 +76,7 @@ class DemoCluster:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the cluster does not know the name any more."""
         self._settle(self._client.delete_topics([name], request_timeout=self._deadline.remaining_s), "DELETE", "topic")
-        self._deadline.wait_until(lambda: name not in self.topic_names(), f"topic {name!r} to be gone")
+        self._deadline.wait_until(lambda: name not in self.topic_names(), f"topic {name!r} to be deleted")
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group that has no members."""

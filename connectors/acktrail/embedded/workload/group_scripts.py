@@ -85,7 +85,7 @@ def _consume_all(context: WorkloadContext, ledger: Ledger) -> None:
 
 
 def _stop_and_lag(context: WorkloadContext, ledger: Ledger) -> None:
-    """Consume what is there, then a little of what comes, release the rest of it and stop before the bulk comes."""
+    """Consume the first wave, then a little of the second, release its rest and leave before the others."""
     topics = ledger.plan.topics
     (topic,) = topics
     _announce(ledger, topics, waves=1)
@@ -120,7 +120,7 @@ def _delete_topic(context: WorkloadContext, ledger: Ledger) -> None:
 
 
 def _recreate_topic(context: WorkloadContext, ledger: Ledger) -> None:
-    """Consume a topic, delete it, and consume what comes under its name."""
+    """Consume a topic, delete it, and consume the new topic of its name."""
     before, after = ledger.plan.topics
     _consume(context, ledger, (before,))
     _delete_topics_of(context, ledger)

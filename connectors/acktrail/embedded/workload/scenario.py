@@ -82,7 +82,7 @@ class DemoRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """One incarnation of a topic; `waves` are the records that come together, in their order."""
+    """One incarnation of a topic; each wave is a batch of records, in order."""
 
     name: str
     incarnation: int = 1

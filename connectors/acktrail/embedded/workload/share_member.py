@@ -113,7 +113,7 @@ class ShareMember:
 
 
 def _leave(consumer: ShareConsumer) -> None:
-    """Leave the group; a close that does not come back (librdkafka 2.16.1, seen once) is left to the session's end."""
+    """Leave the group; a close that does not return (librdkafka 2.16.1, seen once) is left to the session timeout."""
 
     def close() -> None:
         with contextlib.suppress(KafkaException):

@@ -15,7 +15,7 @@ _PAUSE_S: Final = 0.05
 
 
 class WorkloadUnfinished(RetryableError):
-    """The workload did not come to its end; groups and topics that it made are still there."""
+    """The workload did not finish; its groups and topics remain."""
 
     def __init__(self, reason: str, *, waiting_for: str) -> None:
         super().__init__(

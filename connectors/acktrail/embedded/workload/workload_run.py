@@ -53,14 +53,14 @@ def run_workload(
 ) -> WorkloadReport:
     """Create topics, produce about ``4,300 * scale`` records and let nine share groups consume them, side by side.
 
-    Equal seeds and scales give equal `WorkloadReport.expectations`. Every group and topic name starts with `prefix`.
+    Equal seeds and scales give equal actions and fates. Every group and topic name starts with `prefix`.
     No consumer is left at the end. `properties` are Kafka's own client properties (TLS, SASL).
 
     Raises:
         Unreachable: when no broker answers.
-        ConfigurationError: for Kafka before 4.2, or when one of the topics is there already.
+        ConfigurationError: for Kafka before 4.2, or when one of the topics exists.
         NotAuthorized: when an ACL is missing.
-        WorkloadUnfinished: when `deadline_s` seconds were not enough; what was made so far stays.
+        WorkloadUnfinished: when `deadline_s` seconds were not enough; groups and topics remain.
         OutcomeUnknown: when the broker did not say whether it took an acknowledgement.
     """
     begun = time.monotonic()
@@ -111,7 +111,7 @@ def _set_up(
     there = sorted(cluster.topic_names() & first.keys())
     if there:
         raise ConfigurationError(
-            f"topic {there[0]!r} is there already", hint="start a new broker, or give the names another prefix"
+            f"topic {there[0]!r} exists already", hint="start a new broker, or choose another prefix"
         )
     return WorkloadContext(
         cluster=cluster,
@@ -123,7 +123,7 @@ def _set_up(
 
 
 def _write_first_waves(scenario: Scenario, context: WorkloadContext) -> None:
-    """All that is there before the first consumer comes."""
+    """Produce the records that exist before the first consumer joins."""
     for topic in scenario.topics:
         if topic.incarnation == 1 and topic.waves:
             context.producer.write(topic.name, topic.waves[0])

@@ -146,7 +146,7 @@ def test_policies_on_shipped_records(log: Sequence[RecordAt[Any]]) -> None:
 
     assert list(broker.states) == [state_json(s) for _, s in sorted(replay(p.record for p in log).items())]
     assert list(strict.states) == [state_json(s) for _, s in sorted(replay_strictly(log).states.items())]
-    assert broker.findings == strict.findings == replay_strictly(log).findings
+    assert broker.violations == strict.violations == replay_strictly(log).violations
     assert (broker.differences, strict.differences) == ((), replay_strictly(log).differences)
     assert replay_records(DIALECTS["4.2"], log, Policy.BROKER, audited=False).states == broker.states
     if not strict.differences:
@@ -169,7 +169,7 @@ def test_what_the_machinery_writes_has_no_finding(name: str, logs: Any, data: st
 
     strict = replay_records(DIALECTS[name], log, Policy.STRICT)
 
-    assert [found for found in strict.findings if found.rule.value != "deletion_complete"] == []
+    assert [found for found in strict.violations if found.rule.value != "deletion_complete"] == []
     assert replay_records(DIALECTS[name], log, Policy.BROKER).states == strict.states
 
 

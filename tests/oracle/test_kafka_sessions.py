@@ -122,7 +122,7 @@ class Life:
                 "valid": _pairs(valid),
                 "unknown": len(places) - len(valid),
                 "turn": _pairs(in_turn(tuple(valid), request.session_epoch)),
-                "told": _by_topic(session.told(found)) if session is not None else [],
+                "told": _by_topic(session.worth_sending(found)) if session is not None else [],
             }
         now = self.sessions.sessions.get(key)
         told["cached"] = _pairs(() if now is None else now.partitions)

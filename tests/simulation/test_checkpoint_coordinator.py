@@ -33,7 +33,7 @@ def test_memory_is_what_the_log_says(seed: int, steps: int, highest: int, every:
         replayed = replay_checkpoint_log(life.coordinator.log.records, compacted=True)
         assert replayed.states == life.coordinator.states
         assert told(replayed.states.items()) == life.truth.told()
-        assert {found.rule for found in replayed.findings} <= {Rule.DELTA_HAS_CHECKPOINT}
+        assert {found.rule for found in replayed.violations} <= {Rule.DELTA_HAS_CHECKPOINT}
 
 
 @given(seeds, lengths, ranges)
@@ -43,7 +43,7 @@ def test_what_it_writes_breaks_no_rule(seed: int, steps: int, highest: int) -> N
     life = CheckpointWalk(random.Random(seed), highest=highest, without="clean restart")
     for _ in range(steps):
         life.step()
-    assert replay_checkpoint_log(life.coordinator.log.records).findings == ()
+    assert replay_checkpoint_log(life.coordinator.log.records).violations == ()
 
 
 @given(seeds, short, ranges)
@@ -82,7 +82,7 @@ def test_a_crash_loses_what_was_never_written(seed: int, steps: int, highest: in
         assert told(after.states.items()) == expected
         assert all(track.state is not None or not track.live_delta_indices for track in after.tracks.values())
         replayed = replay_checkpoint_log(after.log.records, compacted=True)
-        assert Rule.DELETION_COMPLETE not in {found.rule for found in replayed.findings}
+        assert Rule.DELETION_COMPLETE not in {found.rule for found in replayed.violations}
 
 
 @given(seeds, lengths, st.integers(0, 3), st.integers(4, 99))

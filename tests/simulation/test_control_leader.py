@@ -32,7 +32,7 @@ def test_memory_is_what_the_log_says(seed: int, steps: int, every: int) -> None:
         states = {group: state for group, state in replayed.states.items() if group in life.leader.states}
         assert states == life.leader.states
         assert told(states.items()) == life.truth.told()
-        assert {found.rule for found in replayed.findings if found.subject in states} == set()
+        assert {found.rule for found in replayed.violations if found.subject in states} == set()
 
 
 @given(seeds, lengths)
@@ -50,7 +50,7 @@ def test_a_crash_loses_what_was_never_written(seed: int, steps: int) -> None:
             after.write(group, ())
         replayed = replay_control_log(after.log.records, cleaned=True)
         assert told(replayed.states.items()) == expected
-        assert replayed.findings == ()
+        assert replayed.violations == ()
 
 
 @given(seeds, lengths, st.integers(0, 3), st.integers(4, 99))

@@ -132,5 +132,5 @@ def test_its_log_breaks_no_rule(steps: list[Step], limit: int, rules: Coordinato
     placed = [RecordAt(partition=0, offset=e.offset, record=e.record) for e in found.log.entries]
     strict = replay_strictly(placed)
 
-    assert {finding.rule.value for finding in strict.findings} <= {"uninitialised_has_no_batches"}
+    assert {finding.rule.value for finding in strict.violations} <= {"uninitialised_has_no_batches"}
     assert strict.states == found.memory.states

@@ -50,12 +50,12 @@ class ChainReplay:
     recovery: Recovery
     chain: BackChain
     state: ControlState | None
-    findings: tuple[Violation, ...]
+    violations: tuple[Violation, ...]
 
 
 def head_index(records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]:
     """The share snapshot file's contents: each group's newest control record, for records in offset order."""
-    return {placed.record.group_id: placed.offset for placed in records}
+    return {record_at.record.group_id: record_at.offset for record_at in records}
 
 
 def walk_back(log: Mapping[int, ControlRecord], group_id: GroupId, head: int) -> BackChain:
@@ -85,23 +85,25 @@ def replay_back_chains(
     merging: Merging = Merging.OVERLAY,
 ) -> dict[GroupId, ChainReplay]:
     """Every group's state by its chain; where a chain is broken, by a forward scan, with a violation."""
-    placed = tuple(records)
-    log = {found.offset: found.record for found in placed}
-    partition = placed[0].partition if placed else 0
-    scan = replay_control_log(placed, merging=merging, cleaned=True)
-    found = {}
+    records_at = tuple(records)
+    log = {record_at.offset: record_at.record for record_at in records_at}
+    partition = records_at[0].partition if records_at else 0
+    scan = replay_control_log(records_at, merging=merging, cleaned=True)
+    replays = {}
     for group_id, head in heads.items():
         chain = walk_back(log, group_id, head)
         if chain.broken is None:
             state: ControlState | None = _applied(log, chain, merging)
             recovery = Recovery.CHAIN
-            findings: tuple[Violation, ...] = ()
+            violations: tuple[Violation, ...] = ()
         else:
             state = scan.states.get(group_id)
             recovery = Recovery.UNRECOVERABLE if state is None else Recovery.SCAN
-            findings = (_finding(group_id, partition, head, chain.broken),)
-        found[group_id] = ChainReplay(group_id=group_id, recovery=recovery, chain=chain, state=state, findings=findings)
-    return found
+            violations = (_violation(group_id, partition, head, chain.broken),)
+        replays[group_id] = ChainReplay(
+            group_id=group_id, recovery=recovery, chain=chain, state=state, violations=violations
+        )
+    return replays
 
 
 def _missing(log: Mapping[int, ControlRecord], group_id: GroupId, offset: int) -> str | None:
@@ -130,7 +132,7 @@ def _applied(log: Mapping[int, ControlRecord], chain: BackChain, merging: Mergin
     return state
 
 
-def _finding(group_id: GroupId, partition: int, head: int, broken: str) -> Violation:
+def _violation(group_id: GroupId, partition: int, head: int, broken: str) -> Violation:
     return Violation(
         rule=Rule.CHAIN_UNBROKEN, subject=group_id, partition=partition, offset=head, detail=f"broken: {broken}"
     )

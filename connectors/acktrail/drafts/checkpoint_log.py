@@ -129,7 +129,7 @@ class CheckpointReplay:
 
     tracks: Mapping[SharePartition, CheckpointTrack]
     applied: tuple[tuple[int, int], ...]
-    findings: tuple[Violation, ...]
+    violations: tuple[Violation, ...]
 
     @property
     def states(self) -> dict[SharePartition, CheckpointState]:

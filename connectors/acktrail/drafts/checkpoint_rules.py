@@ -31,27 +31,27 @@ def replay_checkpoint_log(
 ) -> CheckpointReplay:
     """The track of every share partition after `records`, which come in log order within a state partition.
 
-    `compacted`: a cleaner may have been there. Then skipped epochs and indices are no findings, nor is a delta that a
+    `compacted`: a cleaner may have been there. Then skipped epochs and indices are no violations, nor is a delta that a
     later checkpoint makes void.
     """
     tracks: dict[SharePartition, CheckpointTrack] = {}
     homes: dict[SharePartition, tuple[int, int]] = {}
     applied: list[tuple[int, int]] = []
-    findings: list[Violation] = []
-    for placed in records:
-        key, address = placed.record.key, (placed.partition, placed.offset)
+    violations: list[Violation] = []
+    for record_at in records:
+        key, address = record_at.record.key, (record_at.partition, record_at.offset)
         track = tracks.get(key, _FRESH)
-        rules = [*_broken_rules(track, placed.record, compacted=compacted)]
-        if homes.setdefault(key, address)[0] != placed.partition:
+        rules = [*_broken_rules(track, record_at.record, compacted=compacted)]
+        if homes.setdefault(key, address)[0] != record_at.partition:
             rules.append(Rule.ONE_STATE_PARTITION_PER_KEY)
-        findings += [_finding(placed, rule) for rule in rules]
-        if is_applied(track, placed.record):
+        violations += [_violation(record_at, rule) for rule in rules]
+        if is_applied(track, record_at.record):
             applied.append(address)
-        tracks[key] = advance_track(track, placed.record, merging=merging)
-        homes[key] = (homes[key][0], placed.offset)
-    findings = [found for found in findings if not (compacted and _is_void(tracks, found))]
-    findings += _unfinished_removals(tracks, homes)
-    return CheckpointReplay(tracks=tracks, applied=tuple(applied), findings=tuple(findings))
+        tracks[key] = advance_track(track, record_at.record, merging=merging)
+        homes[key] = (homes[key][0], record_at.offset)
+    violations = [violation for violation in violations if not (compacted and _is_void(tracks, violation))]
+    violations += _unfinished_removals(tracks, homes)
+    return CheckpointReplay(tracks=tracks, applied=tuple(applied), violations=tuple(violations))
 
 
 def _broken_rules(track: CheckpointTrack, record: CheckpointRecord, *, compacted: bool) -> Iterator[Rule]:
@@ -87,11 +87,11 @@ def _broken_by_delta(track: CheckpointTrack, record: Delta, *, compacted: bool) 
     yield from batch_violations(record.batches)
 
 
-def _is_void(tracks: dict[SharePartition, CheckpointTrack], found: Violation) -> bool:
+def _is_void(tracks: dict[SharePartition, CheckpointTrack], violation: Violation) -> bool:
     """A delta without checkpoint, of a key that has one now: the cleaner took the checkpoint it belonged to."""
-    if found.rule is not Rule.DELTA_HAS_CHECKPOINT or not isinstance(found.subject, SharePartition):
+    if violation.rule is not Rule.DELTA_HAS_CHECKPOINT or not isinstance(violation.subject, SharePartition):
         return False
-    track = tracks[found.subject]
+    track = tracks[violation.subject]
     return track.state is not None or track.is_deleted
 
 
@@ -109,8 +109,8 @@ def _unfinished_removals(
             )
 
 
-def _finding(placed: RecordAt[CheckpointRecord], rule: Rule) -> Violation:
-    record = placed.record
+def _violation(record_at: RecordAt[CheckpointRecord], rule: Rule) -> Violation:
+    record = record_at.record
     detail = {
         Checkpoint: "checkpoint",
         Delta: "delta",
@@ -121,4 +121,6 @@ def _finding(placed: RecordAt[CheckpointRecord], rule: Rule) -> Violation:
         detail += f" {record.delta_index}"
     if isinstance(record, Checkpoint | Delta):
         detail += f" of epoch {record.checkpoint_epoch}"
-    return Violation(rule=rule, subject=record.key, partition=placed.partition, offset=placed.offset, detail=detail)
+    return Violation(
+        rule=rule, subject=record.key, partition=record_at.partition, offset=record_at.offset, detail=detail
+    )

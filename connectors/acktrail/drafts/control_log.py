@@ -50,7 +50,7 @@ class ControlReplay:
     """The state of every group with a checkpoint, and the violations in log order."""
 
     states: Mapping[GroupId, ControlState]
-    findings: tuple[Violation, ...]
+    violations: tuple[Violation, ...]
 
 
 def replay_control_log(
@@ -59,18 +59,18 @@ def replay_control_log(
     """The state of every group after `records`, which come in offset order.
 
     `cleaned`: a cleaner may have been there. Then a group's log may begin in the middle of an epoch: deltas before its
-    first checkpoint and skipped checkpoint epochs are no findings.
+    first checkpoint and skipped checkpoint epochs are no violations.
     """
     states: dict[GroupId, ControlState] = {}
-    findings: list[Violation] = []
-    for placed in records:
-        group_id = placed.record.group_id
-        found = _broken_rules(states.get(group_id), placed.record, cleaned=cleaned)
-        findings += [_finding(placed, rule) for rule in found]
-        after = _advance(states.get(group_id), placed, merging)
+    violations: list[Violation] = []
+    for record_at in records:
+        group_id = record_at.record.group_id
+        rules = _broken_rules(states.get(group_id), record_at.record, cleaned=cleaned)
+        violations += [_violation(record_at, rule) for rule in rules]
+        after = _advance(states.get(group_id), record_at, merging)
         if after is not None:
             states[group_id] = after
-    return ControlReplay(states=states, findings=tuple(findings))
+    return ControlReplay(states=states, violations=tuple(violations))
 
 
 def apply_control_delta(
@@ -96,10 +96,10 @@ def state_of_control_checkpoint(record: ControlCheckpoint, offset: int) -> Contr
     )
 
 
-def _advance(state: ControlState | None, placed: RecordAt[ControlRecord], merging: Merging) -> ControlState | None:
-    record = placed.record
+def _advance(state: ControlState | None, record_at: RecordAt[ControlRecord], merging: Merging) -> ControlState | None:
+    record = record_at.record
     if isinstance(record, ControlCheckpoint):
-        return state_of_control_checkpoint(record, placed.offset)
+        return state_of_control_checkpoint(record, record_at.offset)
     if state is None or record.checkpoint_epoch != state.checkpoint_epoch:
         return state
     return apply_control_delta(state, record, merging=merging)
@@ -122,13 +122,13 @@ def _epoch_step(state: ControlState | None, record: ControlCheckpoint, *, cleane
     return () if right else (Rule.CHECKPOINT_EPOCH_STEP,)
 
 
-def _finding(placed: RecordAt[ControlRecord], rule: Rule) -> Violation:
-    record = placed.record
+def _violation(record_at: RecordAt[ControlRecord], rule: Rule) -> Violation:
+    record = record_at.record
     kind = "checkpoint" if isinstance(record, ControlCheckpoint) else "delta"
     return Violation(
         rule=rule,
         subject=record.group_id,
-        partition=placed.partition,
-        offset=placed.offset,
+        partition=record_at.partition,
+        offset=record_at.offset,
         detail=f"{kind} of epoch {record.checkpoint_epoch}",
     )

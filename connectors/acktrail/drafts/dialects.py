@@ -55,7 +55,7 @@ def dialect_named(name: str) -> Dialect[Any]:
     Raises:
         UnknownName: when there is none; it carries the nearest names.
     """
-    found = DIALECTS.get(_SAME_BYTES.get(name, name))
-    if found is None:
+    dialect = DIALECTS.get(_SAME_BYTES.get(name, name))
+    if dialect is None:
         raise UnknownName("dialect", name, nearest=get_close_matches(name, DIALECTS) or tuple(DIALECTS))
-    return found
+    return dialect

@@ -38,7 +38,7 @@ class DraftReplay:
     """The state of every share partition, and the violations in log order."""
 
     states: Mapping[SharePartition, DraftState]
-    findings: tuple[Violation, ...]
+    violations: tuple[Violation, ...]
 
 
 def replay_draft_log(
@@ -52,17 +52,17 @@ def replay_draft_log(
     Both policies find the same; they differ in whether a record that breaks one of `DIFFERING_RULES` is applied.
     """
     states: dict[SharePartition, DraftState] = {}
-    findings: list[Violation] = []
-    for placed in records:
-        record = placed.record
+    violations: list[Violation] = []
+    for record_at in records:
+        record = record_at.record
         state = states.get(record.key)
         rules = _broken_rules(state, record)
-        findings += [_finding(placed, rule) for rule in rules]
+        violations += [_violation(record_at, rule) for rule in rules]
         if isinstance(record, Tombstone):
             states.pop(record.key, None)
         elif policy is Policy.BROKER or DIFFERING_RULES.isdisjoint(rules):
             states[record.key] = _advanced(state, record, merging)
-    return DraftReplay(states=states, findings=tuple(findings))
+    return DraftReplay(states=states, violations=tuple(violations))
 
 
 def _advanced(state: DraftState | None, record: DraftSnapshot | DraftUpdate, merging: Merging) -> DraftState:
@@ -95,23 +95,23 @@ def _broken_rules(state: DraftState | None, record: DraftRecord) -> tuple[Rule, 
             return (*broken_by_update(before, _epochs(record)), *batch_violations(record.batches))
 
 
-def _epochs(found: DraftState | DraftSnapshot | DraftUpdate) -> Epochs:
+def _epochs(source: DraftState | DraftSnapshot | DraftUpdate) -> Epochs:
     return Epochs(
-        snapshot_epoch=found.snapshot_epoch,
-        state_epoch=found.state_epoch,
+        snapshot_epoch=source.snapshot_epoch,
+        state_epoch=source.state_epoch,
         leader_epoch=None,
-        start_offset=found.start_offset,
-        is_fresh=isinstance(found, DraftSnapshot) and not found.batches,
+        start_offset=source.start_offset,
+        is_fresh=isinstance(source, DraftSnapshot) and not source.batches,
     )
 
 
-def _finding(placed: RecordAt[DraftRecord], rule: Rule) -> Violation:
-    record = placed.record
+def _violation(record_at: RecordAt[DraftRecord], rule: Rule) -> Violation:
+    record = record_at.record
     epoch = "" if isinstance(record, Tombstone) else f" of snapshot epoch {record.snapshot_epoch}"
     return Violation(
         rule=rule,
         subject=record.key,
-        partition=placed.partition,
-        offset=placed.offset,
+        partition=record_at.partition,
+        offset=record_at.offset,
         detail=f"{type(record).__name__}{epoch}",
     )

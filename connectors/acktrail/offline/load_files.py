@@ -55,14 +55,16 @@ def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
     """The files in an order in which every state partition's offsets ascend from file to file, one file a group; all
     files in one group where there is no such order.
     """
-    ordered = sorted(surveys, key=lambda found: sorted((low, part) for part, (low, _) in found.offset_ranges.items()))
+    ordered = sorted(
+        surveys, key=lambda summary: sorted((low, part) for part, (low, _) in summary.offset_ranges.items())
+    )
     reached: dict[int, int] = {}
-    for found in ordered:
-        for partition, (lowest, highest) in found.offset_ranges.items():
+    for summary in ordered:
+        for partition, (lowest, highest) in summary.offset_ranges.items():
             if lowest < reached.get(partition, 0):
                 return [list(ordered)]
             reached[partition] = max(highest, reached.get(partition, 0))
-    return [[found] for found in ordered]
+    return [[summary] for summary in ordered]
 
 
 def load_records(files: Sequence[Path], reading: ReadReport) -> pa.Table:

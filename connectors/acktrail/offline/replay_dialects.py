@@ -35,7 +35,7 @@ class DialectReplay:
     """
 
     states: tuple[_Form, ...]
-    findings: tuple[Violation, ...]
+    violations: tuple[Violation, ...]
     differences: tuple[Violation, ...]
 
 
@@ -48,21 +48,21 @@ def replay_records(
     `audited` False: by policy ``broker``, shipped records are not checked for violations, which saves memory.
     """
     rules = _DRAFT_RULES.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
-    states, findings = rules(records, policy)
+    states, violations = rules(records, policy)
     lenient = policy is Policy.BROKER and dialect.name not in _WITHOUT_POLICY
-    differences = () if lenient else tuple(found for found in findings if found.rule in SKIPPED_BY_RULES)
-    return DialectReplay(states=_ordered(states), findings=tuple(findings), differences=differences)
+    differences = () if lenient else tuple(violation for violation in violations if violation.rule in SKIPPED_BY_RULES)
+    return DialectReplay(states=_ordered(states), violations=tuple(violations), differences=differences)
 
 
 def _unaudited(records: _Records, _policy: Policy) -> _Result:
-    return map(state_json, replay(placed.record for placed in records).values()), ()
+    return map(state_json, replay(record_at.record for record_at in records).values()), ()
 
 
 def _shipped(records: _Records, policy: Policy) -> _Result:
-    placed = [*records]
-    strict = replay_strictly(placed)
-    states = strict.states if policy is Policy.STRICT else replay(found.record for found in placed)
-    return map(state_json, states.values()), strict.findings
+    records = [*records]
+    strict = replay_strictly(records)
+    states = strict.states if policy is Policy.STRICT else replay(record_at.record for record_at in records)
+    return map(state_json, states.values()), strict.violations
 
 
 def _ordered(forms: Iterable[_Form]) -> tuple[_Form, ...]:
@@ -71,61 +71,61 @@ def _ordered(forms: Iterable[_Form]) -> tuple[_Form, ...]:
 
 def _draft(records: _Records, policy: Policy) -> _Result:
     replayed = replay_draft_log(records, policy=policy)
-    return map(draft_state_json, replayed.states.values()), replayed.findings
+    return map(draft_state_json, replayed.states.values()), replayed.violations
 
 
 def _checkpoints(records: _Records, _policy: Policy) -> _Result:
-    placed = [*records]
-    replayed = replay_checkpoint_log(placed, compacted=not _is_dense(placed))
-    return map(checkpoint_state_json, replayed.states.values()), replayed.findings
+    records = [*records]
+    replayed = replay_checkpoint_log(records, compacted=not _is_dense(records))
+    return map(checkpoint_state_json, replayed.states.values()), replayed.violations
 
 
 def _is_dense(records: Iterable[RecordAt[Any]]) -> bool:
     """Whether no offset is missing from 0 on: the log was never cleaned."""
     expected: dict[int, int] = {}
-    for placed in records:
-        if placed.offset != expected.get(placed.partition, 0):
+    for record_at in records:
+        if record_at.offset != expected.get(record_at.partition, 0):
             return False
-        expected[placed.partition] = placed.offset + 1
+        expected[record_at.partition] = record_at.offset + 1
     return True
 
 
 def _scanned(records: _Records, _policy: Policy) -> _Result:
     states: list[_Form] = []
-    findings: list[Violation] = []
+    violations: list[Violation] = []
     for (partition, group_id), own in _by(records, lambda p: (p.partition, p.record.group_id)).items():
         replayed = replay_control_log(own, cleaned=not _is_first_checkpoint(own[0]))
         if group_id in replayed.states:
             states.append(control_state_json(replayed.states[group_id], partition))
-        findings += replayed.findings
-    return states, _in_log_order(findings)
+        violations += replayed.violations
+    return states, _in_log_order(violations)
 
 
-def _is_first_checkpoint(placed: RecordAt[Any]) -> bool:
-    return isinstance(placed.record, ControlCheckpoint) and placed.record.checkpoint_epoch == 1
+def _is_first_checkpoint(record_at: RecordAt[Any]) -> bool:
+    return isinstance(record_at.record, ControlCheckpoint) and record_at.record.checkpoint_epoch == 1
 
 
 def _chained(records: _Records, _policy: Policy) -> _Result:
     states: list[_Form] = []
-    findings: list[Violation] = []
+    violations: list[Violation] = []
     for partition, own in _by(records, lambda p: p.partition).items():
-        for found in replay_back_chains(own, head_index(own)).values():
-            state: ControlState | None = found.state
+        for chain in replay_back_chains(own, head_index(own)).values():
+            state: ControlState | None = chain.state
             if state is not None:
                 states.append(control_state_json(state, partition))
-            findings += found.findings
-    return states, _in_log_order(findings)
+            violations += chain.violations
+    return states, _in_log_order(violations)
 
 
 def _by(records: _Records, key: Callable[[RecordAt[Any]], Any]) -> dict[Any, list[RecordAt[Any]]]:
-    found: dict[Any, list[RecordAt[Any]]] = {}
-    for placed in records:
-        found.setdefault(key(placed), []).append(placed)
-    return found
+    groups: dict[Any, list[RecordAt[Any]]] = {}
+    for record_at in records:
+        groups.setdefault(key(record_at), []).append(record_at)
+    return groups
 
 
-def _in_log_order(findings: list[Violation]) -> tuple[Violation, ...]:
-    return tuple(sorted(findings, key=lambda found: (found.partition, found.offset)))
+def _in_log_order(violations: list[Violation]) -> tuple[Violation, ...]:
+    return tuple(sorted(violations, key=lambda violation: (violation.partition, violation.offset)))
 
 
 _WITHOUT_POLICY: Final = frozenset({"i", "ii", "iii"})

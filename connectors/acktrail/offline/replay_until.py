@@ -148,12 +148,12 @@ def _take(record: RawRecord, cut: LogCut, *, included: bool) -> bool:
 
 
 def _offsets(pairs: list[re.Match[str]], text: str) -> dict[int, int]:
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for pair in pairs:
         partition, offset = int(pair[1]), _fitting(int(pair[2]), text)
-        if found.setdefault(partition, offset) != offset:
+        if offsets.setdefault(partition, offset) != offset:
             raise InputError(f"--at {text!r} gives state partition {partition} two offsets")
-    return found
+    return offsets
 
 
 def _fitting(number: int, text: str) -> int:

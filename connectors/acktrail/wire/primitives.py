@@ -116,8 +116,8 @@ class Reader:
         """A tag buffer: the integer in field `tag`, or `default`. Other fields are skipped."""
         value = default
         for _ in range(self.unsigned_varint()):
-            found, size = self.unsigned_varint(), self.unsigned_varint()
-            if found == tag:
+            field, size = self.unsigned_varint(), self.unsigned_varint()
+            if field == tag:
                 value = self.integer(kind)  # as Kafka does: by the field's type, ignoring its size
             else:
                 self.raw(size)

@@ -1,8 +1,8 @@
 """The share coordinator of one state partition: calls in, records and answers out.
 
-A call is checked, turned into at most one record, written, and only then taken into memory by loading that record, as
-after a restart. So what is in memory is at every moment what a coordinator that starts with the log would hold, except
-the highest epochs and update counts of what was pruned. Writes are replicated at once here; there is no queue, no
+A call is checked, turned into at most one record, written, and only then applied to memory by loading that record, as
+after a restart. So memory always equals that of a coordinator that starts with the log, except for the highest epochs
+and update counts of pruned records. Writes are replicated at once here; there is no queue, no
 time-out and no linger.
 """
 
@@ -125,7 +125,7 @@ class ShareCoordinator:
         return found
 
     def restarted(self, *, end_offset: int | None = None) -> ShareCoordinator:
-        """A coordinator that starts with this one's log, or with its records up to `end_offset`."""
+        """A coordinator that starts with this one's log, or with its part up to `end_offset`."""
         return ShareCoordinator(
             partition_counts=self.partition_counts,
             clock=self.clock,

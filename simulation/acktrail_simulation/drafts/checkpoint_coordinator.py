@@ -88,7 +88,7 @@ class CheckpointCoordinator:
         return self.log.end_offset - before
 
     def restarted(self, *, end_offset: int | None = None) -> CheckpointCoordinator:
-        """A coordinator that starts with this one's log, or with its records up to `end_offset`."""
+        """A coordinator that starts with this one's log, or with its part up to `end_offset`."""
         return CheckpointCoordinator(
             self.log.cut(self.log.end_offset if end_offset is None else end_offset),
             deltas_per_checkpoint=self.deltas_per_checkpoint,

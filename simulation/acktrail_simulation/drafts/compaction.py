@@ -33,16 +33,16 @@ class LogCompaction:
         What was cleaned stays so: an earlier end than before cleans up to the one before.
         """
         self.cleaned_to = min(max(self.cleaned_to, end_offset), self.log.end_offset)
-        closed = [placed for placed in self.log.records if placed.offset < self.cleaned_to]
-        growing = [placed for placed in self.log.records if placed.offset >= self.cleaned_to]
-        left = [placed for placed in compact(closed) if not self._is_over(placed)]
+        closed = [record_at for record_at in self.log.records if record_at.offset < self.cleaned_to]
+        growing = [record_at for record_at in self.log.records if record_at.offset >= self.cleaned_to]
+        left = [record_at for record_at in compact(closed) if not self._is_over(record_at)]
         return self.log.keep([*left, *growing])
 
-    def _is_over(self, placed: RecordAt[CheckpointRecord]) -> bool:
-        if not isinstance(placed.record, CheckpointTombstone | DeltaTombstone):
+    def _is_over(self, record_at: RecordAt[CheckpointRecord]) -> bool:
+        if not isinstance(record_at.record, CheckpointTombstone | DeltaTombstone):
             return False
         now_ms = self.clock.now_ms
-        return now_ms >= self._horizons.setdefault(placed.offset, now_ms + self.tombstone_retention_ms)
+        return now_ms >= self._horizons.setdefault(record_at.offset, now_ms + self.tombstone_retention_ms)
 
 
 def compact(
@@ -53,9 +53,9 @@ def compact(
     The delta index is part of a delta's key. `tombstones`: whether they are still there (Kafka removes them later).
     """
     newest: dict[tuple[int, SharePartition, int | None], RecordAt[CheckpointRecord]] = {}
-    for placed in records:
-        key = (placed.partition, placed.record.key, getattr(placed.record, "delta_index", None))
+    for record_at in records:
+        key = (record_at.partition, record_at.record.key, getattr(record_at.record, "delta_index", None))
         newest.pop(key, None)
-        newest[key] = placed
+        newest[key] = record_at
     gone = (CheckpointTombstone, DeltaTombstone)
-    return tuple(placed for placed in newest.values() if tombstones or not isinstance(placed.record, gone))
+    return tuple(record_at for record_at in newest.values() if tombstones or not isinstance(record_at.record, gone))

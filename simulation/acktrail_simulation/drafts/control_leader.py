@@ -43,7 +43,9 @@ class ShareSnapshotFile:
 
     def caught_up(self, records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]:
         """The heads after `records`, the log in offset order; only records from `end_offset` on are read."""
-        since = {placed.record.group_id: placed.offset for placed in records if placed.offset >= self.end_offset}
+        since = {
+            record_at.record.group_id: record_at.offset for record_at in records if record_at.offset >= self.end_offset
+        }
         return {**self.heads, **since}
 
 
@@ -69,9 +71,9 @@ class ControlLeader:
         self.heads: dict[GroupId, int] = {}
         self._deltas: dict[GroupId, int] = {}
         subscribed = frozenset(groups)
-        for placed in log.records:
-            if placed.record.group_id in subscribed:
-                self._load(placed)
+        for record_at in log.records:
+            if record_at.record.group_id in subscribed:
+                self._load(record_at)
 
     def subscribe(self, group_id: GroupId, start_offset: int) -> int:
         """A group begins at `start_offset` with a checkpoint; the record's offset. One that was subscribed before
@@ -82,7 +84,7 @@ class ControlLeader:
         """
         if group_id in self.states:
             raise InputError(f"{group_id} is subscribed already")
-        before = (placed.record for placed in self.log.records if placed.record.group_id == group_id)
+        before = (record_at.record for record_at in self.log.records if record_at.record.group_id == group_id)
         return self._write(
             ControlCheckpoint(
                 group_id=group_id,
@@ -116,18 +118,18 @@ class ControlLeader:
 
         Without groups, or while one has no checkpoint, nothing goes.
         """
-        needed = [placed for placed in self.log.records if placed.record.group_id in self.states]
+        needed = [record_at for record_at in self.log.records if record_at.record.group_id in self.states]
         earliest = earliest_checkpoint_offset(needed)
         if earliest is None:
             return 0
-        return self.log.keep(placed for placed in self.log.records if placed.offset >= earliest)
+        return self.log.keep(record_at for record_at in self.log.records if record_at.offset >= earliest)
 
     def share_snapshot_file(self) -> ShareSnapshotFile:
         """The file as it would be written now."""
         return ShareSnapshotFile(heads=dict(self.heads), end_offset=self.log.end_offset)
 
     def succeeded(self, *, end_offset: int | None = None) -> ControlLeader:
-        """The next leader, with this one's log, or with its records up to `end_offset`."""
+        """The next leader, with this one's log, or with its part up to `end_offset`."""
         return ControlLeader(
             self.log.cut(self.log.end_offset if end_offset is None else end_offset),
             chained=self.chained,
@@ -140,11 +142,11 @@ class ControlLeader:
         self._load(self.log.records[-1])
         return offset
 
-    def _load(self, placed: RecordAt[ControlRecord]) -> None:
-        record, group_id = placed.record, placed.record.group_id
-        self.heads[group_id] = placed.offset
+    def _load(self, record_at: RecordAt[ControlRecord]) -> None:
+        record, group_id = record_at.record, record_at.record.group_id
+        self.heads[group_id] = record_at.offset
         if isinstance(record, ControlCheckpoint):
-            self.states[group_id] = state_of_control_checkpoint(record, placed.offset)
+            self.states[group_id] = state_of_control_checkpoint(record, record_at.offset)
             self._deltas[group_id] = 0
             return
         state = self.states.get(group_id)

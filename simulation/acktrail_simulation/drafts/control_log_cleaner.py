@@ -31,10 +31,10 @@ class Cleaning:
 def checkpoint_offsets(records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int | None]:
     """The checkpoint offset of every group that has a record; None for a group without a checkpoint."""
     found: dict[GroupId, int | None] = {}
-    for placed in records:
-        group_id = placed.record.group_id
-        if isinstance(placed.record, ControlCheckpoint):
-            found[group_id] = max(placed.offset, found.get(group_id) or placed.offset)
+    for record_at in records:
+        group_id = record_at.record.group_id
+        if isinstance(record_at.record, ControlCheckpoint):
+            found[group_id] = max(record_at.offset, found.get(group_id) or record_at.offset)
         else:
             found.setdefault(group_id, None)
     return found
@@ -52,7 +52,7 @@ def cleaning(records: Sequence[RecordAt[ControlRecord]]) -> dict[GroupId, Cleani
     own, earliest = checkpoint_offsets(records), earliest_checkpoint_offset(records)
     return {
         group_id: _cleaning(
-            [placed.offset for placed in records if placed.record.group_id == group_id], offset, earliest
+            [record_at.offset for record_at in records if record_at.record.group_id == group_id], offset, earliest
         )
         for group_id, offset in own.items()
     }
@@ -61,7 +61,7 @@ def cleaning(records: Sequence[RecordAt[ControlRecord]]) -> dict[GroupId, Cleani
 def clean(records: Sequence[RecordAt[ControlRecord]]) -> tuple[RecordAt[ControlRecord], ...]:
     """What a cleaner leaves: the records at or above the cut-off of all groups."""
     earliest = earliest_checkpoint_offset(records)
-    return tuple(placed for placed in records if earliest is None or placed.offset >= earliest)
+    return tuple(record_at for record_at in records if earliest is None or record_at.offset >= earliest)
 
 
 def missing_records(
@@ -69,17 +69,18 @@ def missing_records(
 ) -> tuple[Violation, ...]:
     """What a cleaner removed although the group still needs it: records at or above the group's own checkpoint."""
     own = checkpoint_offsets(before)
-    kept = {(placed.partition, placed.offset) for placed in after}
+    kept = {(record_at.partition, record_at.offset) for record_at in after}
     return tuple(
         Violation(
             rule=Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT,
-            subject=placed.record.group_id,
-            partition=placed.partition,
-            offset=placed.offset,
-            detail=f"removed, checkpoint at {own[placed.record.group_id]}",
+            subject=record_at.record.group_id,
+            partition=record_at.partition,
+            offset=record_at.offset,
+            detail=f"removed, checkpoint at {own[record_at.record.group_id]}",
         )
-        for placed in before
-        if (placed.partition, placed.offset) not in kept and placed.offset >= (own[placed.record.group_id] or 0)
+        for record_at in before
+        if (record_at.partition, record_at.offset) not in kept
+        and record_at.offset >= (own[record_at.record.group_id] or 0)
     )
 
 

@@ -23,10 +23,10 @@ class RecordLog(Generic[RecordT]):
 
     def append(self, record: RecordT) -> int:
         """Add a record; its offset."""
-        placed = RecordAt(partition=self.partition, offset=self.end_offset, record=record)
-        self.records = (*self.records, placed)
+        record_at = RecordAt(partition=self.partition, offset=self.end_offset, record=record)
+        self.records = (*self.records, record_at)
         self.end_offset += 1
-        return placed.offset
+        return record_at.offset
 
     def append_others(self, count: int) -> None:
         """Append `count` user records."""
@@ -40,5 +40,5 @@ class RecordLog(Generic[RecordT]):
 
     def cut(self, end_offset: int) -> RecordLog[RecordT]:
         """The log as a crash leaves it that came when its end was `end_offset`."""
-        kept = tuple(placed for placed in self.records if placed.offset < end_offset)
+        kept = tuple(record_at for record_at in self.records if record_at.offset < end_offset)
         return RecordLog(partition=self.partition, records=kept, end_offset=min(end_offset, self.end_offset))

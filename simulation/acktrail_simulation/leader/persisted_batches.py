@@ -1,4 +1,4 @@
-"""The part of a leader's memory that is persisted: everything except locks."""
+"""The part of a leader's memory that is written: all but locks."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class ShareBroker:
             else:
                 failed.append(FetchedPartition(at=at, error=error))
         found = self.leaders.fetch(group_id, request, wanted, session_epoch=request.session_epoch)
-        return session.told((*found, *failed))
+        return session.worth_sending((*found, *failed))
 
     def _settle(self, key: SessionKey, request: ShareFetch | ShareAcknowledge) -> dict[TopicIdPartition, ErrorCode]:
         """Each topic partition's error. One without batches has none, and where all are so, Kafka mentions none."""

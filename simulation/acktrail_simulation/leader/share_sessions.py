@@ -56,8 +56,8 @@ class ShareSession:
     is_new: bool = True
     """Its first request is under way; the answer to that one mentions everything."""
 
-    def told(self, found: Iterable[FetchedPartition]) -> tuple[FetchedPartition, ...]:
-        """The part of `found` that is worth an answer: records, errors, and what was asked for newly.
+    def worth_sending(self, found: Iterable[FetchedPartition]) -> tuple[FetchedPartition, ...]:
+        """The partitions of `found` that belong into the response: with records, with errors, or newly requested.
 
         A topic partition that brought records goes to the end, so that the others have their turn.
         """

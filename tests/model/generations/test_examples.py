@@ -101,7 +101,7 @@ def test_control_tables(name: str, merging: Merging) -> None:
         log += control(row, corrected=True)
         replayed = replay_control_log(log, merging=merging)
 
-        assert replayed.findings == ()
+        assert replayed.violations == ()
         assert replayed.states[G1].window == window_of(row)
         assert replayed.states[G1].end_offset == row["durable_after"]["speo_effective"]
         check_live(row, replayed.states[G1].window)
@@ -117,7 +117,7 @@ def test_the_chained_table_backwards(merging: Merging) -> None:
         log += control(row, corrected=True)
         found = replay_back_chains(log, head_index(log), merging=merging)[G1]
 
-        assert (found.recovery, found.findings) == (Recovery.CHAIN, ())
+        assert (found.recovery, found.violations) == (Recovery.CHAIN, ())
         assert found.state is not None
         assert found.state.window == window_of(row)
     assert list(found.chain.offsets) == table["chain"]["walk"]
@@ -146,7 +146,7 @@ def test_the_alternative_last_record(name: str) -> None:
 
     replayed = replay_control_log([*log[:-1], instead])
 
-    assert replayed.findings == ()
+    assert replayed.violations == ()
     assert replayed.states[G1].window == replay_control_log(log).states[G1].window
 
 
@@ -172,7 +172,7 @@ def test_checkpoint_pictures() -> None:
         row = rows[picture["of_step"] - 1]
         replayed = replay_control_log([RecordAt(partition=0, offset=1, record=record)])
 
-        assert replayed.findings == ()
+        assert replayed.violations == ()
         window = replayed.states[G1].window
         assert (window.start_offset, window.end_offset) == (row["spso"], row["speo"])
         assert window.batches == record.batches
@@ -209,7 +209,7 @@ def test_generation_iii_table(merging: Merging) -> None:
             log.append(RecordAt(partition=0, offset=len(log), record=as_checkpoint_record(write, len(log), 0)))
         replayed = replay_checkpoint_log(log, merging=merging)
 
-        assert replayed.findings == ()
+        assert replayed.violations == ()
         window = replayed.states[KEY].window
         assert window == window_of(row)
         check_live(row, window)
@@ -267,7 +267,7 @@ def test_generation_iv_table(policy: Policy, merging: Merging) -> None:
             log.append(RecordAt(partition=0, offset=len(log), record=as_draft(write, first=not log)))
         replayed = replay_draft_log(log, policy=policy, merging=merging)
 
-        assert replayed.findings == ()
+        assert replayed.violations == ()
         window = replayed.states[KEY].window
         assert window == window_of(row)
         check_live(row, window)
@@ -282,7 +282,7 @@ def test_shipped_replay_of_the_tables(table: str) -> None:
             log.append(RecordAt(partition=0, offset=len(log), record=as_shipped(write, first=not log)))
         strict = replay_strictly(log)
 
-        assert strict.findings == ()
+        assert strict.violations == ()
         assert strict.states == replay(found.record for found in log)
         state = strict.states[KEY]
         assert effective_window(state.start_offset, state.batches) == window_of(row)

@@ -132,7 +132,7 @@ def test_any_control_delta_may_be_a_checkpoint(
     changed[chosen] = replace(log[chosen], record=instead)
 
     replayed = replay_control_log(changed, merging=merging)
-    assert replayed.findings == ()
+    assert replayed.violations == ()
     assert windows(replayed.states) == windows(replay_control_log(log, merging=merging).states)
 
 
@@ -158,7 +158,7 @@ def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObjec
     for group, found in replay_back_chains(left, head_index(log)).items():
         if gone in whole[group].chain.offsets:
             assert found.recovery is not Recovery.CHAIN
-            assert str(gone) in found.findings[0].detail
+            assert str(gone) in found.violations[0].detail
         else:
             assert found == whole[group]
 
@@ -186,13 +186,13 @@ def test_compaction_changes_no_state(merging: Merging, log: tuple[RecordAt[Any],
     left = replay_checkpoint_log(compact(log, tombstones=tombstones), merging=merging, compacted=True)
 
     assert left.states == whole.states
-    assert {found.rule for found in whole.findings} <= {Rule.DELETION_COMPLETE}
+    assert {found.rule for found in whole.violations} <= {Rule.DELETION_COMPLETE}
     if tombstones:
-        assert left.findings == whole.findings
+        assert left.violations == whole.violations
         assert {key: track.pending_delta_tombstones for key, track in left.tracks.items()} == {
             key: track.pending_delta_tombstones for key, track in whole.tracks.items()
         }
-    assert {found.rule for found in left.findings} <= {Rule.DELETION_COMPLETE, Rule.DELTA_HAS_CHECKPOINT}
+    assert {found.rule for found in left.violations} <= {Rule.DELETION_COMPLETE, Rule.DELTA_HAS_CHECKPOINT}
 
 
 @given(log=checkpoint_logs(removals=False))
@@ -223,7 +223,7 @@ def test_any_delta_may_be_a_checkpoint(merging: Merging, log: tuple[RecordAt[Any
     changed[chosen] = replace(log[chosen], record=checkpoint_of(state, record.checkpoint_epoch + 1))
 
     replayed = replay_checkpoint_log(changed, merging=merging)
-    assert {found.rule for found in replayed.findings} <= {Rule.DELTA_INDEX_STEP}
+    assert {found.rule for found in replayed.violations} <= {Rule.DELTA_INDEX_STEP}
     assert windows(replayed.states) == windows(replay_checkpoint_log(log, merging=merging).states)
 
 
@@ -262,7 +262,7 @@ def test_any_update_may_be_a_snapshot(
     changed[chosen] = replace(log[chosen], record=snapshot_of(state, record.snapshot_epoch + 1))
 
     replayed = replay_draft_log(changed, policy=policy, merging=merging)
-    assert {found.rule for found in replayed.findings} <= {Rule.START_MONOTONIC_WITHIN_STATE_EPOCH}
+    assert {found.rule for found in replayed.violations} <= {Rule.START_MONOTONIC_WITHIN_STATE_EPOCH}
     assert windows(replayed.states) == windows(replay_draft_log(log, policy=policy, merging=merging).states)
 
 
@@ -272,7 +272,7 @@ def test_both_policies_agree_on_a_draft_log_without_violations(log: tuple[Record
     strict, broker = (replay_draft_log(log, policy=policy) for policy in (Policy.STRICT, Policy.BROKER))
 
     assert strict == broker
-    assert strict.findings == ()
+    assert strict.violations == ()
 
 
 def test_policies_differ_only_where_epochs_differ() -> None:
@@ -286,8 +286,8 @@ def test_policies_differ_only_where_epochs_differ() -> None:
     )
     strict, broker = (replay_draft_log(log, policy=policy) for policy in (Policy.STRICT, Policy.BROKER))
 
-    assert [found.rule for found in strict.findings] == [Rule.UPDATE_EPOCH_MATCHES]
-    assert strict.findings == broker.findings
+    assert [found.rule for found in strict.violations] == [Rule.UPDATE_EPOCH_MATCHES]
+    assert strict.violations == broker.violations
     assert (strict.states[KEYS[0]].batches, broker.states[KEYS[0]].batches) == ((), (one,))
 
 
@@ -364,8 +364,8 @@ def test_an_epoch_that_goes_back_is_a_violation(after: ShareSnapshot, rules: lis
     """R002-06, R002-12: each way in which epochs and start offset may not go is a finding of its own, at its record."""
     replayed = replay_strictly(placed([snapshot(), after]))
 
-    assert [found.rule for found in replayed.findings] == rules
-    assert all(found.offset == 1 for found in replayed.findings)
+    assert [found.rule for found in replayed.violations] == rules
+    assert all(found.offset == 1 for found in replayed.violations)
     assert replayed.states == replay([after])
 
 
@@ -382,10 +382,10 @@ def test_epochs_of_checkpoints_start_and_step() -> None:
         )
 
     def iii(*epochs: int, **how: bool) -> list[int]:
-        return [found.offset for found in replay_checkpoint_log(placed([keyed(e) for e in epochs]), **how).findings]
+        return [found.offset for found in replay_checkpoint_log(placed([keyed(e) for e in epochs]), **how).violations]
 
     def i(*epochs: int, **how: bool) -> list[int]:
-        return [found.offset for found in replay_control_log(placed([control(e) for e in epochs]), **how).findings]
+        return [found.offset for found in replay_control_log(placed([control(e) for e in epochs]), **how).violations]
 
     assert (iii(0, 1, 2), i(1, 2, 3)) == ([], [])
     assert (iii(1), i(0), iii(0, 2), i(1, 1)) == ([0], [0], [1], [1])
@@ -396,7 +396,7 @@ def test_epochs_of_checkpoints_start_and_step() -> None:
 def test_a_checkpoint_without_start_is_found() -> None:
     """R000-28: only a delta may leave the start offset out."""
     log = placed([Checkpoint(key=KEYS[0], checkpoint_epoch=0, start_offset=None, batches=())])
-    assert [found.rule for found in replay_checkpoint_log(log).findings] == [Rule.CHECKPOINT_HAS_START]
+    assert [found.rule for found in replay_checkpoint_log(log).violations] == [Rule.CHECKPOINT_HAS_START]
 
 
 def test_every_rule_has_a_severity() -> None:

@@ -96,7 +96,7 @@ def test_the_record_sequence() -> None:
     assert [found.offset for found in survivors if (0, found.offset) not in left.applied] == derived[
         "ignored_epoch_mismatch"
     ]
-    assert full.findings == left.findings == ()
+    assert full.violations == left.violations == ()
     assert full.states == left.states
     assert (left.tracks[KEY].last_delta_index, left.tracks[KEY].next_delta_index) == (
         derived["max_delta_index"],
@@ -114,7 +114,7 @@ def test_delta_indices_do_not_choose_the_state_partition() -> None:
 
     log = sequence()
     moved = [*log[:-1], RecordAt(partition=1, offset=6, record=log[-1].record)]
-    assert [found.rule for found in replay_checkpoint_log(moved).findings] == [Rule.ONE_STATE_PARTITION_PER_KEY]
+    assert [found.rule for found in replay_checkpoint_log(moved).violations] == [Rule.ONE_STATE_PARTITION_PER_KEY]
 
 
 def test_an_index_used_twice_loses_data() -> None:
@@ -125,7 +125,7 @@ def test_an_index_used_twice_loses_data() -> None:
 
     assert full.states[KEY].batches == batches(case["replay_full_log"])
     assert left.states[KEY].batches == batches(case["replay_after_compaction"])
-    assert Rule.DELTA_INDEX_NOT_REUSED in {found.rule for found in full.findings}
+    assert Rule.DELTA_INDEX_NOT_REUSED in {found.rule for found in full.violations}
 
 
 def test_a_delta_of_another_epoch_is_skipped() -> None:
@@ -135,7 +135,7 @@ def test_a_delta_of_another_epoch_is_skipped() -> None:
 
     state = replayed.states[KEY]
     assert (state.start_offset, list(state.batches)) == (case["state"]["start_offset"], case["state"]["batches"])
-    assert [(found.rule, found.offset) for found in replayed.findings] == [(Rule.DELTA_EPOCH_MATCHES, 1)]
+    assert [(found.rule, found.offset) for found in replayed.violations] == [(Rule.DELTA_EPOCH_MATCHES, 1)]
 
 
 def test_tombstones_in_order() -> None:
@@ -154,11 +154,11 @@ def test_tombstones_in_order() -> None:
 
     assert replayed.states.get(KEY) is case["state"]
     assert list(replayed.tracks[KEY].pending_delta_tombstones) == case["pending_delta_tombstones"]
-    assert [found.rule for found in replayed.findings] == [Rule.DELETION_COMPLETE]
+    assert [found.rule for found in replayed.violations] == [Rule.DELETION_COMPLETE]
     finished = replay_checkpoint_log(placed([*records, DeltaTombstone(key=KEY, delta_index=1)]))
-    assert (finished.states, finished.findings) == ({}, ())
+    assert (finished.states, finished.violations) == ({}, ())
     early = replay_checkpoint_log(placed([*records[:3], DeltaTombstone(key=KEY, delta_index=0)]))
-    assert [found.rule for found in early.findings] == [Rule.DELETION_ORDER]
+    assert [found.rule for found in early.violations] == [Rule.DELETION_ORDER]
 
 
 def cleaner_log() -> list[RecordAt[ControlRecord]]:
@@ -233,10 +233,10 @@ def test_back_offset_chains(case: dict[str, Any]) -> None:
     assert (chain.broken is None) == (case["verdict"] == "ok")
     if chain.broken is None:
         assert list(chain.offsets) == case["chain"]
-        assert (replayed.recovery, replayed.findings) == (Recovery.CHAIN, ())
+        assert (replayed.recovery, replayed.violations) == (Recovery.CHAIN, ())
         return
     assert f"broken: {chain.broken}" == case["verdict"]
-    assert [(f.rule, f.offset, f.detail) for f in replayed.findings] == [
+    assert [(f.rule, f.offset, f.detail) for f in replayed.violations] == [
         (Rule.CHAIN_UNBROKEN, case["head"], case["verdict"])
     ]
     scanned = replay_control_log(log, cleaned=True).states.get(G1)
@@ -324,8 +324,8 @@ def test_a_control_delta_of_another_epoch_is_skipped() -> None:
 
     replayed = replay_control_log(placed([stale, checkpoint, stale]))
     assert (replayed.states[G1].batches, replayed.states[G1].window.start_offset) == ((), 0)
-    assert [(found.rule, found.offset) for found in replayed.findings] == [
+    assert [(found.rule, found.offset) for found in replayed.violations] == [
         (Rule.DELTA_HAS_CHECKPOINT, 0),
         (Rule.DELTA_EPOCH_MATCHES, 2),
     ]
-    assert replay_control_log(placed([stale, checkpoint]), cleaned=True).findings == ()
+    assert replay_control_log(placed([stale, checkpoint]), cleaned=True).violations == ()

@@ -124,7 +124,7 @@ def _replay_sorted(
         report_damage(damage)
     count(readable=True, records=result.readable)
     count(readable=False, records=result.unreadable)
-    return DialectReplay(states=result.states, findings=(), differences=())
+    return DialectReplay(states=result.states, violations=(), differences=())
 
 
 def _replay_in_order(
@@ -183,29 +183,27 @@ def _included(cut: LogCut) -> str:
 def _report(replayed: DialectReplay, file: Path | None) -> None:
     """Each difference on stderr, the number of the other findings, and all of them in `file`."""
     if file is not None:
-        _write(replayed.findings, file)
-    for found in replayed.differences:
-        typer.echo(f"finding: {_shown(found)}", err=True)
-    others = len(replayed.findings) - len(replayed.differences)
+        _write(replayed.violations, file)
+    for violation in replayed.differences:
+        typer.echo(f"finding: {_shown(violation)}", err=True)
+    others = len(replayed.violations) - len(replayed.differences)
     if others:
         where = "" if file is not None else ": --findings FILE writes them"
         typer.echo(f"{others:,} findings about records that were applied{where}", err=True)
 
 
-def _write(findings: Iterable[Violation], file: Path) -> None:
+def _write(violations: Iterable[Violation], file: Path) -> None:
     from acktrail.errors import InputError
     from acktrail.offline.record_json import finding_json
 
-    forms = (json_line(finding_json(found)) for found in findings)
+    forms = (json_line(finding_json(violation)) for violation in violations)
     try:
         file.write_text("".join(f"{form}\n" for form in forms), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: {(error.strerror or 'cannot be written').lower()}") from error
 
 
-def _shown(found: Violation) -> str:
-    subject = found.subject if isinstance(found.subject, str) else found.subject.coordinator_key
-    return (
-        f"{found.rule.value}: {printable(subject)}, state partition {found.partition}, offset {found.offset}: "
-        f"{printable(found.detail)}"
-    )
+def _shown(violation: Violation) -> str:
+    subject = violation.subject if isinstance(violation.subject, str) else violation.subject.coordinator_key
+    address = f"state partition {violation.partition}, offset {violation.offset}"
+    return f"{violation.rule.value}: {printable(subject)}, {address}: {printable(violation.detail)}"

@@ -91,9 +91,9 @@ class Cursors:
         for name in layout.names or ():
             if len(short):
                 short, _ = self.integers(short, layout[name].str)
-        found = self._column.gather(self._at[rows], layout)
+        fields = self._column.gather(self._at[rows], layout)
         self._at[rows] += layout.itemsize
-        return rows, found
+        return rows, fields
 
     def skip(self, rows: Int64Array, lengths: Int64Array) -> Int64Array:
         """Skip `lengths` bytes."""
@@ -143,9 +143,9 @@ class Cursors:
         is_known = np.isin(tag_of_row[rows], list(known))
         passed = [self.skip(rows[~is_known], sizes[~is_known])]
         for tag, numbers in known.items():
-            own, found = self.integers(rows[tag_of_row[rows] == tag], numbers.dtype.newbyteorder(">").str)
-            numbers[own] = found
-            passed.append(own)
+            known_rows, values = self.integers(rows[tag_of_row[rows] == tag], numbers.dtype.newbyteorder(">").str)
+            numbers[known_rows] = values
+            passed.append(known_rows)
         return np.sort(np.concatenate(passed))
 
     def _with_room(self, rows: Int64Array, size: int, fault: Fault) -> Int64Array:

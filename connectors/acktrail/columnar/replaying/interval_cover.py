@@ -52,7 +52,7 @@ def cover(first: Int64Array, last: Int64Array, priority: _Priorities) -> _Interv
 
 
 def _disjoint(first: Int64Array, last: Int64Array, priority: _Priorities, meets: BoolArray) -> _Intervals:
-    """Ascending intervals, cut so that none overlap. ``meets[i]``: interval i+1 meets an earlier one."""
+    """Ascending intervals cut so that none overlap; interval i+1 meets an earlier one where ``meets[i]``."""
     crowded = np.zeros(len(first), np.bool_)
     crowded[1:] = meets
     crowded[:-1] |= meets

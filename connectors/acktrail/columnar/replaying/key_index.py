@@ -79,12 +79,12 @@ class SharePartitionIndex:
         is_snapshot = np.append(keys.is_snapshot, False)
         if not keys.regular.all():
             bodies = _with_strict_bodies(distinct, bodies, ~keys.regular)
-        found = pc.index_in(bodies, value_set=self._bodies)
-        new = bodies.filter(pc.and_(found.is_null(), bodies.is_valid())).unique()
+        places = pc.index_in(bodies, value_set=self._bodies)
+        new = bodies.filter(pc.and_(places.is_null(), bodies.is_valid())).unique()
         if len(new):
             self._bodies = pa.concat_arrays([self._bodies, new])
-            found = pc.index_in(bodies, value_set=self._bodies)
-        return np.append(found.fill_null(UNREADABLE).to_numpy().astype(np.int64), UNREADABLE), is_snapshot
+            places = pc.index_in(bodies, value_set=self._bodies)
+        return np.append(places.fill_null(UNREADABLE).to_numpy().astype(np.int64), UNREADABLE), is_snapshot
 
     def _add_homes(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
         """Give new bodies a home and a number."""

@@ -46,7 +46,7 @@ def _ends(partition_index: Int64Array) -> Int64Array:
 def _are_readable(values: pa.BinaryArray, rows: Int64Array) -> BoolArray:
     is_snapshot = np.ones(len(rows), np.bool_)
     readable = read_lazy(binary_column(values).take(rows), is_snapshot)[1].copy()
-    odd = np.flatnonzero(~readable)
-    if len(odd):
-        readable[odd] = read_irregular(values.take(pa.array(rows[odd])), is_snapshot[odd])[1]
+    irregular = np.flatnonzero(~readable)
+    if len(irregular):
+        readable[irregular] = read_irregular(values.take(pa.array(rows[irregular])), is_snapshot[irregular])[1]
     return readable

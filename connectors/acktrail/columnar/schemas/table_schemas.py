@@ -96,7 +96,7 @@ TOPICS: Final = schema(
     (STRING, "successor_topic_id"),  # recreated: the id that has the name now
     (STRING, "run_id"),
 )
-"""One topic id, never removed: a deleted or recreated topic keeps its row."""
+"""One topic id: a deleted or recreated topic keeps its row."""
 
 GROUP_OBSERVATIONS: Final = schema(
     (STRING, "cluster_id", "run_id"),

@@ -63,39 +63,45 @@ class RecordHistory:
     @property
     def last_recorded(self) -> StatusInterval | None:
         """The newest interval with a delivery state; None: there is none."""
-        recorded = (found for found in reversed(self.intervals) if found.status.kind is OffsetStatusKind.RECORDED)
+        recorded = (
+            interval for interval in reversed(self.intervals) if interval.status.kind is OffsetStatusKind.RECORDED
+        )
         return next(recorded, None)
 
 
 def record_history(offset: int, changes: Iterable[StatusChange]) -> RecordHistory | None:
     """The history of `offset` by the changes of its share partition on one state partition, in log order; or None."""
-    own = tuple(
-        replace(found, first_offset=offset, last_offset=offset)
-        for found in status_intervals(change for change in changes if change.covers(offset))
-        if found.first_offset <= offset <= found.last_offset
+    of_offset = tuple(
+        replace(interval, first_offset=offset, last_offset=offset)
+        for interval in status_intervals(change for change in changes if change.covers(offset))
+        if interval.first_offset <= offset <= interval.last_offset
     )
-    return RecordHistory(offset=offset, intervals=own, unknown_periods=tuple(_unknown_periods(own))) if own else None
+    return (
+        RecordHistory(offset=offset, intervals=of_offset, unknown_periods=tuple(_unknown_periods(of_offset)))
+        if of_offset
+        else None
+    )
 
 
 def _unknown_periods(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
     yield UnknownPeriod(reason=UnknownReason.DELIVERIES)
     if own[0].status.kind is OffsetStatusKind.UNKNOWN and own[0].until is not None:
         yield UnknownPeriod(reason=UnknownReason.EARLIER, until=own[0].until)
-    for found in own:
-        yield from _of_interval(found)
+    for interval in own:
+        yield from _of_interval(interval)
     for before, after in pairwise(own):
         yield from _of_step(before, after)
     if _never_in_scope(own):
         yield UnknownPeriod(reason=UnknownReason.NEVER_IN_SCOPE, until=own[0].until)
 
 
-def _of_interval(found: StatusInterval) -> Iterator[UnknownPeriod]:
-    if found.since is None:
+def _of_interval(interval: StatusInterval) -> Iterator[UnknownPeriod]:
+    if interval.since is None:
         return
-    if found.status.kind is OffsetStatusKind.UNKNOWN and found.since.cause in _OF_CAUSE:
-        yield UnknownPeriod(reason=_OF_CAUSE[found.since.cause], since=found.since, until=found.until)
-    elif found.status.kind is OffsetStatusKind.RECORDED and not found.is_dated:
-        yield UnknownPeriod(reason=UnknownReason.UNDATED, until=found.since)
+    if interval.status.kind is OffsetStatusKind.UNKNOWN and interval.since.cause in _OF_CAUSE:
+        yield UnknownPeriod(reason=_OF_CAUSE[interval.since.cause], since=interval.since, until=interval.until)
+    elif interval.status.kind is OffsetStatusKind.RECORDED and not interval.is_dated:
+        yield UnknownPeriod(reason=UnknownReason.UNDATED, until=interval.since)
 
 
 _OF_CAUSE = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
@@ -118,7 +124,7 @@ def _count(condition: OffsetStatus) -> int:
 
 
 def _never_in_scope(own: Sequence[StatusInterval]) -> bool:
-    seen = [found.status.kind for found in own if found.status.kind not in _BEFORE_ALL]
+    seen = [interval.status.kind for interval in own if interval.status.kind not in _BEFORE_ALL]
     return bool(seen) and seen[0] is OffsetStatusKind.BELOW_START
 
 

@@ -25,28 +25,28 @@ class StrictReplay:
     """The state of every share partition, and all violations in the order of the records."""
 
     states: Mapping[SharePartition, SharePartitionState]
-    findings: tuple[Violation, ...]
+    violations: tuple[Violation, ...]
 
     @property
     def differences(self) -> tuple[Violation, ...]:
         """The violations by records that a broker applies and this replay skips."""
-        return tuple(found for found in self.findings if found.rule in DIFFERING_RULES)
+        return tuple(violation for violation in self.violations if violation.rule in DIFFERING_RULES)
 
 
 def replay_strictly(records: Iterable[RecordAt[StateRecord]]) -> StrictReplay:
     """The state of every share partition after `records`, which come in log order within a state partition."""
     states: dict[SharePartition, SharePartitionState] = {}
     homes: dict[SharePartition, int] = {}
-    findings: list[Violation] = []
-    for placed in records:
-        record = placed.record
+    violations: list[Violation] = []
+    for record_at in records:
+        record = record_at.record
         rules = _broken_rules(states.get(record.key), record)
-        if homes.setdefault(record.key, placed.partition) != placed.partition:
+        if homes.setdefault(record.key, record_at.partition) != record_at.partition:
             rules = (*rules, Rule.ONE_STATE_PARTITION_PER_KEY)
-        findings += [_finding(placed, rule) for rule in rules]
+        violations += [_violation(record_at, rule) for rule in rules]
         if DIFFERING_RULES.isdisjoint(rules):
             advance(states, record)
-    return StrictReplay(states=states, findings=tuple(findings))
+    return StrictReplay(states=states, violations=tuple(violations))
 
 
 def _broken_rules(state: SharePartitionState | None, record: StateRecord) -> tuple[Rule, ...]:
@@ -63,20 +63,22 @@ def _broken_rules(state: SharePartitionState | None, record: StateRecord) -> tup
             return (*broken_by_update(before, _epochs(record)), *own)
 
 
-def _epochs(found: SharePartitionState | ShareSnapshot | ShareUpdate) -> Epochs:
+def _epochs(source: SharePartitionState | ShareSnapshot | ShareUpdate) -> Epochs:
     return Epochs(
-        snapshot_epoch=found.snapshot_epoch,
-        state_epoch=None if isinstance(found, ShareUpdate) else found.state_epoch,
-        leader_epoch=found.leader_epoch,
-        start_offset=found.start_offset,
-        is_fresh=isinstance(found, ShareSnapshot) and not found.batches,
+        snapshot_epoch=source.snapshot_epoch,
+        state_epoch=None if isinstance(source, ShareUpdate) else source.state_epoch,
+        leader_epoch=source.leader_epoch,
+        start_offset=source.start_offset,
+        is_fresh=isinstance(source, ShareSnapshot) and not source.batches,
     )
 
 
-def _finding(placed: RecordAt[StateRecord], rule: Rule) -> Violation:
-    record = placed.record
+def _violation(record_at: RecordAt[StateRecord], rule: Rule) -> Violation:
+    record = record_at.record
     detail = "tombstone"
     if not isinstance(record, Tombstone):
         kind = "snapshot" if isinstance(record, ShareSnapshot) else "update"
         detail = f"{kind} of snapshot epoch {record.snapshot_epoch}"
-    return Violation(rule=rule, subject=record.key, partition=placed.partition, offset=placed.offset, detail=detail)
+    return Violation(
+        rule=rule, subject=record.key, partition=record_at.partition, offset=record_at.offset, detail=detail
+    )

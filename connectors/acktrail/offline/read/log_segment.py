@@ -54,8 +54,8 @@ def state_partition_of_folder(file: Path, *, any_topic: bool = False) -> int | N
 
     `any_topic` takes every topic's folder, else those of Kafka's own two topics about share groups.
     """
-    found = _FOLDER.fullmatch(file.absolute().parent.name)
-    return int(found[2]) if found and (any_topic or found[1] in _INTERNAL_TOPICS) else None
+    match = _FOLDER.fullmatch(file.absolute().parent.name)
+    return int(match[2]) if match and (any_topic or match[1] in _INTERNAL_TOPICS) else None
 
 
 class _Segment:
@@ -70,16 +70,16 @@ class _Segment:
     def records(self) -> Iterator[RawRecord]:
         if not is_log(self._raw) and not self._has_a_batch():
             raise MalformedFile("no log segment: nothing in it is a record batch of version 2", file=self._file)
-        for found in read_batches(self._raw):
-            if isinstance(found, Fragment):
-                self._report_fragment(found)
-            elif found.header.is_control and not self._reading.control:
-                self._reading.control_records += max(0, found.header.record_count)
-            elif found.header.is_control == self._reading.control and self._is_committed(found):
-                yield from self._records_of(found)
+        for piece in read_batches(self._raw):
+            if isinstance(piece, Fragment):
+                self._report_fragment(piece)
+            elif piece.header.is_control and not self._reading.control:
+                self._reading.control_records += max(0, piece.header.record_count)
+            elif piece.header.is_control == self._reading.control and self._is_committed(piece):
+                yield from self._records_of(piece)
 
     def _has_a_batch(self) -> bool:
-        return any(isinstance(found, IntactBatch) for found in read_batches(self._raw))
+        return any(isinstance(piece, IntactBatch) for piece in read_batches(self._raw))
 
     def _records_of(self, batch: IntactBatch) -> Iterator[RawRecord]:
         offset = batch.header.base_offset
@@ -117,25 +117,25 @@ class _Segment:
 
     def _find_markers(self) -> _Markers:
         """Every end of a transaction in the file."""
-        found: _Markers = {}
+        markers: _Markers = {}
         for batch in read_batches(self._raw):
             if isinstance(batch, IntactBatch) and batch.header.is_control:
-                found.setdefault(batch.header.producer_id, []).extend(_ends(batch))
-        return found
+                markers.setdefault(batch.header.producer_id, []).extend(_ends(batch))
+        return markers
 
-    def _report_fragment(self, found: Fragment) -> None:
-        status = SegmentDamageStatus.TORN_TAIL if found.is_torn else SegmentDamageStatus.CORRUPT_BATCH
-        header = found.header
+    def _report_fragment(self, fragment: Fragment) -> None:
+        status = SegmentDamageStatus.TORN_TAIL if fragment.is_torn else SegmentDamageStatus.CORRUPT_BATCH
+        header = fragment.header
         self._reading.on_damage(
             SegmentDamage(
                 state_partition=self._partition,
                 file=self._file,
-                position=found.position,
-                size_bytes=found.end - found.position,
+                position=fragment.position,
+                size_bytes=fragment.end - fragment.position,
                 first_offset=None if header is None else header.base_offset,
                 last_offset=None if header is None else header.last_offset,
                 status=status,
-                reason=found.reason,
+                reason=fragment.reason,
             )
         )
 
@@ -168,8 +168,8 @@ def _partition(file: Path, reading: ReadReport) -> int:
     named, wanted = state_partition_of_folder(file, any_topic=reading.control), reading.state_partition
     if None not in (named, wanted) and named != wanted:
         raise InputError(f"{file}: the folder says state partition {named}, not {wanted}", hint="leave the option out")
-    found = wanted if named is None else named
-    if found is None:
+    partition = wanted if named is None else named
+    if partition is None:
         reading.nameless.append(str(file))
         return UNNAMED_PARTITION
-    return found
+    return partition

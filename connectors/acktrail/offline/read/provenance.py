@@ -23,9 +23,9 @@ def topic_id_beside(file: Path) -> str | None:
     """The id of the topic that a segment is of; None: not in its folder."""
     if bare_suffix(file) != SEGMENT_SUFFIX:
         return None
-    found = _value(file.absolute().parent / "partition.metadata", "topic_id", ":")
+    topic_id = _value(file.absolute().parent / "partition.metadata", "topic_id", ":")
     try:
-        return found if found and topic_id_bytes(found) else None  # type: ignore[arg-type]  # any text: it is checked
+        return topic_id if topic_id and topic_id_bytes(topic_id) else None  # type: ignore[arg-type]  # any text: it is checked
     except ValueError:
         return None
 
@@ -56,7 +56,7 @@ def _value(file: Path, name: str, separator: str) -> str | None:
     except OSError:
         return None
     for line in lines:
-        key, found, value = line.partition(separator)
-        if found and key.strip() == name:
+        key, is_pair, value = line.partition(separator)
+        if is_pair and key.strip() == name:
             return value.strip() or None
     return None

@@ -59,21 +59,21 @@ def read_batches(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
 
     Memory: two batches. Cost: one reading, and a search through what is damaged.
     """
-    last, held, is_doubtful = -1, None, False
-    for found in _pieces(file):
-        if held is not None:
-            follows = found.header.base_offset if isinstance(found, IntactBatch) else None
-            collides = follows is not None and last < follows <= held.header.last_offset
-            checked = _placed(held, last, is_doubtful=is_doubtful or collides)
-            last = last if isinstance(checked, Fragment) else held.header.last_offset
-            is_doubtful = collides and held.header.base_offset > last
+    last, previous, is_doubtful = -1, None, False
+    for piece in _pieces(file):
+        if previous is not None:
+            follows = piece.header.base_offset if isinstance(piece, IntactBatch) else None
+            collides = follows is not None and last < follows <= previous.header.last_offset
+            checked = _placed(previous, last, is_doubtful=is_doubtful or collides)
+            last = last if isinstance(checked, Fragment) else previous.header.last_offset
+            is_doubtful = collides and previous.header.base_offset > last
             yield checked
-        held = found if isinstance(found, IntactBatch) else None
-        if held is None:
+        previous = piece if isinstance(piece, IntactBatch) else None
+        if previous is None:
             is_doubtful = False
-            yield found
-    if held is not None:
-        yield _placed(held, last, is_doubtful=is_doubtful)
+            yield piece
+    if previous is not None:
+        yield _placed(previous, last, is_doubtful=is_doubtful)
 
 
 def _pieces(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
@@ -81,15 +81,15 @@ def _pieces(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
     size = file.seek(0, 2)
     position, offset = 0, -1
     while position < size:
-        found = _at(file, position, size)
-        if isinstance(found, Fragment):
+        piece = _at(file, position, size)
+        if isinstance(piece, Fragment):
             if _is_zero(file, position):
                 return
-            found = _measured(file, found, size, offset)
+            piece = _measured(file, piece, size, offset)
         else:
-            offset = found.header.last_offset
-        yield found
-        position = found.end
+            offset = piece.header.last_offset
+        yield piece
+        position = piece.end
 
 
 def _placed(batch: IntactBatch, last: int, *, is_doubtful: bool) -> IntactBatch | Fragment:
@@ -130,15 +130,15 @@ def _at(file: BinaryIO, position: int, size: int) -> IntactBatch | Fragment:
     return IntactBatch(position=position, header=header, body=raw[HEADER_BYTES:])
 
 
-def _measured(file: BinaryIO, found: Fragment, size: int, offset: int) -> Fragment:
-    """`found` up to the batch that follows it, or to the end of the file; `offset` is the last one before it."""
-    header = found.header
-    if header is not None and found.end == found.position + header.size_bytes:
-        following = None if found.end == size else _at(file, found.end, size).header
-        if found.end == size or (following is not None and following.base_offset > header.last_offset):
-            return found
-    end = _next_intact(file, found.position + 1, size, offset)
-    return replace(found, end=end, is_torn=found.is_torn and end == size)
+def _measured(file: BinaryIO, fragment: Fragment, size: int, offset: int) -> Fragment:
+    """`fragment` up to the batch that follows it, or to the end of the file; `offset` is the last one before it."""
+    header = fragment.header
+    if header is not None and fragment.end == fragment.position + header.size_bytes:
+        following = None if fragment.end == size else _at(file, fragment.end, size).header
+        if fragment.end == size or (following is not None and following.base_offset > header.last_offset):
+            return fragment
+    end = _next_intact(file, fragment.position + 1, size, offset)
+    return replace(fragment, end=end, is_torn=fragment.is_torn and end == size)
 
 
 def _next_intact(file: BinaryIO, position: int, size: int, offset: int) -> int:
@@ -149,10 +149,10 @@ def _next_intact(file: BinaryIO, position: int, size: int, offset: int) -> int:
     """
     budget = _SEARCH_FACTOR * (size - position)
     for candidate in _header_like(file, position):
-        found = _at(file, candidate, size)
-        if isinstance(found, IntactBatch) and found.header.base_offset > offset:
+        piece = _at(file, candidate, size)
+        if isinstance(piece, IntactBatch) and piece.header.base_offset > offset:
             return candidate
-        budget -= HEADER_BYTES if found.end == size else found.end - candidate
+        budget -= HEADER_BYTES if piece.end == size else piece.end - candidate
         if budget < 0:
             break
     return size
@@ -163,9 +163,9 @@ def _header_like(file: BinaryIO, position: int) -> Iterator[int]:
     while True:
         file.seek(position)
         window = file.read(_WINDOW + HEADER_BYTES)
-        for found in _HEADER_LIKE.finditer(window):
-            if found.start() < _WINDOW:
-                yield position + found.start()
+        for match in _HEADER_LIKE.finditer(window):
+            if match.start() < _WINDOW:
+                yield position + match.start()
         if len(window) <= _WINDOW:
             return
         position += _WINDOW

@@ -19,32 +19,21 @@ import pyarrow as pa
 from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array, runs
 from acktrail.columnar.decoding.cursors import Cursors, Fault
 from acktrail.columnar.decoding.decode_rows import decode_rows
-from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns, content_columns
+from acktrail.columnar.decoding.regular_values import BATCH, SNAPSHOT, UPDATE, batch_columns
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, NumberColumn, RecordColumns, content_columns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.wire.raw_record import DecodeStatus
 
 __all__ = ["IrregularRows", "IrregularValues", "read_irregular_values"]
 
-_UPDATE: Final = np.dtype([("snapshot_epoch", ">i4"), ("leader_epoch", ">i4"), ("start_offset", ">i8")])
-_SNAPSHOT: Final = np.dtype(
-    [
-        ("snapshot_epoch", ">i4"),
-        ("state_epoch", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("start_offset", ">i8"),
-        ("create_timestamp_ms", ">i8"),
-        ("write_timestamp_ms", ">i8"),
-    ]
-)
-_BATCH_FIELDS: Final = [
-    ("first_offset", ">i8"),
-    ("last_offset", ">i8"),
-    ("delivery_state", "i1"),
-    ("delivery_count", ">i2"),
-]
-_BATCH: Final = np.dtype(_BATCH_FIELDS)
-_PLAIN_BATCH: Final = np.dtype([*_BATCH_FIELDS, ("tags", "u1")])
+_UPDATE: Final = np.dtype(UPDATE.descr[1:-2])
+_SNAPSHOT: Final = np.dtype(SNAPSHOT.descr[1:-2])
+"""The fixed fields between the version and the array of batches."""
+
+_BATCH: Final = np.dtype(BATCH.descr[:-1])
+"""A batch before its tag buffer."""
+
 _COUNT_TAG: Final = 0
 _ABSENT: Final = -1
 _STEPS: Final = 64
@@ -138,19 +127,12 @@ class _Reader:
         """The content of the rows without a fault."""
         good = self.cursors.fault == Fault.NONE
         rows_of = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in self._batches)])
-        batches = np.concatenate([np.empty(0, _BATCH), *(batches_read for _, batches_read in self._batches)])
+        batches = np.concatenate([np.empty(0, _BATCH), *(batches for _, batches in self._batches)])
         order = np.argsort(rows_of, kind="stable")
         order = order[good[rows_of[order]]]
-        batches_read = batches[order]
         return RecordColumns(
             numbers={n: NumberColumn(values=self._values[n], known=self._known[n] & good) for n in CONTENT_NUMBERS},
-            batches=BatchColumns(
-                counts=np.bincount(rows_of[order], minlength=len(good)),
-                first_offset=batches_read["first_offset"].astype(np.int64),
-                last_offset=batches_read["last_offset"].astype(np.int64),
-                delivery_state=batches_read["delivery_state"].copy(),
-                delivery_count=batches_read["delivery_count"].astype(np.int16),
-            ),
+            batches=batch_columns(np.bincount(rows_of[order], minlength=len(good)), batches[order]),
         )
 
     def _keep(self, rows: Int64Array, fields: npt.NDArray[Any], *, is_snapshot: bool) -> None:
@@ -181,7 +163,7 @@ class _Reader:
         is_null = counts == 0
         self.cursors.fail(rows[is_null], Fault.NULL_BATCHES, begun[rows[is_null]])
         rows, counts = rows[~is_null], counts[~is_null] - 1
-        missing = counts * _PLAIN_BATCH.itemsize > self.cursors.room(rows)
+        missing = counts * BATCH.itemsize > self.cursors.room(rows)
         self.cursors.fail(rows[missing], Fault.BATCHES_MISSING, begun[rows[missing]], amount=counts[missing])
         left[rows[~missing]] = counts[~missing]
         announced: Int64Array = rows[~missing]
@@ -189,11 +171,9 @@ class _Reader:
 
     def _read_plain(self, rows: Int64Array, left: Int64Array) -> Int64Array:
         """The next batches without tagged fields."""
-        whole = np.minimum(left[rows], self.cursors.room(rows) // _PLAIN_BATCH.itemsize)
+        whole = np.minimum(left[rows], self.cursors.room(rows) // BATCH.itemsize)
         rows_of, places = runs(whole)
-        batches_read = self._column.gather(
-            self.cursors.places(rows)[rows_of] + _PLAIN_BATCH.itemsize * places, _PLAIN_BATCH
-        )
+        batches_read = self._column.gather(self.cursors.places(rows)[rows_of] + BATCH.itemsize * places, BATCH)
         tagged = batches_read["tags"] != 0
         plain = whole.copy()
         np.minimum.at(plain, rows_of[tagged], places[tagged])
@@ -203,7 +183,7 @@ class _Reader:
             batches[name] = batches_read[name][kept]
         self._batches.append((rows[rows_of[kept]], batches))
         left[rows] -= plain
-        return self.cursors.skip(rows, plain * _PLAIN_BATCH.itemsize)
+        return self.cursors.skip(rows, plain * BATCH.itemsize)
 
     def _read_tagged(self, rows: Int64Array, left: Int64Array) -> Int64Array:
         """The next batch of each row, its tagged fields skipped."""

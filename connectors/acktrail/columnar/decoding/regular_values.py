@@ -14,6 +14,8 @@ from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, Numb
 
 __all__ = [
     "BATCH",
+    "SNAPSHOT",
+    "UPDATE",
     "DecodeIrregular",
     "RegularValues",
     "batch_columns",
@@ -28,10 +30,10 @@ DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
 """Decodes the values in some rows, given as a column; nulls and no batches where a value cannot be read."""
 
 _VARINT: Final = [("low", "u1"), ("high", "u1")]
-_UPDATE: Final = np.dtype(
+UPDATE: Final = np.dtype(
     [("version", ">i2"), ("snapshot_epoch", ">i4"), ("leader_epoch", ">i4"), ("start_offset", ">i8"), *_VARINT]
 )
-_SNAPSHOT: Final = np.dtype(
+SNAPSHOT: Final = np.dtype(
     [
         ("version", ">i2"),
         ("snapshot_epoch", ">i4"),
@@ -110,9 +112,9 @@ def find_regular(column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArra
     A regular value has version 0, batches without tagged fields, a tag buffer that is empty or holds the delivery
     complete count alone, and no byte after it. ``rows_with_tags`` then finds the few whose batches have tagged fields.
     """
-    updates, end = column.heads_and_ends(_UPDATE, _END)
+    updates, end = column.heads_and_ends(UPDATE, _END)
     heads = _read_heads(column, is_snapshot, updates)
-    size = np.where(is_snapshot, _SNAPSHOT.itemsize, _UPDATE.itemsize)
+    size = np.where(is_snapshot, SNAPSHOT.itemsize, UPDATE.itemsize)
     counts, first = heads["low"].astype(np.int64), column.starts + size - 1
     is_sane = heads["version"] == 0
     wide = np.flatnonzero(heads["low"] >= 0x80)
@@ -167,12 +169,12 @@ def batch_columns(counts: Int64Array, batches: npt.NDArray[Any]) -> BatchColumns
 
 def _read_heads(column: BinaryColumn, is_snapshot: BoolArray, updates: npt.NDArray[Any]) -> _Numbers:
     """The fields before the batches: `updates` has every row read as an update; the few snapshots are corrected."""
-    heads = {name: updates[name].astype(_native(_UPDATE, name)) for name in _UPDATE.names or ()}
+    heads = {name: updates[name].astype(_native(UPDATE, name)) for name in UPDATE.names or ()}
     rows = np.flatnonzero(is_snapshot)
-    snapshots = column.gather(column.starts[rows], _SNAPSHOT)
-    for name in _SNAPSHOT.names or ():
+    snapshots = column.gather(column.starts[rows], SNAPSHOT)
+    for name in SNAPSHOT.names or ():
         if name not in heads:
-            heads[name] = np.zeros(len(is_snapshot), _native(_SNAPSHOT, name))
+            heads[name] = np.zeros(len(is_snapshot), _native(SNAPSHOT, name))
         heads[name][rows] = snapshots[name]
     return heads
 

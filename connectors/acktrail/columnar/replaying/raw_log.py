@@ -67,7 +67,7 @@ class RawLogReplay:
         self._folded_to = self._first_offset[:0]  # by share partition: offsets below come too late
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
-        self._held: list[PendingRecords] = []
+        self._pending: list[PendingRecords] = []
 
     def add(self, records: pa.Table | pa.RecordBatch) -> None:
         """Add records: the columns of ``RAW_RECORDS``; keys may be dictionary-encoded.
@@ -114,7 +114,7 @@ class RawLogReplay:
         for batch in batches:
             start, end = end, end + batch.num_rows
             rows = np.flatnonzero(needed[start:end])
-            self._held.append(
+            self._pending.append(
                 PendingRecords(
                     partition_index=partition_index[start:end][rows],
                     offsets=offsets[start:end][rows],
@@ -124,12 +124,12 @@ class RawLogReplay:
                     timestamps=batch.column("timestamp"),
                 )
             )
-        if _bytes(self._held) > self._held_bytes:
+        if _bytes(self._pending) > self._held_bytes:
             needed = self._needed()
             if sum(piece.needed_bytes for piece in needed) > self._held_bytes // 2:
                 self._fold()
             else:
-                self._held = [PendingRecords.packed(needed)]
+                self._pending = [PendingRecords.packed(needed)]
 
     def _check_order(self, partition_index: Int64Array, offsets: Int64Array) -> None:
         if not len(self._folded_to):
@@ -160,15 +160,15 @@ class RawLogReplay:
         self._has_new_base[partition_index[bases]] = True
 
     def _needed(self) -> list[PendingRecords]:
-        return [piece.where(piece.offsets >= self._first_offset[piece.partition_index]) for piece in self._held]
+        return [piece.where(piece.offsets >= self._first_offset[piece.partition_index]) for piece in self._pending]
 
     def _fold(self) -> None:
         """Apply the buffered records to the states."""
         states = self._states.where(~self._has_new_base[self._states.partition_index])
         self._has_new_base[:] = False
-        if self._held:
-            held, self._held = self._needed(), []
-            states = apply_records(states, held)
+        if self._pending:
+            pending, self._pending = self._needed(), []
+            states = apply_records(states, pending)
             self._folded_to = np.full(len(self._index), _LOWEST)
             self._folded_to[states.partition_index] = states.next_offsets
         self._states = states
@@ -212,5 +212,5 @@ def _grown(numbers: Int64Array, count: int) -> Int64Array:
     return np.append(numbers, np.full(count - len(numbers), _LOWEST))
 
 
-def _bytes(held: Sequence[PendingRecords]) -> int:
-    return sum(piece.values.nbytes for piece in held)
+def _bytes(pending: Sequence[PendingRecords]) -> int:
+    return sum(piece.values.nbytes for piece in pending)

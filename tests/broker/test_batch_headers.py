@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 
 import pytest
-from acktrail.group_changes.collection.record_counts import counts_of
 from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.broker.logs.batch_headers import Batch, BatchKind, batches_in
+from acktrail.group_changes.collection.delivered_records import counts_of
 from acktrail.model.delivery import StateBatch
 
 CONTROL, TRANSACTIONAL = 0x20, 0x10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from state_topics.coordinator_log import batch, share_partition
 
-from acktrail.broker.state.state_lookup import PartitionReading, _after
+from acktrail.broker.state.state_lookup import PartitionReading, after_record
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_raw
@@ -35,7 +35,7 @@ def read(*records: StateRecord | None) -> PartitionReading:
     """The reading after these records; None: one that cannot be read."""
     reading = PartitionReading(state_partition=0)
     for offset, record in enumerate(records):
-        reading = _after(reading, addressed(offset, record))
+        reading = after_record(reading, addressed(offset, record))
     return reading
 
 

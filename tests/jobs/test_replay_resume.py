@@ -235,7 +235,7 @@ def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[T
     found = replayed_here(tables, "r2")
     assert WRONGED[wrong] in (found.full_replay_reason or "")
     assert found.rows == replayed_again(tables, "r2")
-    assert replayed_here(tables, "r3").doubt is None
+    assert replayed_here(tables, "r3").full_replay_reason is None
 
 
 def test_an_older_observation_leaves_it_alone(world: World) -> None:

@@ -28,8 +28,7 @@ TablesRoot = Annotated[
 TablesOptions = Annotated[
     Path | None,
     typer.Option(
-        "--tables-options",
-        help="File with key=value lines for the object storage. Default: $ACKTRAIL_TABLES_OPTIONS.",
+        "--tables-options", help="File with key=value lines for the object storage. Default: $ACKTRAIL_TABLES_OPTIONS."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]

@@ -35,16 +35,10 @@ from acktrail_dashboard.wording import instant
 
 __all__ = ["render_html", "write_whole"]
 
-_LINKS: Final = (
-    ("share-partitions", "Share partitions"),
-    ("findings", "Findings"),
-    ("archived", "Archived"),
-    ("expectations", "Expectations"),
-    ("groups", "Groups"),
-    ("topics", "Topics"),
-    ("export", "Export"),
-    ("not-known", "Not known"),
-)
+_SECTIONS: Final = (
+    "Share partitions", "Findings", "Archived", "Expectations", "Groups", "Topics", "Export", "Not known"
+)  # fmt: skip
+"""Titles of the links; the anchors are the same in lower case with hyphens."""
 
 
 def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker: str | None = None) -> str:
@@ -64,7 +58,7 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
         patterns(),
         element("a", "Skip to the share partitions", href="#share-partitions", class_="skip"),
         report_header(summary, broker=broker),
-        element("nav", *(element("a", text, href=f"#{anchor}") for anchor, text in _LINKS), aria_label="Sections"),
+        element("nav", *map(_link, _SECTIONS), aria_label="Sections"),
         element(
             "main",
             tiles(summary),
@@ -80,6 +74,10 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
         element("footer", f"Written by acktrail {__version__} at {instant(written_at)} from its tables alone."),
     )
     return "<!doctype html>\n" + element("html", _head(run_id), body, lang="en").html + "\n"
+
+
+def _link(title: str) -> Markup:
+    return element("a", title, href=f"#{title.lower().replace(' ', '-')}")
 
 
 def write_whole(text: str, out: Path) -> Path:

@@ -38,11 +38,7 @@ with warnings.catch_warnings(), light_import(absent=_OTHER_ENGINES, lazy=_FOR_OT
     warnings.simplefilter("ignore")
     import great_expectations.expectations as core
     from great_expectations.execution_engine import PandasExecutionEngine
-    from great_expectations.expectations.expectation import (
-        ColumnMapExpectation,
-        Expectation,
-        MulticolumnMapExpectation,
-    )
+    from great_expectations.expectations.expectation import ColumnMapExpectation, Expectation, MulticolumnMapExpectation
     from great_expectations.expectations.metrics.map_metric_provider import (
         ColumnMapMetricProvider,
         MulticolumnMapMetricProvider,

@@ -34,14 +34,8 @@ __all__ = ["RunData"]
 
 _GROUP_COLUMNS: Final = ("cluster_id", "group_id", "configs")
 _OFFSET_COLUMNS: Final = (
-    "cluster_id",
-    "group_id",
-    "topic",
-    "topic_id",
-    "partition",
-    "log_start_offset",
-    "log_end_offset",
-)
+    "cluster_id", "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset"
+)  # fmt: skip
 _NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
 
 
@@ -66,13 +60,14 @@ class RunData:
     @classmethod
     def read(cls, store: Tables, run_id: str, *, every_record: bool) -> RunData:
         """What is to be validated for `run_id`; `every_record`: also what was validated before."""
-        own = pc.field("run_id") == run_id
-        groups = store.read("group_observations", columns=_GROUP_COLUMNS, where=own)
-        offsets = store.read("offset_observations", columns=_OFFSET_COLUMNS, where=own)
+        groups = _own(store, run_id, "group_observations", _GROUP_COLUMNS)
+        offsets = _own(store, run_id, "offset_observations", _OFFSET_COLUMNS)
         cluster = observed_cluster(groups, offsets)
         positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster))
         since = ValidationPositions(sequence=positions.sequence) if every_record else positions
-        ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=own | _unvalidated_ranges(since.ranges))
+        ranges = store.read(
+            "export_ranges", columns=RANGE_COLUMNS, where=_of_run(run_id) | _unvalidated_ranges(since.ranges)
+        )
         begin = _first_offsets_to_read(since.records, ranges)
         snapshot = store.snapshot("state_records")
         files = () if snapshot is None else RecordFiles(store, snapshot).reaching(begin)
@@ -121,13 +116,11 @@ class RunData:
 
     @property
     def states(self) -> pa.Table:
-        return self.store.read("share_partition_states", columns=STATE_COLUMNS, where=pc.field("run_id") == self.run_id)
+        return _own(self.store, self.run_id, "share_partition_states", STATE_COLUMNS)
 
     @property
     def reconciliations(self) -> pa.Table:
-        return self.store.read(
-            "reconciliations", columns=RECONCILIATION_COLUMNS, where=pc.field("run_id") == self.run_id
-        )
+        return _own(self.store, self.run_id, "reconciliations", RECONCILIATION_COLUMNS)
 
     @property
     def validated(self) -> ValidationPositions:
@@ -139,13 +132,18 @@ class RunData:
         )
 
 
+def _of_run(run_id: str) -> pc.Expression:
+    return pc.field("run_id") == run_id
+
+
+def _own(store: Tables, run_id: str, name: str, columns: tuple[str, ...]) -> pa.Table:
+    return store.read(name, columns=columns, where=_of_run(run_id))
+
+
 def _ends(ranges: pa.Table) -> dict[int, int]:
     """One past the last offset that `ranges` cover, by state partition."""
     last = pa.table(
-        {
-            "state_partition": ranges["state_partition"],
-            "last": pc.coalesce(ranges["last_offset"], ranges["gap_last"]),
-        }
+        {"state_partition": ranges["state_partition"], "last": pc.coalesce(ranges["last_offset"], ranges["gap_last"])}
     )
     highest = last.group_by("state_partition").aggregate([("last", "max")]).to_pylist()
     return {row["state_partition"]: row["last_max"] + 1 for row in highest if row["last_max"] is not None}
@@ -181,16 +179,15 @@ def _state_partitions(store: Tables, cluster: ObservedCluster) -> list[int]:
     """The state partitions: as observed, else all that were ever exported."""
     if cluster.state_partition_count is not None:
         return list(range(cluster.state_partition_count))
-    found: list[int] = pc.unique(
-        store.read("export_ranges", columns=["state_partition"])["state_partition"]
-    ).to_pylist()
-    return found
+    exported: list[int] = (
+        store.read("export_ranges", columns=["state_partition"])["state_partition"].unique().to_pylist()
+    )
+    return exported
 
 
 def _cluster_id(store: Tables, run_id: str, *observations: pa.Table) -> str | None:
     """The cluster that the run's rows name."""
-    own = pc.field("run_id") == run_id
-    named = (store.read(name, columns=["cluster_id"], where=own) for name in _NAMED)
+    named = (_own(store, run_id, name, ("cluster_id",)) for name in _NAMED)
     for rows in (*observations, *named):
         found = pc.unique(rows["cluster_id"]).drop_null().to_pylist()
         if found:

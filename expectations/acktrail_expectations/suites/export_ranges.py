@@ -68,8 +68,7 @@ def export_ranges_frame(
     """
     frame = frame_of(ranges.select(list(RANGE_COLUMNS)))
     frame = frame.assign(
-        begin=frame["gap_first"].fillna(frame["first_offset"]),
-        end=frame["last_offset"].fillna(frame["gap_last"]) + 1,
+        begin=frame["gap_first"].fillna(frame["first_offset"]), end=frame["last_offset"].fillna(frame["gap_last"]) + 1
     )
     frame = frame.sort_values(["state_partition", "begin", "end"], ignore_index=True)
     partition = np.asarray(pd.factorize(frame["state_partition"])[0], dtype=np.int64)

@@ -14,24 +14,10 @@ import pyarrow as pa
 
 from acktrail.group_changes.verification.partition_outcome import Status
 from acktrail_expectations.gx.engine import core
-from acktrail_expectations.gx.suite_check import (
-    SuiteCheck,
-    at_least,
-    critical,
-    equal,
-    error,
-    is_true,
-    unique,
-    warning,
-)
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, is_true, unique, warning
 from acktrail_expectations.suites.frame_columns import frame_of, where
 
-__all__ = [
-    "RESET_PLAN_CHECKS",
-    "RESET_RESULT_CHECKS",
-    "reset_plan_frame",
-    "reset_result_frame",
-]
+__all__ = ["RESET_PLAN_CHECKS", "RESET_RESULT_CHECKS", "reset_plan_frame", "reset_result_frame"]
 
 _PLAN_COLUMNS: Final = (
     "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "wanted_offset",

@@ -11,7 +11,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.doctor_checks.checks import Check, tried
+from acktrail.cli.doctor_checks.checks import DoctorCheck, tried
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.plain_tables import table
@@ -58,7 +58,7 @@ def doctor(
 
 def _checks(
     kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, *, read_tables: bool
-) -> Iterator[Check]:
+) -> Iterator[DoctorCheck]:
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.cli.doctor_checks.cluster_checks import cluster_checks
     from acktrail.cli.doctor_checks.table_checks import table_checks
@@ -67,11 +67,11 @@ def _checks(
     try:
         target = lean_tables(tables, tables_options)
     except AcktrailError as error:
-        target, failure = None, Check(what="tables", status="missing", detail=error.message, hint=error.hint)
+        target, failure = None, DoctorCheck(what="tables", status="missing", detail=error.message, hint=error.hint)
     try:
         admin = ShareGroupAdmin(kafka)
     except AcktrailError as error:
-        yield Check(what="cluster", status="missing", detail=error.message, hint=error.hint)
+        yield DoctorCheck(what="cluster", status="missing", detail=error.message, hint=error.hint)
         cluster_id = None
     else:
         with admin:
@@ -87,7 +87,7 @@ def _checks(
         yield from reading_checks(target)
 
 
-def _java() -> Check:
+def _java() -> DoctorCheck:
     from acktrail.config import java_home
     from acktrail.embedded.kafka.java import find_java
 

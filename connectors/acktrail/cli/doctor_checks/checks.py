@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from acktrail.errors import AcktrailError
 
-__all__ = ["Check", "tried"]
+__all__ = ["DoctorCheck", "tried"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class DoctorCheck:
     """`status` is ok, note (works, but know this) or missing (`hint` says what to do)."""
 
     what: str
@@ -20,10 +20,10 @@ class Check:
     hint: str = ""
 
 
-def tried(what: str, attempt: Callable[[], str], note: str = "") -> Check:
+def tried(what: str, attempt: Callable[[], str], note: str = "") -> DoctorCheck:
     """``ok`` with what `attempt` gives and `note`; ``missing`` with the error that it raises."""
     try:
         detail = attempt()
     except AcktrailError as error:
-        return Check(what=what, status="missing", detail=error.message, hint=error.hint)
-    return Check(what=what, status="ok", detail=f"{detail} ({note})" if note else detail)
+        return DoctorCheck(what=what, status="missing", detail=error.message, hint=error.hint)
+    return DoctorCheck(what=what, status="ok", detail=f"{detail} ({note})" if note else detail)

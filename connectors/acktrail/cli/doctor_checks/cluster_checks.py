@@ -11,7 +11,7 @@ from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE
-from acktrail.cli.doctor_checks.checks import Check, tried
+from acktrail.cli.doctor_checks.checks import DoctorCheck, tried
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
 from acktrail.tables.known_names import KnownNames
@@ -22,9 +22,9 @@ _TIMEOUT_S: Final = 5.0
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
 
 
-def cluster_checks(admin: ShareGroupAdmin, kafka: KafkaConfig, known: KnownNames | None) -> Iterator[Check]:
+def cluster_checks(admin: ShareGroupAdmin, kafka: KafkaConfig, known: KnownNames | None) -> Iterator[DoctorCheck]:
     """The cluster, its release, each right. `known` None: nothing that was exported can be read."""
-    yield Check(what="cluster", status="ok", detail=f"{admin.cluster_id}, {len(admin.brokers())} broker(s)")
+    yield DoctorCheck(what="cluster", status="ok", detail=f"{admin.cluster_id}, {len(admin.brokers())} broker(s)")
     yield _release(admin)
     listed = [group.group_id for group in admin.list_groups()]
     named = sorted({*listed, *(known.groups if known else ())})
@@ -34,18 +34,18 @@ def cluster_checks(admin: ShareGroupAdmin, kafka: KafkaConfig, known: KnownNames
     yield _state_topic(kafka)
 
 
-def _release(admin: ShareGroupAdmin) -> Check:
+def _release(admin: ShareGroupAdmin) -> DoctorCheck:
     capabilities = admin.capabilities()
     if not capabilities.describes_share_groups:
         hint = "share groups need Kafka 4.1 with share.version=1, or 4.2 and later"
-        return Check(what="release", status="missing", detail="does not describe share groups", hint=hint)
+        return DoctorCheck(what="release", status="missing", detail="does not describe share groups", hint=hint)
     if not capabilities.reports_lag:
         hint = "Kafka reports lag from 4.2 on (KIP-1226); until then it stays unknown"
-        return Check(what="release", status="note", detail=f"Kafka {capabilities.release}, no lag", hint=hint)
-    return Check(what="release", status="ok", detail=f"Kafka {capabilities.release}")
+        return DoctorCheck(what="release", status="note", detail=f"Kafka {capabilities.release}, no lag", hint=hint)
+    return DoctorCheck(what="release", status="ok", detail=f"Kafka {capabilities.release}")
 
 
-def _groups(admin: ShareGroupAdmin, names: Sequence[str], note: str) -> Check:
+def _groups(admin: ShareGroupAdmin, names: Sequence[str], note: str) -> DoctorCheck:
     """DESCRIBE on groups: every one that is listed, or named by an exported record."""
 
     def ask() -> str:
@@ -60,11 +60,11 @@ def _groups(admin: ShareGroupAdmin, names: Sequence[str], note: str) -> Check:
     return tried("DESCRIBE on groups", ask, note)
 
 
-def _topics(admin: ShareGroupAdmin, known: KnownNames | None) -> Check:
+def _topics(admin: ShareGroupAdmin, known: KnownNames | None) -> DoctorCheck:
     """DESCRIBE on the topics that exported records name."""
     what = "DESCRIBE on topics"
     if known is None:
-        return Check(what=what, status="note", detail=_NOTHING_KNOWN)
+        return DoctorCheck(what=what, status="note", detail=_NOTHING_KNOWN)
 
     def ask() -> str:
         visible = {topic.topic_id for topic in admin.topics()}
@@ -80,7 +80,7 @@ def _topics(admin: ShareGroupAdmin, known: KnownNames | None) -> Check:
     return tried(what, ask)
 
 
-def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> Check:
+def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> DoctorCheck:
     def ask() -> str:
         refused = {each.group_id: each.error for each in admin.group_configs(names) if each.error_code != NONE}
         if refused:
@@ -95,7 +95,7 @@ def _refused(errors: dict[str, str | None], hint: str) -> ConfigurationError:
     return ConfigurationError(f"{len(errors)} group(s) refused, first {group_id!r}: {error}", hint=hint)
 
 
-def _state_topic(kafka: KafkaConfig) -> Check:
+def _state_topic(kafka: KafkaConfig) -> DoctorCheck:
     """READ on the state topic: one record is read, or the end is seen."""
     from acktrail.broker.state.state_source import StateSource, StateSourceStatus
 

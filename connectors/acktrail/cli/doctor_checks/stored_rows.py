@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from acktrail.cli.doctor_checks.checks import Check, tried
+from acktrail.cli.doctor_checks.checks import DoctorCheck, tried
 from acktrail.cli.progress import table_progress
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
@@ -21,7 +21,7 @@ _REPAIR = "`acktrail repair` shows what can be repaired"
 _Progress = Callable[[str, int], None]
 
 
-def reading_checks(config: TablesConfig) -> Iterator[Check]:
+def reading_checks(config: TablesConfig) -> Iterator[DoctorCheck]:
     """What ``find_damage`` reports, as `acktrail repair` shows it; raw bytes that contradict decoded columns; then the
     number of rows of each other table. Reads everything."""
     tables = Tables(config)
@@ -29,11 +29,11 @@ def reading_checks(config: TablesConfig) -> Iterator[Check]:
         try:
             report = find_damage(tables, progress)
         except AcktrailError as error:
-            yield Check(what="tables, reading", status="missing", detail=error.message, hint=error.hint)
+            yield DoctorCheck(what="tables, reading", status="missing", detail=error.message, hint=error.hint)
             return
         for each in report.damages:
             detail = f"{each.file} {each.cause}"
-            yield Check(what=f"table {each.table}", status="missing", detail=detail, hint=_REPAIR)
+            yield DoctorCheck(what=f"table {each.table}", status="missing", detail=detail, hint=_REPAIR)
         yield tried("records and ranges", lambda: _records(report))
         damaged = {each.table for each in report.damages}
         if RECORDS not in damaged:

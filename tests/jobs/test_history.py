@@ -79,7 +79,7 @@ def expected(
             changes += history.unreadable(record, **at)
         else:
             changes += history.record(record, **at)
-    return sorted(changes, key=place), {number: dict(history.held) for number, history in histories.items()}
+    return sorted(changes, key=place), {number: dict(history.known_states) for number, history in histories.items()}
 
 
 def place(change: StatusChange) -> tuple[Any, ...]:

@@ -62,7 +62,7 @@ def expected(log: Log, missing: range = range(0)) -> tuple[list[StatusChange], d
             changes += history.unreadable(record, offset=offset, timestamp_ms=1_000 + offset)
         else:
             changes += history.record(record, offset=offset, timestamp_ms=1_000 + offset)
-    return changes, dict(history.held)
+    return changes, dict(history.known_states)
 
 
 def no_spans(state_partition: int, begin: int) -> list[tuple[int, int]]:

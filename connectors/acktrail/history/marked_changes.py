@@ -68,7 +68,7 @@ class MarkedHistory:
         """Put the states that updates changed into `held`."""
         for key, marked in self._marked.items():
             if marked is not None:
-                self._history.held[_share_partition(key)] = marked.state
+                self._history.known_states[_share_partition(key)] = marked.state
         self._marked.clear()
 
     def _gap(self, first_offset: int) -> pa.Table:
@@ -110,7 +110,7 @@ class MarkedHistory:
         )
 
     def _mark(self, key: _Key) -> OffsetMarks | None:
-        held = self._history.held.get(_share_partition(key))
+        held = self._history.known_states.get(_share_partition(key))
         marked = OffsetMarks.of(held) if isinstance(held, SharePartitionState) else None
         self._marked[key] = marked
         return marked
@@ -134,7 +134,7 @@ class MarkedHistory:
         key = (row["group_id"], row["topic_id"], row["partition"])
         marked = self._marked.pop(key, None)
         if marked is not None:
-            self._history.held[_share_partition(key)] = marked.state
+            self._history.known_states[_share_partition(key)] = marked.state
         offset, timestamp_ms = row["offset"], row["timestamp_ms"]
         if row["decode_status"] == "decoded":
             return self._history.record(record_of(row), offset=offset, timestamp_ms=timestamp_ms)

@@ -7,7 +7,7 @@ state, an update is combined with it, an update without a state becomes the stat
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from acktrail.model.batches import combine_state_batches
@@ -128,14 +128,10 @@ def _from_update(record: ShareUpdate) -> SharePartitionState:
 
 def _merge(state: SharePartitionState, update: ShareUpdate) -> SharePartitionState:
     start_offset = state.start_offset if update.start_offset is None else update.start_offset
-    return SharePartitionState(
-        key=state.key,
-        snapshot_epoch=state.snapshot_epoch,
-        state_epoch=state.state_epoch,
+    return replace(
+        state,
         leader_epoch=state.leader_epoch if update.leader_epoch is None else update.leader_epoch,
         start_offset=start_offset,
         delivery_complete_count=update.delivery_complete_count,
         batches=combine_state_batches(state.batches, update.batches, start_offset),
-        create_timestamp_ms=state.create_timestamp_ms,
-        write_timestamp_ms=state.write_timestamp_ms,
     )

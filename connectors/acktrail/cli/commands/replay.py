@@ -141,20 +141,17 @@ def _replay_in_order(
     """Record by record, sorted into the order of the log."""
     from acktrail.offline.read.copied_files import in_log_order, read_files
     from acktrail.offline.replay_dialects import replay_records
+    from acktrail.offline.replay_until import up_to
 
     def note_damage(damage: SegmentDamage) -> None:
         count(readable=False)
         report_damage(damage)
 
     reading.on_damage = note_damage
-    records = _up_to(in_log_order(read_files(files, reading)), point, cut)
+    records = in_log_order(read_files(files, reading))
+    if point is not None:
+        records = up_to(records, point, cut)
     return replay_records(dialect, _decoded(dialect, records, count), policy, audited=audited)
-
-
-def _up_to(records: Iterable[RawRecord], point: LogPoint | None, cut: LogCut) -> Iterable[RawRecord]:
-    from acktrail.offline.replay_until import up_to
-
-    return records if point is None else up_to(records, point, cut)
 
 
 def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: RecordCounter) -> Iterator[RecordAt[Any]]:

@@ -88,29 +88,29 @@ class StatusChange:
 class History:
     """The changes of all share partitions of one state partition, record by record in log order.
 
-    `held` is what it resumes from, changed in place: the replayed state of each share partition ever seen, or that it
-    is absent or not known. If the first record of another one is an initialization, it did not exist before; else its
-    status before is not known.
+    `known_states` is what it resumes from, changed in place: the replayed state of each share partition ever seen, or
+    that it is absent or not known. If the first record of another one is an initialization, it did not exist before;
+    else its status before is not known.
 
-    The changes of a log do not depend on where it is cut: resuming from `held` gives the changes of one pass.
+    The changes of a log do not depend on where it is cut: resuming from `known_states` gives the changes of one pass.
     """
 
-    def __init__(self, state_partition: int, held: MutableMapping[SharePartition, KnownState]) -> None:
+    def __init__(self, state_partition: int, known_states: MutableMapping[SharePartition, KnownState]) -> None:
         self._state_partition = state_partition
-        self.held = held
+        self.known_states = known_states
 
     def record(self, record: StateRecord, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
         """Apply a record and return its changes, ascending. The first record of a share partition has changes for all
         offsets, also for those that are unknown before and after it.
         """
-        held = self.held.get(record.key)
-        state = held if isinstance(held, SharePartitionState) else None
+        before = self.known_states.get(record.key)
+        state = before if isinstance(before, SharePartitionState) else None
         new: KnownState = apply(state, record) or OffsetStatusKind.ABSENT
-        self.held[record.key] = new
+        self.known_states[record.key] = new
         at = self._position(offset, timestamp_ms, _cause(state, record))
-        if held is None:
+        if before is None:
             return _first_changes(record.key, new, at)
-        return _changes(record.key, held, new, at)
+        return _changes(record.key, before, new, at)
 
     def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
         """A record of `key` that cannot be read: from here on its state is not known."""
@@ -119,13 +119,13 @@ class History:
     def gap(self, first_offset: int) -> Iterator[StatusChange]:
         """The records from `first_offset` on were not exported: from there on no state is known."""
         at = self._position(first_offset, None, Cause.GAP)
-        for key in sorted(self.held):
+        for key in sorted(self.known_states):
             yield from self._forget(key, at)
 
     def _forget(self, key: SharePartition, at: RecordPosition) -> Iterator[StatusChange]:
-        held = self.held.get(key)
-        self.held[key] = OffsetStatusKind.UNKNOWN
-        return iter(()) if held is None else _changes(key, held, OffsetStatusKind.UNKNOWN, at)
+        before = self.known_states.get(key)
+        self.known_states[key] = OffsetStatusKind.UNKNOWN
+        return iter(()) if before is None else _changes(key, before, OffsetStatusKind.UNKNOWN, at)
 
     def _position(self, offset: int, timestamp_ms: int | None, cause: Cause) -> RecordPosition:
         return RecordPosition(

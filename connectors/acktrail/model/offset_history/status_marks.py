@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Self
 
 from acktrail.model.batches import combine_state_batches
@@ -92,11 +93,8 @@ class OffsetMarks:
         if not self._is_changed:
             return self._base
         ranges = zip(self._firsts, self._lasts, map(status_of_mark, self._marks), strict=True)
-        base = self._base
-        return SharePartitionState(
-            key=base.key,
-            snapshot_epoch=base.snapshot_epoch,
-            state_epoch=base.state_epoch,
+        return replace(
+            self._base,
             leader_epoch=self._leader,
             start_offset=self._start,
             delivery_complete_count=self._complete,
@@ -109,8 +107,6 @@ class OffsetMarks:
                 )
                 for first, last, status in ranges
             ),
-            create_timestamp_ms=base.create_timestamp_ms,
-            write_timestamp_ms=base.write_timestamp_ms,
         )
 
     def update(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from drivers.command_line import Done, run
+from reset.plan_scene import RECORDS, TOPIC, Command, Scene
 from reset.world import World
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
@@ -12,3 +16,23 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 def world(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
     """The shared broker, and tables of the module's own."""
     return World.at(broker.config(), tmp_path_factory.mktemp("reset"))
+
+
+@pytest.fixture(scope="session", params=["4.3.1", "4.4.0"])
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with EmbeddedBroker(request.param) as broker:
+        made = Scene.at(broker.config(), tmp_path_factory.mktemp("life"))
+        made.broker = broker
+        made.make_topic(TOPIC, 2, RECORDS)
+        yield made
+
+
+@pytest.fixture
+def reset(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Command:
+    """``acktrail reset`` with the scene's broker and tables where a command takes them."""
+
+    def command(name: str, *words: str) -> Done:
+        where = scene.arguments() if name not in ("approve", "reject", "show") else scene.arguments()[2:]
+        return run(capsys, "reset", name, *words, *where)
+
+    return command

@@ -1,4 +1,4 @@
-"""Record batches told apart by their headers, and counted within the offsets of a plan."""
+"""The kind of record batches from their headers, and their records counted within the offsets of a plan."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_every_partition_asked_for_has_a_result(case: dict[str, Any]) -> None:
 def test_a_top_level_error_ends_the_change(code: int, outcome: Outcome, says: str, raised: type[AcktrailError]) -> None:
     """R004-16, R004-17 and R004-21 to R004-25: sent once, one result for each partition, what to do, what is raised.
 
-    A code that nobody named leaves the outcome open."""
+    A code without an advice leaves the outcome open."""
     with fake_kafka() as fake:
         results = alter(fake, altered(error_code=code, message="its words"))
 

@@ -1,4 +1,4 @@
-"""A connection that cannot be made says so soon, says where, and says what to do."""
+"""A connection that cannot be made fails soon, with the address and what to do."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_name_that_does_not_resolve_is_unreachable() -> None:
 
 
 def test_a_server_of_another_protocol_is_unreachable() -> None:
-    """Whoever answers HTTP is no broker."""
+    """A server that answers HTTP is no broker."""
     with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         assert "protocol" in unreachable(address).message
 
@@ -249,7 +249,7 @@ def test_a_wrong_password_is_a_configuration_error_without_the_password(guarded:
 
 
 def test_no_login_where_one_is_wanted_is_hinted_at(guarded: EmbeddedBroker) -> None:
-    """A listener with SASL hangs up on whoever does not log in: it is asked what it speaks."""
+    """A listener with SASL closes a connection without a login: its protocol is probed."""
     assert "speaks SASL_PLAINTEXT" in misconfigured(guarded.bootstrap_servers).message
 
 

@@ -52,7 +52,7 @@ def test_a_request_without_an_answer_is_sent_again() -> None:
 
 
 def test_a_coordinator_that_stays_silent_is_an_error_in_bounded_time() -> None:
-    """It does not ask for ever."""
+    """It stops asking in the end."""
     client = SilentClient(silences=1_000)
     with pytest.raises(RetryableError):
         ask(client)

@@ -1,4 +1,4 @@
-"""What the founding documents say of configurations, asked of a running broker and of the client."""
+"""The configurations in the founding documents, compared with a running broker and the client."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NOT_FOR_MEMBERS: Final = {
 
 @pytest.fixture(scope="module")
 def defaults(workload: Workload) -> Defaults:
-    """The broker's own default of every configuration, whatever it was started with."""
+    """The broker's own default of every configuration, not the value it was started with."""
     node = next(iter(workload.admin.list_topics(timeout=120).brokers))
     (found,) = workload.admin.describe_configs([ConfigResource(ResourceType.BROKER, str(node))]).values()
     return {
@@ -67,7 +67,7 @@ def defaults(workload: Workload) -> Defaults:
 @pytest.mark.parametrize("name", sorted(DOCUMENTED))
 def test_defaults_are_as_documented(defaults: Defaults, name: str) -> None:
     """R001-27, R001-29 to R001-34, R001-36, R001-37, R002-19, R002-21 to R002-26, R002-28, R002-29, R002-31 to
-    R002-34: what the documents propose is what brokers do where nobody configures it."""
+    R002-34: the proposed values are the defaults of brokers."""
     assert defaults[name] == DOCUMENTED[name]
 
 
@@ -96,6 +96,6 @@ def test_what_share_consumers_do_not_take(name: str) -> None:
 
 
 def test_what_became_configurations_of_groups(admin: ShareGroupAdmin, worked: Worked) -> None:
-    """R002-35, R002-38: where to begin and what of transactions to see is a group's business."""
+    """R002-35, R002-38: the start offset and the isolation level are configured for each group."""
     (found,) = admin.group_configs([worked.group])
     assert {"share.auto.offset.reset", "share.isolation.level"} <= (found.configs or {}).keys()

@@ -1,4 +1,4 @@
-"""A copied log directory imported, and the cluster's own export going on behind it."""
+"""A copied log directory imported, and the cluster's own export continuing behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Kafka client is imported in part, and nobody else notices."""
+"""The Kafka client is imported in part, without an effect on other users of it."""
 
 from __future__ import annotations
 

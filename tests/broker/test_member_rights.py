@@ -1,4 +1,4 @@
-"""What members of share groups may do, and what nobody may but brokers: asked of a broker with ACLs."""
+"""What members of share groups may do, and what only brokers may do: tried on a broker with ACLs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_only_brokers_find_share_coordinators(guarded: EmbeddedBroker) -> None:
 
 
 def test_only_brokers_read_states(guarded: EmbeddedBroker) -> None:
-    """R002-07, R002-53: the calls to a share coordinator want ClusterAction, whatever may be done with the group."""
+    """R002-07, R002-53: the calls to a share coordinator need ClusterAction, with any rights on the group."""
     key = SharePartition(group_id=GroupId("of-a-member"), topic_id=TopicId("AAAAAAAAAAAAAAAAAAAAAQ"), partition=0)
     with BrokerClient(guarded.config("member")) as client:
         state = read_state(client, key, leader_epoch=0)

@@ -1,4 +1,4 @@
-"""Tables that lost something are noticed by whoever uses them, and mended from what Kafka still has."""
+"""Tables that lost something are noticed by every user of them, and repaired from the records that Kafka still has."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _write(broker: EmbeddedBroker, number: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """Three observations of a state topic that nobody writes any more, and what they left: the memory is that of the
+    """Three observations of a state topic without writers, and what they left: the memory is that of the
     third. `tables` is never changed."""
 
     broker: EmbeddedBroker
@@ -121,8 +121,8 @@ LOSSES: dict[str, Callable[[Tables], object]] = {
     indirect=["exported"],
 )
 def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: str) -> None:
-    """Whatever is lost of the records: export, reconciliation, history and verification refuse and name the table. A
-    dry run changes nothing. After the repair every record is there once, ranges tell of each, and incremental states
+    """Any records may be lost: export, reconciliation, history and verification refuse and name the table. A
+    dry run changes nothing. After the repair every record is there once, ranges cover each, and incremental states
     are those of a replay of all, also of what comes later."""
     tables = exported.copy(tmp_path)
     before = _records(tables)

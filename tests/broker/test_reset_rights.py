@@ -24,7 +24,7 @@ def test_missing_rights_are_refusals_by_name(
     guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
 ) -> None:
     """R004-16, R004-17, R002-50: without READ on group, topic or state topic there is no plan; what may be reset
-    is, with `partial`; without the state topic only by the broker's own word, and only where that was asked for."""
+    is, with `partial`; without the state topic only by the broker's answer, and only where that was asked for."""
     world = World.at(guarded.config("resetter"), tmp_path)
     for kind, name in (("GROUP", "g"), ("TOPIC", "orders"), ("TOPIC", "forbidden")):
         guarded_workload.allow("resetter", "DESCRIBE", kind, name)

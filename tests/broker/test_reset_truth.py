@@ -193,7 +193,7 @@ def tell_history(world: World) -> None:
 
 def test_poison_below_the_start_offset_is_counted_from_the_history(world: World, tmp_path: Path) -> None:
     """Records that were rejected or accepted before the start offset moved past them are counted as far as the history
-    tells: not at all without tables or before the first export, all of them with it; where it is behind, it is read on
+    shows: not at all without tables or before the first export, all of them with it; where it is behind, it is read on
     in Kafka. A reset and its undo take none of them away."""
     topic, group = f"poison-{uuid4().hex[:8]}", f"g-{uuid4().hex[:8]}"
     here = replace(world, tables=TablesConfig(uri=str(tmp_path / "tables")))
@@ -267,7 +267,7 @@ def in_transactions(world: World, topic: str) -> None:
 
 
 def test_a_plan_says_records_where_the_log_tells_and_offsets_where_not(world: World, tmp_path: Path) -> None:
-    """Markers of transactions count as offsets and are delivered to nobody; records of aborted transactions only to
+    """Markers of transactions count as offsets and are not delivered; records of aborted transactions only to
     groups that read uncommitted ones. Both kinds of groups get what the plan says."""
     topic, here = f"hidden-{uuid4().hex[:8]}", replace(world, tables=TablesConfig(uri=str(tmp_path)))
     in_transactions(world, topic)
@@ -295,7 +295,7 @@ def test_a_plan_says_records_where_the_log_tells_and_offsets_where_not(world: Wo
     open_end.produce(topic, b"undecided")
     open_end.flush()
     plan = here.plan(groups=[group], topics=[topic], strategies={"to-earliest": None})
-    assert plan["totals"].get("records") is None, "nobody can say what becomes of an open transaction"
+    assert plan["totals"].get("records") is None, "the outcome of an open transaction is not known"
     assert "offsets_not_records" in {notice["rule"] for notice in plan["notices"]}
     assert "13 offsets (control records" in plan_text(from_plain(ResetPlan, plan))
     open_end.abort_transaction()

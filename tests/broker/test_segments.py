@@ -35,7 +35,7 @@ def test_a_live_segment_is_what_a_consumer_gets(
     broker: EmbeddedBroker, worked: Worked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The state topic's segments hold, without a hole from the first offset on, the very records that a consumer gets;
-    decode and replay say of both the same."""
+    decode and replay give the same for both."""
     files = copied_segments(broker, tmp_path, "__share_group_state-*")
     consumed_after = {(r.state_partition, r.offset): r for r in read_all(broker)}
     damage: list[SegmentDamage] = []
@@ -138,7 +138,7 @@ def test_codecs_of_a_real_broker(codec: str, broker: EmbeddedBroker, topics: dic
 
 def test_transactions_of_a_real_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """Of committed, aborted and open transactions the segment gives what a consumer of committed records gets, and an
-    address for what nobody can say yet."""
+    address for records without an outcome yet."""
     topic = f"transactions-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)

@@ -188,7 +188,7 @@ def test_records_after_the_start_belong_to_the_next_run(topic: KafkaConfig) -> N
 
 
 def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, crafted: EmbeddedBroker) -> None:
-    """A run goes on when the broker comes back."""
+    """A run continues when the broker comes back."""
     count = 60_000
     for partition in range(PARTITIONS):
         write(topic, count // PARTITIONS, partition)
@@ -212,7 +212,7 @@ def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, c
 @pytest.mark.parametrize("old_records", [0, 100])
 def test_another_incarnation_is_never_mixed_in(topic: KafkaConfig, crafted: EmbeddedBroker, old_records: int) -> None:
     """The topic is recreated with more records than the old one had: not one of them is given. From an empty log
-    nothing but the topic's id tells it."""
+    only the topic's id shows it."""
     write(topic, old_records, text=b"old")
     source = StateSource(topic, run_id="r", bounded=False)
     task = source.tasks()[0]

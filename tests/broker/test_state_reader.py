@@ -60,7 +60,7 @@ def test_after_a_record_that_cannot_be_read_nothing_is_known() -> None:
 
 
 def test_a_snapshot_makes_the_state_known_again() -> None:
-    """It replaces all, whatever came before; so does a tombstone."""
+    """It replaces all earlier records; so does a tombstone."""
     again = read(None, UPDATE, SNAPSHOT, UPDATE)
     assert again.unreadable is None
     assert again.state == read(SNAPSHOT, UPDATE).state

@@ -264,7 +264,7 @@ def test_what_was_pruned_before_the_first_run_is_a_gap_with_that_reason(pruning:
 
 
 def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker) -> None:
-    """The fetch that finds its offset gone says so, and the run goes on at the log's new start."""
+    """The fetch that finds its offset gone reports it, and the run continues at the log's new start."""
     make_pruned(pruning)
     source = StateSource(pruning.config(), run_id="gap", bounded=False)
     (task,) = source.tasks()
@@ -290,7 +290,7 @@ def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker
 
 
 def test_a_recreated_topic_is_never_mixed_in(pruning: EmbeddedBroker) -> None:
-    """When the state topic is deleted and created again under a running task, it stops instead of going on."""
+    """When the state topic is deleted and created again under a running task, it stops."""
     make_pruned(pruning)
     source = StateSource(pruning.config(), run_id="recreated", bounded=False)
     (task,) = source.tasks()

@@ -50,7 +50,7 @@ def test_put_is_not_a_commit(kind: Any, pairs: list[Any]) -> None:
 
 
 def test_flush_commits_rows_and_position(kind: Any, pairs: list[Any]) -> None:
-    """After a flush the rows are there and every new sink knows where the task goes on."""
+    """After a flush the rows are there and every new sink knows where the task continues."""
     log = MemoryLog(pairs=pairs, end_offset=10)
     sink = kind.open()
     task = task_of(log, sink)
@@ -90,7 +90,7 @@ def test_tasks_of_one_flush_commit_together(kind: Any, pairs: list[Any]) -> None
 
 
 def test_second_writer_fails_and_nothing_of_it_lands(kind: Any, pairs: list[Any]) -> None:
-    """Two sinks at the same position: the second to flush fails, and goes on cleanly when it starts again."""
+    """Two sinks at the same position: the second to flush fails, and continues cleanly when it starts again."""
     log = MemoryLog(pairs=pairs, end_offset=10)
     first, second = kind.open(), kind.open()
     for sink in (first, second):

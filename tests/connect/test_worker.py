@@ -1,4 +1,4 @@
-"""The worker: everything arrives, in commits of the right size and time, whatever ends the run."""
+"""The worker: everything arrives, in commits of the right size and time, however the run ends."""
 
 from __future__ import annotations
 

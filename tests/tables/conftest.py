@@ -1,4 +1,4 @@
-"""An object storage that misbehaves as it is told to; `s3_server` is one that behaves."""
+"""An object storage that misbehaves on request; `s3_server` is one that behaves."""
 
 from __future__ import annotations
 

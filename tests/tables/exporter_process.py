@@ -47,7 +47,7 @@ def main(root: str, end_offset: int, flush_rows: int, *start_offsets: int) -> No
 
 
 def peak_memory_mb() -> int:
-    """Of this program alone: what getrusage says includes the memory of whoever started it."""
+    """Of this program alone: getrusage includes the memory of the process that started it."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
 

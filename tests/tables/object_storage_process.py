@@ -22,7 +22,7 @@ CONTROL = "_control"
 
 @dataclass(kw_only=True)
 class ObjectStorage:
-    """Objects by key. `honours_conditions` False: a put overwrites whatever ``If-None-Match`` says."""
+    """Objects by key. `honours_conditions` False: a put ignores ``If-None-Match``."""
 
     honours_conditions: bool = True
     refuse_with: str | None = None

@@ -48,7 +48,7 @@ def _tier(rows: int) -> int:
 
 
 def test_a_backlog_is_left_alone() -> None:
-    """A great chunk that came at once is not written anew for a small one, and small ones behind it find together."""
+    """A great chunk that came at once is not rewritten for a small one, and small ones behind it find together."""
     assert first_rewritten([FULL_ROWS * 5], 10) == 1
     assert first_rewritten([FULL_ROWS * 5, *[10] * 7], 10) == 1
     assert first_rewritten([FULL_ROWS * 5, *[10] * 6], 10) == 7

@@ -26,14 +26,14 @@ def world(tmp_path: Path) -> World:
 
 
 def lacking(world: World, run_id: str = "last", *, lost: int | None = None) -> HistoryCompleteness:
-    """Completeness of group `g` after an export of what is new, of which the records before `lost` were pruned."""
+    """Completeness of group `g` after an export of the new records after those before `lost` were pruned."""
     world.export(run_id, lost=None if lost is None else {0: lost})
     build(world.tables)
     return HistoryReader(world.tables).completeness("g")
 
 
 def told(found: HistoryCompleteness) -> list[tuple[UnknownReason, int | None, int | None, int | None]]:
-    """Reason, first and last record that is missing, and the record that tells again."""
+    """Reason, first and last record that is missing, and the record with the whole state."""
     return [
         (each.reason, each.first_record, each.last_record, None if each.until is None else each.until.offset)
         for each in found.missing
@@ -68,7 +68,7 @@ def test_a_gap_until_a_snapshot_tells_again(world: World) -> None:
 
 
 def test_two_gaps_before_a_snapshot(world: World) -> None:
-    """Both are told, and both end there."""
+    """Both are listed, and both end there."""
     world.export("r1")
     world.write(*[update(KEY, 0, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)])
     lacking(world, "r2", lost=4)
@@ -98,7 +98,7 @@ def test_unreadable_records(world: World) -> None:
 
 
 def test_a_share_partition_that_nobody_could_read(world: World) -> None:
-    """No row of the history tells of it; all of it is lacking."""
+    """The history has no row of it; all of it is lacking."""
     world.damage(key_of("g", 1, 1))
     found = lacking(world)
     assert told(found.of(key_of("g", 1, 1))) == [(UnknownReason.EARLIER, None, None, None)]
@@ -115,7 +115,7 @@ def test_exports_that_the_history_has_not_used(world: World) -> None:
 
 
 def test_a_time_that_a_gap_does_not_touch(world: World) -> None:
-    """Before the last record that was exported before it, and after the record that told again: complete."""
+    """Before the last record that was exported before it, and after the record with the whole state: complete."""
     world.export("r1")
     world.write(update(KEY, 0, 0, ()), update(KEY, 0, 0, ()), snapshot(KEY, 8), update(KEY, 8, 0, (batch(9, 9, 2, 1),)))
     found = lacking(world, lost=4)

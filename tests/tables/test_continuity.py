@@ -32,7 +32,7 @@ def _log(tables: Tables, name: str) -> list[Path]:
 
 
 def test_log_files_that_were_removed_in_time_are_no_loss(tables: Tables) -> None:
-    """Before a checkpoint the log may be cleaned: exports go on."""
+    """Before a checkpoint the log may be cleaned: exports continue."""
     tables.append("state_records", tables.read("state_records").slice(0, 0))
     DeltaTable(f"{tables.root}/state_records").create_checkpoint()
     for file in _log(tables, "state_records")[:-1]:

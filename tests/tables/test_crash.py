@@ -30,7 +30,7 @@ def start(root: Path, *start_offsets: int) -> subprocess.Popen[str]:
 
 
 def kill_after(process: subprocess.Popen[str], lines: int, seconds: float) -> bool:
-    """Kill `process` that long after so many lines of progress; whether it still ran."""
+    """Kill `process` `seconds` after `lines` of progress; whether it still ran."""
     assert process.stdout is not None
     with process:
         for _ in range(lines):

@@ -60,7 +60,7 @@ def test_a_write_that_fails_says_one_line(tmp_path: Path) -> None:
 
 
 def test_only_panics_are_kept_back(capfd: pytest.CaptureFixture[str]) -> None:
-    """Whatever else is printed meanwhile is printed afterwards; nesting keeps nothing back twice."""
+    """Other output of that time is printed afterwards; nesting keeps nothing back twice."""
     with without_panics():
         os.write(2, b"before\n" + _PANIC + b"after\n")
         with without_panics():

@@ -44,7 +44,7 @@ def test_every_name_in_the_records_is_known_until_its_state_is_deleted(world: Wo
 
 
 def test_nothing_is_known_of_tables_that_are_not_there(tmp_path: Path) -> None:
-    """Before the first export nobody is asked for by name."""
+    """Before the first export no name is asked for."""
     found = known_names(Tables(TablesConfig(uri=str(tmp_path / "none"))))
     assert (found.groups, found.topic_ids) == (frozenset(), frozenset())
 

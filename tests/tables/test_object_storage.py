@@ -25,7 +25,7 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(
 
 @pytest.fixture(autouse=True)
 def _distrust(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test's storage is new to this process, whatever port it got."""
+    """Every test's storage is new to this process, on any port."""
     monkeypatch.setattr(write_probe, "_trusted", set())
 
 
@@ -58,7 +58,7 @@ def test_export_lands_on_object_storage(s3: S3) -> None:
 
 
 def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
-    """As in a folder: the list of files is held against the log, a commit or file that cannot be read is left out and
+    """As in a folder: the list of files is compared with the log, a commit or file that cannot be read is left out and
     kept beside the others, what is lost of the records is known, and a table can be thrown away."""
     tables, log = Tables(s3.bucket("damaged-bucket")), MemoryLog(pairs=PAIRS)
     for end_offset in (4, 8, 12):
@@ -138,7 +138,7 @@ def test_writers_at_once_lose_nothing(s3: S3) -> None:
     ],
 )
 def test_refusal_is_one_clear_line_without_secrets(object_storage: Any, code: str, says: str) -> None:
-    """What the storage refuses is said in one line that names the root and holds no key."""
+    """A refusal of the storage is one line that names the root and holds no key."""
     object_storage.control(refuse_with=code)
     with pytest.raises(ConfigurationError) as caught:
         Tables(object_storage.config()).append("state_records", records(1))

@@ -1,4 +1,4 @@
-"""Tables that another engine rewrote are read as before, whatever form of text it stores."""
+"""Tables that another engine rewrote are read as before, in each of its forms of text."""
 
 from __future__ import annotations
 

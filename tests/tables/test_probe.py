@@ -57,7 +57,7 @@ def test_a_folder_without_write_permission_is_found(part: str) -> None:
 
 
 def test_a_store_that_refuses_writes_is_found(object_storage: RunningStorage) -> None:
-    """What may only be read says so; what may be written has no object more than before."""
+    """A read-only root is reported; a writable one has no more objects than before."""
     tables = Tables(object_storage.config())
     keys = object_storage.control()
     tables.probe_write()

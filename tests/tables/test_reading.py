@@ -1,4 +1,4 @@
-"""Every table read to its last row: what does not fit is named, whatever it is."""
+"""Every table read to its last row: every contradiction is named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from jobs.world import World, batch, key_of, snapshot, update
 
-from acktrail.cli.doctor_checks.stored_rows import reading_checks
+from acktrail.cli.doctor_checks.table_checks import reading_checks
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import find_damage
@@ -35,7 +35,7 @@ def _again(tables: Tables) -> None:
 
 
 def _beside(tables: Tables) -> None:
-    """A record that no range tells of."""
+    """A record in no range."""
     (row,) = tables.read("state_records").slice(7).to_pylist()
     tables.append("state_records", pa.Table.from_pylist([{**row, "offset": 20}], schema=TABLES["state_records"]))
 

@@ -1,4 +1,4 @@
-"""What is made from the records is made anew where it is damaged; what is lost of them is told by ranges."""
+"""Damaged tables that are derived from the records are built again; ranges show the lost records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _working(world: World, number: int) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path: Path, damage: str) -> None:
-    """``replay_memory`` that cannot be read is made anew, and the run says why; the next one goes on from it."""
+    """``replay_memory`` that cannot be read is built again, and the run reports why; the next one continues from it."""
     world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
     for number, run in enumerate(("r1", "r2", "r3")):
         _working(world, number)
@@ -56,7 +56,7 @@ def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_held_states_do_not_block_the_history(world: World, tmp_path: Path, damage: str) -> None:
-    """``held_states`` that cannot be read are made anew: history and states are those of tables never damaged."""
+    """``held_states`` that cannot be read are built again: history and states are those of tables never damaged."""
     world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
     world.export("r1")
     build(world.tables)
@@ -75,7 +75,7 @@ def test_damaged_held_states_do_not_block_the_history(world: World, tmp_path: Pa
 
 def test_an_older_copy_that_was_restored_is_not_taken_for_the_newer_one(world: World, tmp_path: Path) -> None:
     """Records and ranges restored from an older copy, and exported on: the same version numbers are other commits now.
-    What was made from the lost ones is not gone on from; states and history are those of all records."""
+    Rows derived from the lost ones are not used; states and history are those of all records."""
     world = World(tmp_path / "one", state_partitions=1)
     world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
     world.observe("r1")
@@ -118,8 +118,8 @@ _STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_siz
 def test_corrected_ranges_add_up(
     first: int, length: int, has_gap: bool, stretches: list[tuple[int, int]], unreadable: set[int]
 ) -> None:
-    """Every offset of a range is afterwards in a range or in a gap, once; the lost ones in gaps that say so; counts add
-    up; what was a gap before stays one."""
+    """Every offset of a range is afterwards in a range or in a gap, once; the lost ones in gaps with that reason;
+    counts add up; an earlier gap stays one."""
     last = first + length
     row: dict[str, Any] = dict.fromkeys(EXPORT_RANGES.names)
     row |= {"state_partition": 1, "first_offset": first, "last_offset": last, "records_read": length + 1}

@@ -1,4 +1,4 @@
-"""What the history tells of records below a start offset: all of it, or a number and the reason why it may be more."""
+"""The history of records below a start offset: complete, or a number and the reason why it may be more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> World:
 
 
 def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> RangeOutcome:
-    """What the tables of `world` tell of offsets, where Kafka's newest state record of them is `newest`."""
+    """The history of offsets in the tables of `world`, where Kafka's newest state record of them is `newest`."""
     own = AffectedRange(key=KEY, first_offset=first, last_offset=last, state_partition=0, record_offset=newest)
     cluster = named.get("cluster_id", "c1")
     return SettledHistory(world.tables, cluster, named.get("state_topic_id"), [own]).outcomes()[KEY]
@@ -42,7 +42,7 @@ def use(world: World, run_id: str, *, lost: int | None = None) -> None:
 
 
 def test_everything_is_known_from_the_beginning_on(world: World) -> None:
-    """Counted by range, with the time of the first record that tells."""
+    """Counted by range, with the time of the first record with such a state."""
     use(world, "r1")
     found = told(world)
     assert (numbers(found), found.reason) == ((4, 6, 0), None)
@@ -62,7 +62,7 @@ def test_without_a_history_nothing_is_known(world: World) -> None:
 
 
 def test_an_export_that_began_late_knows_what_came_since(world: World) -> None:
-    """What the first snapshot shows below its start offset nobody knows; what was settled after it is counted."""
+    """Offsets below the start offset of the first snapshot are unknown; what was settled after it is counted."""
     world.exported[0] = 3
     world.write(snapshot(KEY, 10), update(KEY, 10, 4, (batch(10, 13, 4, 5),)), update(KEY, 14, 0, ()))
     use(world, "r1")
@@ -72,7 +72,7 @@ def test_an_export_that_began_late_knows_what_came_since(world: World) -> None:
 
 
 def test_a_gap_makes_what_was_known_a_least_number(world: World) -> None:
-    """Before the gap 6 were archived; in it nobody knows; after it 2 more were."""
+    """Before the gap 6 were archived; in it nothing is known; after it 2 more were."""
     use(world, "r1")
     world.write(*[update(KEY, 10, 0, ())] * 3)
     world.write(snapshot(KEY, 20), update(KEY, 20, 2, (batch(20, 21, 4, 5),)), update(KEY, 22, 0, ()))
@@ -83,7 +83,7 @@ def test_a_gap_makes_what_was_known_a_least_number(world: World) -> None:
 
 
 def test_an_unreadable_record_makes_it_a_least_number(world: World) -> None:
-    """Whether it names the share partition or nobody knows whose it is."""
+    """With and without the share partition in its key."""
     use(world, "r1")
     world.write_bytes(0, b"\x00", b"\x00")
     use(world, "r2")
@@ -114,7 +114,7 @@ def test_tables_of_another_cluster_or_state_topic_tell_nothing(world: World) -> 
 
 @pytest.mark.parametrize("gap", [False, True])
 def test_newer_records_go_on_from_what_is_held(world: World, gap: bool) -> None:
-    """They are laid over what the history tells; where some were pruned unread, everything before is a least number."""
+    """They are added to the history; where some were pruned unread, everything before is a least number."""
     use(world, "r1")
     own = AffectedRange(key=KEY, first_offset=0, last_offset=12, state_partition=0, record_offset=5)
     found = SettledHistory(world.tables, "c1", None, [own])

@@ -1,4 +1,4 @@
-"""The Delta sink: ranges and records tell the same story, for one cluster and one state topic."""
+"""The Delta sink: ranges and records agree, for one cluster and one state topic."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_gap_between_two_batches_of_one_commit_is_kept(tables: Tables) -> None:
 
 
 def test_two_who_repair_at_once_copy_each_range_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is overtaken while copying looks again and finds nothing left to do."""
+    """A writer that is overtaken while copying looks again and finds nothing left to do."""
     other = Tables(tables.config)
     export(tables, MemoryLog(pairs=PAIRS, end_offset=8))
     tables.append("state_records", tables.read("state_records").slice(0, 0), metadata={"ranges": "[]"})
@@ -180,7 +180,7 @@ def test_two_who_repair_at_once_copy_each_range_once(tables: Tables, monkeypatch
 
 
 def test_crash_between_the_two_commits_is_repaired(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records landed, ranges did not: the next start brings them, once, whoever starts, however often."""
+    """Records landed, ranges did not: the next start brings them, once, for every writer, however often."""
 
     class Crash(BaseException):
         """The process ends here."""
@@ -358,7 +358,7 @@ def test_listing_that_changes_nothing_departs_nothing() -> None:
 
 def test_rows_of_a_commit_lie_by_state_partition(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the tasks' batches come: each piece of the file with least and greatest values of its own is of one state
-    partition, in log order, so that a reader of some passes over the others."""
+    partition, in log order, so that a reader of some skips the others."""
     monkeypatch.setattr(table_layout, "_RECORDS_ROW_GROUP", 4)
     export(tables, *(MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (2, 0, 1)), flush_rows=100)
     snapshot = tables.snapshot("state_records")

@@ -325,7 +325,7 @@ _CHECKPOINT = "_delta_log/00000000000000000024.checkpoint.parquet"
 def test_a_harmed_log_is_one_clear_error(
     tables: Tables, tmp_path: Path, file: str, harm: Callable[[Path], None], said: str
 ) -> None:
-    """A log that cannot be read names table, file and cause, whoever asks; other tables are read as before."""
+    """A log that cannot be read names table, file and cause in every call; other tables are read as before."""
     for number in range(28):
         tables.append("state_records", records(number))
     tables.append("topics", pa.table({}))
@@ -380,7 +380,7 @@ def test_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> Non
 
 
 def test_a_root_that_cannot_hold_tables_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    """A sink that starts on new tables says so at once; a good root is made, and no table in it."""
+    """A bad root is reported when a sink starts; a good root is made, and no table in it."""
     (tmp_path / "file").write_text("x")
     bad = DeltaSink(Tables(TablesConfig(uri=str(tmp_path / "file" / "tables"))), cluster_id="c", run_id="r")
     with pytest.raises(ConfigurationError, match="the folder cannot be created"):

@@ -61,7 +61,7 @@ def _checks(
 ) -> Iterator[DoctorCheck]:
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.cli.doctor_checks.cluster_checks import cluster_checks
-    from acktrail.cli.doctor_checks.table_checks import table_checks
+    from acktrail.cli.doctor_checks.table_checks import reading_checks, table_checks
 
     yield _java()
     try:
@@ -82,8 +82,6 @@ def _checks(
         return
     yield from table_checks(target, cluster_id)
     if read_tables:
-        from acktrail.cli.doctor_checks.stored_rows import reading_checks
-
         yield from reading_checks(target)
 
 

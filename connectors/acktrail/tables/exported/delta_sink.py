@@ -23,7 +23,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, joined, range_rows, ranges_text
+from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, merge_spans, range_rows, ranges_text
 from acktrail.tables.exported.stored_log import StoredRecords, log_marks
 from acktrail.tables.exported.topic_rows import renew_topics
 
@@ -75,11 +75,8 @@ class DeltaSink:
         dialect: str = OWN_DIALECT,
         clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
-        self._tables = tables
-        self._cluster_id = cluster_id
-        self._run_id = run_id
-        self._dialect = dialect
-        self._clock = clock
+        self._tables, self._dialect, self._clock = tables, dialect, clock
+        self._cluster_id, self._run_id = cluster_id, run_id
         self._pending = _Pending()
         self._committed: dict[TaskId, int | None] = {}
         self._marks: dict[str, int] = {}
@@ -173,7 +170,7 @@ class DeltaSink:
         self._check_topic(span.topic_id)
         self._pending.records.append(rows)
         self._pending.positions[batch.task] = position
-        self._pending.spans[batch.task] = joined(self._pending.spans.get(batch.task, ()), span)
+        self._pending.spans[batch.task] = merge_spans(self._pending.spans.get(batch.task, ()), span)
 
     def _note(self, marks: Mapping[str, int]) -> None:
         """Keep the numbers about the logs that the tables do not have yet."""

@@ -21,7 +21,7 @@ from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, CommitRecord
 
-__all__ = ["COPIED", "COPIED_COMMIT", "RANGES", "copy_ranges", "joined", "range_rows", "ranges_text"]
+__all__ = ["COPIED", "COPIED_COMMIT", "RANGES", "copy_ranges", "merge_spans", "range_rows", "ranges_text"]
 
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
@@ -40,7 +40,7 @@ _ATTEMPTS: Final = 20
 _Row = dict[str, Any]
 
 
-def joined(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
+def merge_spans(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
     """`spans` of one partition with `span` after them: grown into the last one unless a gap lies between, or they are
     of different files.
     """

@@ -38,7 +38,7 @@ class Observation:
     """A complete observation.
 
     `after_began_at` and `observed_at`: when the first and the last answer of the `after` sample came in. `state_logs`
-    by state partition; empty: the state topic was not there, or could not be asked.
+    by state partition; empty: there was no state topic, or it could not be described.
     """
 
     cluster_id: str | None
@@ -75,35 +75,25 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
         UnknownName: for a run that observed nothing.
         InputError: when it has no sample from after the export.
     """
-    samples = [_sample(tables, name, run_id) for name in _SAMPLED]
-    if not any(sample.num_rows for sample in samples):
+    columns, own = ["cluster_id", "phase", "observed_at"], pc.field("run_id") == run_id
+    sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in _SAMPLED)
+    if not sampled.num_rows:
         known = sorted(_sampled_runs(tables))
         raise UnknownName("observation", run_id, nearest=get_close_matches(run_id, known, n=3))
-    after = [row for sample in samples for row in sample.to_pylist() if row["phase"] == "after"]
-    if not after:
+    after = sampled.filter(pc.equal(sampled["phase"], "after"))
+    if not after.num_rows:
         raise InputError(
             f"observation {run_id!r} has no sample from after the export", hint="let the export finish, or name another"
         )
-    instants = [row["observed_at"] for row in after]
+    times = pc.min_max(after["observed_at"]).as_py()
     logs = _state_logs(tables, run_id)
-    shifts = offset_shifts(tables, logs, (pc.field("run_id") == run_id) | (pc.field("exported_at") <= min(instants)))
+    shifts = offset_shifts(tables, logs, own | (pc.field("exported_at") <= times["min"]))
     return Observation(
-        cluster_id=after[0]["cluster_id"],
+        cluster_id=after["cluster_id"][0].as_py(),
         run_id=run_id,
-        after_began_at=min(instants),
-        observed_at=max(instants),
+        after_began_at=times["min"],
+        observed_at=times["max"],
         state_logs={number: _shifted(log, shifts.get(number, 0)) for number, log in logs.items()},
-    )
-
-
-def _sample(tables: Tables, name: str, run_id: str) -> pa.Table:
-    """The sides of one observation with the first and the last instant of each."""
-    rows = tables.read(name, columns=["cluster_id", "phase", "observed_at"], where=pc.field("run_id") == run_id)
-    ends = [("observed_at", "min"), ("observed_at", "max")]
-    sides = rows.group_by(["cluster_id", "phase"], use_threads=False).aggregate(ends)
-    names = ["cluster_id", "phase", "observed_at"]
-    return pa.concat_tables(
-        sides.select(["cluster_id", "phase", f"observed_at_{end}"]).rename_columns(names) for _, end in ends
     )
 
 
@@ -145,11 +135,8 @@ def _state_logs(tables: Tables, run_id: str) -> dict[int, StateLog]:
 
 
 def _shifted(log: StateLog, shift: int) -> StateLog:
-    if not shift:
-        return log
-    offsets = (log.log_start_before, log.log_end_before, log.log_end_after)
-    start, end, after = (None if offset is None else offset + shift for offset in offsets)
-    return StateLog(log_start_before=start, log_end_before=end, log_end_after=after)
+    offsets = {name: getattr(log, name) for name in StateLog.__slots__}
+    return StateLog(**{name: None if offset is None else offset + shift for name, offset in offsets.items()})
 
 
 def _state_log(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateLog:

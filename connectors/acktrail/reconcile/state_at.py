@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,15 +40,6 @@ class TopicAtTime:
     exported_at: dt.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Extent:
-    """The first record exported of a state partition, and when its export began and last brought something."""
-
-    first_offset: int
-    began_at: dt.datetime
-    ended_at: dt.datetime
-
-
 def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
     """What the tables hold of the state topic as of `at_ms`, ms since the epoch, inclusive; None: all of it.
 
@@ -59,14 +50,15 @@ def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
         raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail export` first")
     observed_at = _FOR_EVER if at_ms is None else _EPOCH + dt.timedelta(milliseconds=min(at_ms, _LATEST_MS))
     observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
-    coverages, extents = read_coverage(tables, observation), _extents(tables)
+    coverages, exports = read_coverage(tables, observation), _exports(tables)
     cuts = {} if at_ms is None else _cuts(tables, at_ms)
+    later = (e["state_partition"] for e in exports if e["first_offset_min"] and e["exported_at_min"] > observed_at)
     return TopicAtTime(
         at_ms=at_ms,
         observation=observation,
         coverages={number: _before(found, cuts.get(number)) for number, found in coverages.items()},
-        began_later=tuple(n for n, e in sorted(extents.items()) if e.first_offset and e.began_at > observed_at),
-        exported_at=max((extent.ended_at for extent in extents.values()), default=None),
+        began_later=tuple(sorted(later)),
+        exported_at=max((e["exported_at_max"] for e in exports), default=None),
     )
 
 
@@ -104,13 +96,11 @@ def _cuts(tables: Tables, at_ms: int) -> dict[int, int]:
     return cuts
 
 
-def _extents(tables: Tables) -> dict[int, _Extent]:
+def _exports(tables: Tables) -> list[dict[str, Any]]:
+    """By state partition: the first offset exported, and the times of the first and last commit with records."""
     ranges = tables.read("export_ranges", columns=["state_partition", "first_offset", "exported_at"])
-    kept = ranges.filter(pc.field("first_offset").is_valid())
-    least_and_most = [("first_offset", "min"), ("exported_at", "min"), ("exported_at", "max")]
-    return {
-        row["state_partition"]: _Extent(
-            first_offset=row["first_offset_min"], began_at=row["exported_at_min"], ended_at=row["exported_at_max"]
-        )
-        for row in kept.group_by("state_partition").aggregate(least_and_most).to_pylist()
-    }
+    rows = ranges.filter(pc.field("first_offset").is_valid()).group_by("state_partition")
+    found: list[dict[str, Any]] = rows.aggregate(
+        [("first_offset", "min"), ("exported_at", "min"), ("exported_at", "max")]
+    ).to_pylist()
+    return found

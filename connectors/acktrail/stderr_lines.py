@@ -85,7 +85,7 @@ class StepLines:
         share = min(done / max(steps, 1), 1.0)
         if self._line.is_live:
             bar = "#" * int(share * _BAR_WIDTH)
-            self._line.show(f"{doing} [{bar:<{_BAR_WIDTH}}] {share:4.0%}", is_urgent=True)
+            self._line.show(f"{doing} [{bar:<{_BAR_WIDTH}}] {share:4.0%}")
         elif int(4 * share) > self._quarters.get(doing, 0):
             self._quarters[doing] = int(4 * share)
             self.say(f"{doing}: {100 * done // steps} %")

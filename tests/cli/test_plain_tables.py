@@ -29,6 +29,12 @@ def test_only_names_beyond_the_limit_are_cut() -> None:
     assert len(shortened("f" * 65)) == 64
 
 
+def test_wide_characters_take_two_columns() -> None:
+    """Names in East Asian scripts leave the columns after them aligned on a terminal."""
+    lines = table(("GROUP", "PARTITION", "NOTE"), [("\N{CJK UNIFIED IDEOGRAPH-754C}" * 3, 7, "x"), ("plain", 12, "y")])
+    assert lines.splitlines()[1:] == ["\N{CJK UNIFIED IDEOGRAPH-754C}" * 3 + "          7  x", "plain          12  y"]
+
+
 def test_report_takes_the_options_of_the_storage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """As every other command that reads tables: a file of options that is not there is named."""
     options = tmp_path / "options.properties"

@@ -120,6 +120,26 @@ def test_nothing_is_rewritten_where_no_terminal_is(
     assert capsys.readouterr().err == "10 records read\n"
 
 
+def test_a_bar_is_gone_before_the_next_step_is_printed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the bar is one line that is rewritten; a step begins on a clear line."""
+    monkeypatch.setattr(stderr_lines, "_LIVE_S", 0.0)
+    with at(terminal), stderr_lines.StepLines() as lines:
+        lines.count("fetching", 1, 4)
+        lines.count("fetching", 3, 4)
+        assert terminal.screen[-1].startswith("fetching [######################        ]  75%")
+        lines.say("fetched")
+    assert [line.split("s  ")[-1] for line in terminal.screen] == ["fetched", ""]
+
+
+def test_quarters_are_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each quarter of each step is printed once, with the seconds since the start."""
+    with stderr_lines.StepLines() as lines:
+        for done in range(11):
+            lines.count("fetching", done, 10)
+    shown = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["fetching: 30 %", "fetching: 50 %", "fetching: 80 %", "fetching: 100 %"]
+
+
 def test_reconcile_validate_and_verify_say_what_they_do(world: World, terminal: Terminal) -> None:
     """Each shows its steps, and its result begins on a clear line."""
     for command, step, result in (

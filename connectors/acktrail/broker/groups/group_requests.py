@@ -175,11 +175,7 @@ def _member(member: Any) -> GroupMember:
 
 
 def read_group_configs(client: BrokerClient, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
-    """The configuration in force of each group, in the order asked for; a group that may not be read has an error.
-
-    Raises:
-        Unreachable: no broker answered.
-    """
+    """See ``ShareGroupAdmin.group_configs``."""
     wanted = tuple(dict.fromkeys(group_ids))
     found: dict[str, GroupConfigs] = {}
     for at in range(0, len(wanted), _GROUPS_AT_ONCE):
@@ -191,11 +187,7 @@ def read_group_configs(client: BrokerClient, group_ids: Iterable[str]) -> tuple[
 def read_rights(
     client: BrokerClient, coordinators: Coordinators, group_ids: Iterable[str], topics: Iterable[str]
 ) -> Rights:
-    """The rights on these groups and topics. Nothing is tried: the responses to DESCRIBE carry them.
-
-    Raises:
-        Unreachable, RetryableError: a broker did not answer.
-    """
+    """See ``ShareGroupAdmin.rights``; the responses to DESCRIBE have them (KIP-430)."""
     answers = coordinators.query(group_ids, partial(describe_request, with_rights=True))
     groups = {
         group_id: _NO_RIGHTS

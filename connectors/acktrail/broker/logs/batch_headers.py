@@ -97,8 +97,8 @@ _PlaceT = TypeVar("_PlaceT", LogPosition, LogStretch)
 
 
 def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
-    """The times of the record batch that holds each position, or comes next after it. Positions at the end of their
-    log, and those whose leader does not answer, are left out. Fetches one batch each. Needs READ on the topics.
+    """See ``ShareGroupAdmin.batch_times``: of the batch that holds each position, or comes next after it. Positions
+    at the end of their log, and those whose leader does not answer, are left out.
     """
     leaders = _leaders(client, positions)
     asked = list(leaders.items())
@@ -116,10 +116,8 @@ def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> 
 def read_batches(
     client: BrokerClient, stretches: Iterable[LogStretch], *, most_bytes: int
 ) -> dict[LogStretch, tuple[Batch, ...]]:
-    """The batches of each stretch, which must be of different partitions. A stretch is left out when it is not read
-    within `most_bytes`, ends beyond the last stable offset, or its leader does not answer or refuses.
-
-    Cost: fetches what it counts. Needs READ on the topics.
+    """See ``ShareGroupAdmin.record_batches``. A stretch is also left out when its leader does not answer or refuses.
+    Cost: fetches what it counts.
     """
     reading = [_Reading(leader, stretch, most_bytes) for stretch, leader in _leaders(client, stretches).items()]
     while open_ := [each for each in reading if each.is_open]:

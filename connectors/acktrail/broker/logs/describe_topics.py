@@ -21,11 +21,7 @@ _IDS_AT_ONCE: Final = 1_000
 
 
 def describe_topics(client: BrokerClient, names: Sequence[str] | None) -> tuple[TopicDescription, ...]:
-    """These topics in the order asked for; None: all that the principal may DESCRIBE, by name.
-
-    Raises:
-        Unreachable: no broker answered.
-    """
+    """See ``ShareGroupAdmin.topics``."""
     if names is not None and not names:
         return ()
     backoff = Backoff(_LOADING_S)
@@ -37,13 +33,10 @@ def describe_topics(client: BrokerClient, names: Sequence[str] | None) -> tuple[
 
 
 def hidden_topics(client: BrokerClient, topic_ids: Iterable[str]) -> frozenset[str]:
-    """The ids of topics that are there and that this principal may not DESCRIBE.
+    """See ``ShareGroupAdmin.hidden_topics``.
 
     A broker answers that only when it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
     topic, 100 for one that is gone. A listing of all topics leaves both out.
-
-    Raises:
-        Unreachable: no broker answered.
     """
     wanted = sorted({topic_id for topic_id in topic_ids if topic_id != ZERO_TOPIC_ID})
     asked = [UUID(bytes=topic_id_bytes(TopicId(topic_id))) for topic_id in wanted]

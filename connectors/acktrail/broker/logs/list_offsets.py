@@ -52,11 +52,7 @@ _Results = Mapping[OffsetQuery, OffsetResult]
 
 
 def list_log_offsets(client: BrokerClient, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, ...]:
-    """The ends of every log, in the order asked for. A partition that cannot be asked has an error in its row.
-
-    Raises:
-        Unreachable, RetryableError: a leader did not answer in time.
-    """
+    """See ``ShareGroupAdmin.list_offsets``."""
     results = _query_leaders(client, partitions, (_HIGH_WATERMARK, _LAST_STABLE, _START))
     return tuple(
         LogOffsets(
@@ -76,12 +72,7 @@ def list_log_offsets(client: BrokerClient, partitions: Iterable[TopicPartition])
 def list_offsets_at(
     client: BrokerClient, partitions: Iterable[TopicPartition], timestamp_ms: int
 ) -> tuple[OffsetAtTime, ...]:
-    """The first record at or after a time in every log, in the order asked for, transactions that are still open
-    included. A partition that cannot be asked has an error in its row.
-
-    Raises:
-        Unreachable, RetryableError: a leader did not answer in time.
-    """
+    """See ``ShareGroupAdmin.offsets_at``; records of transactions that are still open count."""
     query = OffsetQuery(timestamp=timestamp_ms)
     results = _query_leaders(client, partitions, (query,))
     return tuple(

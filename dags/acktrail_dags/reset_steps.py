@@ -17,7 +17,7 @@ from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.json_values import from_plain, to_plain
+from acktrail.group_changes.json_values import from_json_value, to_json_value
 from acktrail.group_changes.lifecycle import plan_status
 from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
@@ -246,7 +246,7 @@ def send_requests(stored: StoredPlan, approver: str) -> dict[str, Any]:
     plan = _load(stored)
     with _cluster(stored) as cluster:
         journal = api.open_journal(_tables(stored), plan, actor=approver)
-        done: dict[str, Any] = to_plain(api.execute(cluster, journal, plan, partial=stored["partial"]))
+        done: dict[str, Any] = to_json_value(api.execute(cluster, journal, plan, partial=stored["partial"]))
     return done
 
 
@@ -263,7 +263,7 @@ def verify(stored: StoredPlan | None) -> list[dict[str, Any]]:
     try:
         with _cluster(stored) as cluster:
             journal = api.open_journal(tables, plan)
-            return [to_plain(one) for one in api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))]
+            return [to_json_value(one) for one in api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))]
     except OutcomeUnknown as error:
         if isinstance(error.__cause__, RetryableError):
             raise error.__cause__ from error  # nothing is settled: Airflow looks again
@@ -299,7 +299,7 @@ def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
     return ResetOrder(
         kafka_conn_id=form["kafka_conn_id"] or DEFAULT_KAFKA_CONN_ID,
         tables_uri=tables_config(form["tables_uri"]).uri,
-        request=to_plain(request),
+        request=to_json_value(request),
         partial=form["partial"],
         wait_for_empty_s=form["wait_for_empty_s"],
         watch_s=form["watch_s"],
@@ -315,7 +315,7 @@ def _tables(target: ResetTarget) -> TablesConfig:
 
 
 def _request(order: ResetOrder) -> ResetRequest:
-    return from_plain(ResetRequest, order["request"], "request")
+    return from_json_value(ResetRequest, order["request"], "request")
 
 
 def _load(stored: StoredPlan) -> ResetPlan:

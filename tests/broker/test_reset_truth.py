@@ -25,7 +25,7 @@ from acktrail.export.export_run import export
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.execution import execute_reset
-from acktrail.group_changes.json_values import from_plain, to_plain, with_hash
+from acktrail.group_changes.json_values import from_json_value, to_json_value, with_hash
 from acktrail.group_changes.lifecycle.plan_status import list_plans
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.tables.delta.store import Tables
@@ -234,8 +234,8 @@ def test_poison_below_the_start_offset_is_counted_from_the_history(world: World,
 def test_a_plan_of_another_cluster_does_not_bind_fresh_tables(world: World, group: str, tmp_path: Path) -> None:
     """It is refused before anything is stored: the tables stay free for the cluster that they are meant for."""
     fresh = replace(world, tables=TablesConfig(uri=str(tmp_path / "fresh")))
-    plan = from_plain(ResetPlan, plan_to(world, group, 0))
-    other = to_plain(with_hash(replace(plan, cluster=replace(plan.cluster, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))))
+    plan = from_json_value(ResetPlan, plan_to(world, group, 0))
+    other = to_json_value(with_hash(replace(plan, cluster=replace(plan.cluster, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))))
     with pytest.raises(PlanStale) as caught:
         fresh.execute(other)
     assert caught.value.rule == "other_cluster"
@@ -287,7 +287,7 @@ def test_a_plan_says_records_where_the_log_tells_and_offsets_where_not(world: Wo
         }
         assert totals["acknowledgements_known"] == comes
         assert len(world.deliveries(group, topic, comes)) == comes
-        shown = plan_text(from_plain(ResetPlan, plan))
+        shown = plan_text(from_json_value(ResetPlan, plan))
         assert "7, 3 of aborted transactions (only read_uncommitted groups get them), in 12 offsets" in shown
     open_end = Producer({**to_librdkafka(world.kafka), "transactional.id": f"{topic}-2"})
     open_end.init_transactions()
@@ -297,5 +297,5 @@ def test_a_plan_says_records_where_the_log_tells_and_offsets_where_not(world: Wo
     plan = here.plan(groups=[group], topics=[topic], strategies={"to-earliest": None})
     assert plan["totals"].get("records") is None, "the outcome of an open transaction is not known"
     assert "offsets_not_records" in {notice["rule"] for notice in plan["notices"]}
-    assert "13 offsets (control records" in plan_text(from_plain(ResetPlan, plan))
+    assert "13 offsets (control records" in plan_text(from_json_value(ResetPlan, plan))
     open_end.abort_transaction()

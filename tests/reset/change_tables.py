@@ -15,7 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry, chained
 from acktrail.group_changes.audit.journal import Journal, planned_entry
 from acktrail.group_changes.execution.sent_request import answer_detail, request_detail
-from acktrail.group_changes.json_values import to_plain, with_hash
+from acktrail.group_changes.json_values import to_json_value, with_hash
 from acktrail.group_changes.lifecycle.change_status import standings
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
@@ -102,7 +102,7 @@ def _found(plan: ResetPlan) -> list[VerifiedPartition]:
 
 def _executions(plan: ResetPlan, journal: Journal) -> list[dict[str, Any]]:
     at = {"plan_id": plan.plan_id, "attempt": 1, "verified_at": journal._clock()}
-    return [{**to_plain(one), **at} for one in _found(plan)]
+    return [{**to_json_value(one), **at} for one in _found(plan)]
 
 
 def _verified(group: str, topic: str, partition: int) -> VerifiedPartition:

@@ -29,7 +29,7 @@ from acktrail.group_changes.audit.audit_chain import (
     first_link,
 )
 from acktrail.group_changes.audit.journal import Journal, read_audit
-from acktrail.group_changes.lifecycle.change_status import Lease, Standing, blocking, overall, standings
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, Lease, blocking, standings, worst_status
 from acktrail.tables.delta import compaction
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
@@ -79,30 +79,30 @@ BEGUN = (lease(), entry(Event.BEFORE_CALL))
 @pytest.mark.parametrize(
     ("entries", "standing"),
     [
-        ((lease(),), Standing.STARTED),
-        ((lease(), entry(Event.REFUSED), entry(Event.LEASE_RELEASED)), Standing.REFUSED),
-        (BEGUN, Standing.UNKNOWN),
-        ((*BEGUN, entry(Event.AFTER_CALL, "unknown")), Standing.UNKNOWN),
-        ((*BEGUN, entry(Event.AFTER_CALL, "done")), Standing.UNVERIFIED),
-        ((*BEGUN, entry(Event.AFTER_CALL, "partly")), Standing.UNVERIFIED),
-        ((*BEGUN, entry(Event.AFTER_CALL, "refused")), Standing.FAILED),
-        ((lease(), entry(Event.AFTER_CALL, "not_sent")), Standing.FAILED),
-        ((*BEGUN, entry(Event.VERIFIED, "not_done")), Standing.FAILED),
-        ((*BEGUN, entry(Event.AFTER_CALL, "done"), entry(Event.VERIFIED, "done")), Standing.DONE),
-        ((*BEGUN, entry(Event.VERIFIED, "partly")), Standing.PARTLY),
-        ((*BEGUN, entry(Event.VERIFIED, "overwritten")), Standing.OVERWRITTEN),
-        ((*BEGUN, entry(Event.VERIFIED, "unknown")), Standing.UNKNOWN),
-        ((*BEGUN, entry(Event.VERIFIED, "not_done"), lease(attempt=2)), Standing.STARTED),
+        ((lease(),), ChangeStatus.STARTED),
+        ((lease(), entry(Event.REFUSED), entry(Event.LEASE_RELEASED)), ChangeStatus.REFUSED),
+        (BEGUN, ChangeStatus.UNKNOWN),
+        ((*BEGUN, entry(Event.AFTER_CALL, "unknown")), ChangeStatus.UNKNOWN),
+        ((*BEGUN, entry(Event.AFTER_CALL, "done")), ChangeStatus.UNVERIFIED),
+        ((*BEGUN, entry(Event.AFTER_CALL, "partly")), ChangeStatus.UNVERIFIED),
+        ((*BEGUN, entry(Event.AFTER_CALL, "refused")), ChangeStatus.FAILED),
+        ((lease(), entry(Event.AFTER_CALL, "not_sent")), ChangeStatus.FAILED),
+        ((*BEGUN, entry(Event.VERIFIED, "not_done")), ChangeStatus.FAILED),
+        ((*BEGUN, entry(Event.AFTER_CALL, "done"), entry(Event.VERIFIED, "done")), ChangeStatus.DONE),
+        ((*BEGUN, entry(Event.VERIFIED, "partly")), ChangeStatus.PARTLY),
+        ((*BEGUN, entry(Event.VERIFIED, "overwritten")), ChangeStatus.OVERWRITTEN),
+        ((*BEGUN, entry(Event.VERIFIED, "unknown")), ChangeStatus.UNKNOWN),
+        ((*BEGUN, entry(Event.VERIFIED, "not_done"), lease(attempt=2)), ChangeStatus.STARTED),
     ],
 )
-def test_where_a_change_stands(entries: tuple[AuditEntry, ...], standing: Standing) -> None:
+def test_where_a_change_stands(entries: tuple[AuditEntry, ...], standing: ChangeStatus) -> None:
     """After every sequence of rows, also one that a killed process broke off; the newest attempt counts."""
     (found,) = standings(rows_of(*entries))
     assert found.standing is standing
     later = found.at(NOW_MS + 3_600_000)
     assert later.standing is standing
-    if found.lease is not None and standing in (Standing.UNKNOWN, Standing.STARTED, Standing.UNVERIFIED):
-        assert found.at(NOW_MS).standing is Standing.RUNNING
+    if found.lease is not None and standing in (ChangeStatus.UNKNOWN, ChangeStatus.STARTED, ChangeStatus.UNVERIFIED):
+        assert found.at(NOW_MS).standing is ChangeStatus.RUNNING
 
 
 def test_what_keeps_others_away() -> None:
@@ -124,8 +124,8 @@ def test_what_keeps_others_away() -> None:
 
 def test_a_plan_stands_where_its_worst_group_does() -> None:
     """One unknown among the done makes the plan unknown."""
-    assert overall([Standing.DONE, Standing.UNKNOWN, Standing.FAILED]) is Standing.UNKNOWN
-    assert overall([]) is Standing.PLANNED
+    assert worst_status([ChangeStatus.DONE, ChangeStatus.UNKNOWN, ChangeStatus.FAILED]) is ChangeStatus.UNKNOWN
+    assert worst_status([]) is ChangeStatus.PLANNED
 
 
 def journal(root: Path, cluster_id: str = "c1", clock: Any = lambda: NOW) -> Journal:

@@ -15,13 +15,13 @@ from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, Stamp, chained, first_link
 from acktrail.group_changes.lifecycle.admission import check_approvals, check_approver, requesters
-from acktrail.group_changes.lifecycle.change_status import Standing, overall
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, worst_status
 from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, Step, life_of
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
 STAMP = Stamp(cluster_id="c1", run_id="r1", actor="ann", host="elsewhere", at=NOW)
-CHANGED = {Standing.DONE, Standing.PARTLY, Standing.STOPPED, Standing.OVERWRITTEN}
+CHANGED = {ChangeStatus.DONE, ChangeStatus.PARTLY, ChangeStatus.STOPPED, ChangeStatus.OVERWRITTEN}
 
 
 def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:
@@ -62,13 +62,19 @@ def life(*entries: AuditEntry, **about: Any) -> PlanLife:
 
 def test_every_step_of_every_standing_has_an_answer() -> None:
     """No pair is left to chance."""
-    assert set(LIFE) == {(standing, step) for standing in Standing for step in Step}
+    assert set(LIFE) == {(standing, step) for standing in ChangeStatus for step in Step}
 
 
 def test_nothing_opens_a_closed_plan() -> None:
     """From REJECTED, EXPIRED, STOPPED, UNDONE and OVERWRITTEN no sequence of decisions leads to one that may be carried
     out."""
-    closed = {Standing.REJECTED, Standing.EXPIRED, Standing.STOPPED, Standing.UNDONE, Standing.OVERWRITTEN}
+    closed = {
+        ChangeStatus.REJECTED,
+        ChangeStatus.EXPIRED,
+        ChangeStatus.STOPPED,
+        ChangeStatus.UNDONE,
+        ChangeStatus.OVERWRITTEN,
+    }
     for standing in closed:
         assert isinstance(LIFE[standing, Step.APPLY], Refusal)
         for step in Step:
@@ -78,52 +84,52 @@ def test_nothing_opens_a_closed_plan() -> None:
 
 def test_only_what_was_changed_is_taken_back() -> None:
     """UNDO is refused wherever nothing was changed, and wherever nobody knows."""
-    assert {standing for standing in Standing if not isinstance(LIFE[standing, Step.UNDO], Refusal)} == CHANGED
+    assert {standing for standing in ChangeStatus if not isinstance(LIFE[standing, Step.UNDO], Refusal)} == CHANGED
 
 
 @pytest.mark.parametrize(
     ("entries", "standing"),
     [
-        ((), Standing.PLANNED),
-        ((APPROVED,), Standing.APPROVED),
-        ((APPROVED, REJECTED), Standing.REJECTED),
-        ((REJECTED, APPROVED), Standing.REJECTED),
-        ((EXPIRED,), Standing.EXPIRED),
-        ((EXPIRED, REJECTED), Standing.REJECTED),
-        ((APPROVED, *DONE), Standing.DONE),
-        ((REJECTED, *DONE), Standing.DONE),
-        ((*FAILED, REJECTED), Standing.REJECTED),
-        ((*REFUSED, EXPIRED), Standing.EXPIRED),
-        ((*PARTLY, REJECTED), Standing.STOPPED),
-        (UNKNOWN, Standing.UNKNOWN),
-        ((*UNKNOWN, REJECTED), Standing.UNKNOWN),
-        ((*UNKNOWN, REJECTED, entry(Event.VERIFIED, "not_done")), Standing.REJECTED),
-        (LEFT_OUT, Standing.PARTLY),
-        ((*PARTLY, *again(FAILED)), Standing.PARTLY),
-        ((*PARTLY, *again(REFUSED)), Standing.PARTLY),
-        ((*PARTLY, *again(DONE)), Standing.DONE),
-        ((*LEFT_OUT, *again(DONE)), Standing.DONE),
-        (SENT, Standing.RUNNING),
+        ((), ChangeStatus.PLANNED),
+        ((APPROVED,), ChangeStatus.APPROVED),
+        ((APPROVED, REJECTED), ChangeStatus.REJECTED),
+        ((REJECTED, APPROVED), ChangeStatus.REJECTED),
+        ((EXPIRED,), ChangeStatus.EXPIRED),
+        ((EXPIRED, REJECTED), ChangeStatus.REJECTED),
+        ((APPROVED, *DONE), ChangeStatus.DONE),
+        ((REJECTED, *DONE), ChangeStatus.DONE),
+        ((*FAILED, REJECTED), ChangeStatus.REJECTED),
+        ((*REFUSED, EXPIRED), ChangeStatus.EXPIRED),
+        ((*PARTLY, REJECTED), ChangeStatus.STOPPED),
+        (UNKNOWN, ChangeStatus.UNKNOWN),
+        ((*UNKNOWN, REJECTED), ChangeStatus.UNKNOWN),
+        ((*UNKNOWN, REJECTED, entry(Event.VERIFIED, "not_done")), ChangeStatus.REJECTED),
+        (LEFT_OUT, ChangeStatus.PARTLY),
+        ((*PARTLY, *again(FAILED)), ChangeStatus.PARTLY),
+        ((*PARTLY, *again(REFUSED)), ChangeStatus.PARTLY),
+        ((*PARTLY, *again(DONE)), ChangeStatus.DONE),
+        ((*LEFT_OUT, *again(DONE)), ChangeStatus.DONE),
+        (SENT, ChangeStatus.RUNNING),
     ],
 )
-def test_where_a_plan_stands(entries: tuple[AuditEntry, ...], standing: Standing) -> None:
+def test_where_a_plan_stands(entries: tuple[AuditEntry, ...], standing: ChangeStatus) -> None:
     """After decisions and attempts in any order: what was done is never forgotten, a closed plan stays closed."""
     assert life(*entries).standing is standing
 
 
 def test_a_plan_with_a_changed_and_an_unchanged_group_is_partly_done() -> None:
     """One group refused beside one that is done is neither REFUSED nor DONE; one at work comes first."""
-    assert overall([Standing.DONE, Standing.REFUSED]) is Standing.PARTLY
-    assert overall([Standing.DONE, Standing.UNKNOWN, Standing.FAILED]) is Standing.UNKNOWN
-    assert overall([Standing.FAILED, Standing.RUNNING]) is Standing.RUNNING
+    assert worst_status([ChangeStatus.DONE, ChangeStatus.REFUSED]) is ChangeStatus.PARTLY
+    assert worst_status([ChangeStatus.DONE, ChangeStatus.UNKNOWN, ChangeStatus.FAILED]) is ChangeStatus.UNKNOWN
+    assert worst_status([ChangeStatus.FAILED, ChangeStatus.RUNNING]) is ChangeStatus.RUNNING
 
 
 def test_time_and_refusals_count_while_nothing_was_attempted() -> None:
     """An old plan is EXPIRED, one that a rule forbids is REFUSED; what was attempted says so still."""
-    assert life(is_expired=True).standing is Standing.EXPIRED
-    assert life(is_refused=True).standing is Standing.REFUSED
-    assert life(*FAILED, is_expired=True, is_refused=True).standing is Standing.FAILED
-    assert life(*DONE, is_undone=True, undone_by=("p2",)).standing is Standing.UNDONE
+    assert life(is_expired=True).standing is ChangeStatus.EXPIRED
+    assert life(is_refused=True).standing is ChangeStatus.REFUSED
+    assert life(*FAILED, is_expired=True, is_refused=True).standing is ChangeStatus.FAILED
+    assert life(*DONE, is_undone=True, undone_by=("p2",)).standing is ChangeStatus.UNDONE
 
 
 @given(st.lists(st.sampled_from([APPROVED, REJECTED, EXPIRED]), max_size=5), st.sampled_from([FAILED, REFUSED, ()]))
@@ -139,7 +145,7 @@ def test_a_rejection_forbids_the_plan_whatever_else_is_noted(
         with pytest.raises(ChangeRefused, match="plan_expired"):
             found.after(Step.APPLY)
     else:
-        assert found.after(Step.APPLY) is Standing.RUNNING
+        assert found.after(Step.APPLY) is ChangeStatus.RUNNING
 
 
 @pytest.mark.parametrize("step", [Step.APPROVE, Step.REJECT, Step.APPLY, Step.UNDO])

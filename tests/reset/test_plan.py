@@ -15,7 +15,7 @@ from reset.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_fa
 from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot
 from acktrail.group_changes.collection.records_below_start import with_passed
-from acktrail.group_changes.json_values import fingerprint, from_plain, hash_of, to_plain
+from acktrail.group_changes.json_values import fingerprint, from_json_value, hash_of, to_json_value
 from acktrail.group_changes.planning.notices import RefusedParts, Severity
 from acktrail.group_changes.planning.number_text import forgotten
 from acktrail.group_changes.planning.plan import ResetPlan
@@ -276,6 +276,6 @@ def test_an_unknown_number_makes_an_unknown_total() -> None:
 def test_the_hash_is_over_everything_else() -> None:
     """It is the canonical text's digest, with one field left out."""
     plan = a_plan()
-    data = to_plain(plan)
+    data = to_json_value(plan)
     assert data.pop("plan_hash") == fingerprint(data) == hash_of(plan)
-    assert from_plain(ResetPlan, {**data, "plan_hash": plan.plan_hash}) == plan
+    assert from_json_value(ResetPlan, {**data, "plan_hash": plan.plan_hash}) == plan

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reset.scenes import a_request
 
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes.json_values import from_plain, to_plain
+from acktrail.group_changes.json_values import from_json_value, to_json_value
 from acktrail.group_changes.request.reset_request import (
     LARGEST_OFFSET,
     ResetRequest,
@@ -179,4 +179,4 @@ def test_numbers_are_kept(number: int) -> None:
 )
 def test_a_request_is_plain_data_and_back(request: ResetRequest) -> None:
     """What goes from step to step loses nothing."""
-    assert from_plain(ResetRequest, to_plain(request)) == request
+    assert from_json_value(ResetRequest, to_json_value(request)) == request

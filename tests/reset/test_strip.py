@@ -7,19 +7,25 @@ from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, logs
 
 from acktrail.group_changes.collection.facts import PartitionFacts
-from acktrail.group_changes.planning.offset_bar import Mark, strip_of
+from acktrail.group_changes.planning.offset_bar import CellState, offset_bar
 from acktrail.group_changes.request.reset_request import OutOfRange, StrategyKind
 from acktrail.model.delivery import DeliveryState
 
-MARKS = {0: Mark.RELEASED, 1: Mark.RELEASED, 2: Mark.ACKNOWLEDGED, 3: Mark.ARCHIVING, 4: Mark.ARCHIVED}
+MARKS = {
+    0: CellState.RELEASED,
+    1: CellState.RELEASED,
+    2: CellState.ACKNOWLEDGED,
+    3: CellState.ARCHIVING,
+    4: CellState.ARCHIVED,
+}
 
 
-def mark(facts: PartitionFacts, offset: int) -> Mark:
+def mark(facts: PartitionFacts, offset: int) -> CellState:
     assert facts.state is not None
     for first, last, state, _ in facts.state.batches:
         if first <= offset <= last:
             return MARKS[DeliveryState(state)]
-    return Mark.NOT_DELIVERED
+    return CellState.NOT_DELIVERED
 
 
 @given(logs(), st.integers(1, 50), st.integers(0, 45))
@@ -27,7 +33,7 @@ def test_a_cell_shows_the_gravest_of_its_records(facts: PartitionFacts, width: i
     """Cells cover the log in order, of equal size give or take one; start and target are in the right cell."""
     request = a_request(StrategyKind.TO_OFFSET, number=number, out_of_range=OutOfRange.CLAMP)
     (row,) = a_plan(request, a_snapshot(facts)).partitions
-    strip = strip_of(row, width)
+    strip = offset_bar(row, width)
     low, high = facts.log_start_offset or 0, facts.log_end_offset or 0
     if low == high:
         assert strip is None
@@ -41,7 +47,7 @@ def test_a_cell_shows_the_gravest_of_its_records(facts: PartitionFacts, width: i
         start = facts.start_offset
         above = [mark(facts, o) for o in offsets if start is None or o >= start]
         passed = start is not None and offsets[-1] < start
-        assert cell == max([*above, Mark.PASSED if passed else Mark.NOT_DELIVERED])
+        assert cell == max([*above, CellState.PASSED if passed else CellState.NOT_DELIVERED])
     assert strip.target_cell is not None
     if strip.target_cell < count:
         assert row.target_offset in range(bounds[strip.target_cell], bounds[strip.target_cell + 1])

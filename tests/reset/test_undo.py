@@ -24,7 +24,12 @@ BATCH = StateBatch(first_offset=41, last_offset=41, delivery_state=DeliveryState
 
 def test_what_was_taken_back_and_done_again_may_be_taken_back_again() -> None:
     """An undo counts for the share partitions that it brought to their targets, until it was undone itself."""
-    done = {"plan": {A: OK, B: OK}, "u1": {A: OK, B: (Status.FAILED, 5)}, "u2": {B: OK}, "u3": {A: (Status.UNKNOWN, 5)}}
+    done = {
+        "plan": {A: OK, B: OK},
+        "u1": {A: OK, B: (Status.FAILED, 5)},
+        "u2": {B: OK},
+        "u3": {A: (Status.UNKNOWN, 5)},
+    }
     ledger = UndoLedger(outcomes=done, undos={"plan": ["u1", "u2", "u3"]})
     assert ledger.taken_back("plan") == {A: "u1", B: "u2"}
     assert ledger.is_undone("plan")

@@ -14,7 +14,13 @@ from acktrail.group_changes.collection.changes_since_plan import changes_since_p
 from acktrail.group_changes.collection.facts import PartitionState, Snapshot
 from acktrail.group_changes.planning.plan import share_partition_of
 from acktrail.group_changes.request.target_offsets import states_at
-from acktrail.group_changes.verification.partition_outcome import Case, GroupNow, ResetOutcome, Status, judge
+from acktrail.group_changes.verification.partition_outcome import (
+    GroupNow,
+    ResetEvidence,
+    ResetOutcome,
+    Status,
+    judge,
+)
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -49,7 +55,9 @@ def update(start: int | None, *batches: StateBatch) -> ShareUpdate:
 
 def found(*records: StateRecord, outcome: Outcome = Outcome.DONE, target: int = 10, **named: Any) -> ResetOutcome:
     seen = [((3, 100 + index), record) for index, record in enumerate(records)]
-    case = Case(target=target, outcome=outcome, before=BEFORE, records=seen, group=GroupNow(has_members=False, epoch=9))
+    case = ResetEvidence(
+        target=target, outcome=outcome, before=BEFORE, records=seen, group=GroupNow(has_members=False, epoch=9)
+    )
     return judge(replace(case, **named))
 
 
@@ -66,7 +74,9 @@ def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
 
     before, after = facts(vector["before"]), facts(vector["after"])
     group = GroupNow(has_members=False, epoch=after.state_epoch)
-    case = Case(target=vector["target"], outcome=Outcome.DONE, before=before, now=after, is_complete=False, group=group)
+    case = ResetEvidence(
+        target=vector["target"], outcome=Outcome.DONE, before=before, now=after, is_complete=False, group=group
+    )
     finding = judge(case)
     assert finding.status == vector["verdict"]
 
@@ -112,7 +122,7 @@ def test_the_records_decide(finding: ResetOutcome, status: Status) -> None:
 def test_without_the_records_an_unknown_outcome_stays_unknown() -> None:
     """Pruned before anybody looked: another state says nothing about the reset; the same state says it was not done."""
     other = replace(state(77), snapshot_epoch=6, state_epoch=9)
-    case = Case(target=10, outcome=Outcome.UNKNOWN, before=BEFORE, is_complete=False)
+    case = ResetEvidence(target=10, outcome=Outcome.UNKNOWN, before=BEFORE, is_complete=False)
     assert judge(replace(case, now=other)).status is Status.UNKNOWN
     assert judge(replace(case, now=replace(BEFORE, snapshot_epoch=9))).status is Status.NOT_ATTEMPTED
 

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.facts import PartitionState
-from acktrail.group_changes.verification.partition_outcome import Case, GroupNow, ResetOutcome, Seen, Status, judge
+from acktrail.group_changes.verification.partition_outcome import (
+    GroupNow,
+    ResetEvidence,
+    ResetOutcome,
+    Seen,
+    Status,
+    judge,
+)
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -114,7 +121,7 @@ def verdict(life: Life, history: Sequence[Step], said: Outcome, is_pruned: bool)
     snapshots = [at for at, (_, record) in enumerate(life.records) if isinstance(record, ShareSnapshot)]
     cut = snapshots[-1] if is_pruned and snapshots else 0
     return judge(
-        Case(
+        ResetEvidence(
             target=life.target,
             outcome=said,
             before=life.before,

@@ -19,7 +19,7 @@ from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.group_changes import api, change_api
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.json_values import to_json_value
 from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_file import parse_plan
@@ -147,7 +147,7 @@ class World:
 
     def plan_of(self, request: ResetRequest) -> dict[str, Any]:
         with Cluster(self.kafka) as cluster:
-            return to_plain(api.make_plan(cluster, request, tables=self.tables))
+            return to_json_value(api.make_plan(cluster, request, tables=self.tables))
 
     def undo(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
         """The plan that undoes `plan`."""
@@ -163,20 +163,20 @@ class World:
     def execute(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
         made = reset_plan(plan)
         with Cluster(self.kafka) as cluster:
-            return to_plain(api.execute(cluster, api.open_journal(self.tables, made), made, **named))
+            return to_json_value(api.execute(cluster, api.open_journal(self.tables, made), made, **named))
 
     def verify(self, plan: dict[str, Any], *, wait_s: float = 10.0, watch_s: float = 0.0) -> list[dict[str, Any]]:
         made = reset_plan(plan)
         with Cluster(self.kafka) as cluster:
             journal = api.open_journal(self.tables, made)
-            return to_plain(api.verify(cluster, journal, made, wait_s=wait_s, watch_s=watch_s))
+            return to_json_value(api.verify(cluster, journal, made, wait_s=wait_s, watch_s=watch_s))
 
     def note_decision(self, plan: dict[str, Any], **named: Any) -> str:
         return api.note_decision(self.tables, reset_plan(plan), **named)
 
     def plan_deletion(self, groups: Sequence[str], topics: Sequence[str] = ()) -> dict[str, Any]:
         with Cluster(self.kafka) as cluster:
-            return to_plain(change_api.plan_deletion(cluster, groups, topics))
+            return to_json_value(change_api.plan_deletion(cluster, groups, topics))
 
     def execute_change(self, plan: dict[str, Any]) -> Any:
         with Cluster(self.kafka) as cluster:

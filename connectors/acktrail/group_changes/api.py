@@ -5,8 +5,8 @@
     parse_request -> make_plan -> store_plan                                   a dry run ends here
     -> execute (takes the lease, compares again, sends) -> verify              undo: undo_request -> make_plan -> ...
 
-Deletions and configurations are in `change_api`. Values are typed; `json_values.to_plain` gives their JSON, `plan_file`
-the text of plans. One `Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables.
+Deletions and configurations are in `change_api`. Values are typed; `to_json_value` gives their JSON, `plan_file` the
+text of plans. One `Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables.
 Errors are those of `acktrail.errors`.
 """
 
@@ -22,9 +22,9 @@ from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, Ma
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.execution.open_requests import OpenRequests
-from acktrail.group_changes.json_values import to_plain, with_hash
+from acktrail.group_changes.json_values import to_json_value, with_hash
 from acktrail.group_changes.lifecycle.admission import Admission, account
-from acktrail.group_changes.lifecycle.change_status import Standing
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus
 from acktrail.group_changes.lifecycle.plan_life import Step
 from acktrail.group_changes.lifecycle.undo import check_not_undone, read_ledger, undo_offsets, undo_request
 from acktrail.group_changes.planning.group_rules import notices_before
@@ -207,7 +207,7 @@ def approval_needed(plan: Plan) -> str:
 
 def note_decision(
     tables: TablesConfig, plan: Plan, *, approved: bool, actor: str, note: str = "", expired: bool = False
-) -> Standing:
+) -> ChangeStatus:
     """Note in the audit who approved or rejected a plan (or, `expired`, that the time to answer is over); `actor` names
     the person, `note` the reason. The plan's status then. A rejected or expired plan is closed: see `plan_life`.
 
@@ -313,7 +313,7 @@ def outcomes(journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartitio
     """
     from acktrail.group_changes.lifecycle.plan_status import outcomes_of
 
-    newest = {(one.group_id, one.topic, one.partition): to_plain(one) for one in found}
+    newest = {(one.group_id, one.topic, one.partition): to_json_value(one) for one in found}
     rows = outcomes_of(journal, plan)
     return [newest.get((row["group_id"], row["topic"], row["partition"]), row) for row in rows]
 
@@ -343,7 +343,7 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
     from acktrail.group_changes.collection.changes_since_plan import other_cluster
     from acktrail.group_changes.lifecycle.plan_status import done_before
 
-    is_done = admission.check_apply().standing is Standing.DONE
+    is_done = admission.check_apply().standing is ChangeStatus.DONE
     check_not_undone(journal.tables, plan)
     # Before anything of the plan is stored: tables belong to the first cluster they see.
     other = other_cluster(plan, cluster.admin.cluster_id)
@@ -362,7 +362,7 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
 def is_open(journal: Journal, plan: Plan) -> bool:
     """Whether a request of the plan was sent, or may have been, and its outcome was not verified."""
     found = journal.standings({"plan_id": plan.plan_id})
-    return any(one.standing in (Standing.UNKNOWN, Standing.UNVERIFIED) for one in found)
+    return any(one.standing in (ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED) for one in found)
 
 
 def admission_of(journal: Journal, plan: Plan, longest_ms: int = DAY_MS, rule: ApprovalRule | None = None) -> Admission:

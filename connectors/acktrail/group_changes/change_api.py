@@ -19,7 +19,7 @@ from acktrail.group_changes.api import admission_of, is_open, open_journal
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.execution.open_requests import OpenRequests
 from acktrail.group_changes.lifecycle.admission import account
-from acktrail.group_changes.lifecycle.change_status import Standing
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus
 from acktrail.group_changes.planning.group_change_plan import (
     ConfigStep,
     GroupChange,
@@ -145,7 +145,7 @@ def execute_change(
     admission = admission_of(journal, plan)
     journal.write_plan(plan)
     results: Sequence[ChangeResult] = ()
-    if admission.check_apply().standing is not Standing.DONE:
+    if admission.check_apply().standing is not ChangeStatus.DONE:
         results = execute_group_change(
             cluster, journal, plan, lambda: _planned_again(cluster, plan), check=admission.check_apply
         )
@@ -157,7 +157,7 @@ def recheck_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan
     """Pass when `execute_change` would send the plan now, or has nothing left to send. Raises as it would."""
     from acktrail.group_changes.execution.execute_group_change import check_preview
 
-    if admission_of(open_journal(tables, plan), plan).check_apply().standing is not Standing.DONE:
+    if admission_of(open_journal(tables, plan), plan).check_apply().standing is not ChangeStatus.DONE:
         check_preview(plan, lambda: _planned_again(cluster, plan))
 
 
@@ -189,7 +189,7 @@ def raise_unless_changed(change: ChangeOutcome) -> None:
     from acktrail.broker.changes import Outcome, raise_unless_done
 
     answered = {result.group_id for result in change.results if result.outcome is Outcome.DONE}
-    hidden = [group for group in answered if change.outcomes.get(group) == Standing.FAILED]
+    hidden = [group for group in answered if change.outcomes.get(group) == ChangeStatus.FAILED]
     if hidden:
         text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
         hint = f"acktrail reset verify {change.plan_id} looks again"

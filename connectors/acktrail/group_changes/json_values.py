@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, g
 
 from acktrail.errors import InputError
 
-__all__ = ["ADDED", "canonical_json", "fingerprint", "from_plain", "hash_of", "to_plain", "with_hash"]
+__all__ = ["ADDED", "canonical_json", "fingerprint", "from_json_value", "hash_of", "to_json_value", "with_hash"]
 
 T = TypeVar("T")
 PlanT = TypeVar("PlanT", bound="_Hashed")
@@ -28,25 +28,25 @@ ADDED: Final = types.MappingProxyType({"added": True})
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
-def to_plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """`value` as objects, lists, text, whole numbers, booleans and null."""
     kind = type(value)
     if kind in _PLAIN:
         return value
     if kind is tuple or kind is list:
-        return [to_plain(part) for part in value]
+        return [to_json_value(part) for part in value]
     if is_dataclass(kind):
         pairs = ((name, getattr(value, name)) for name in _names(kind))
         absent = _added_names(kind)
-        return {name: to_plain(part) for name, part in pairs if part is not None or name not in absent}
+        return {name: to_json_value(part) for name, part in pairs if part is not None or name not in absent}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(key): to_plain(part) for key, part in value.items()}
+        return {str(key): to_json_value(part) for key, part in value.items()}
     raise TypeError(f"{kind.__name__} is not plain data")
 
 
-def from_plain(kind: type[T], data: Any, where: str = "$") -> T:
+def from_json_value(kind: type[T], data: Any, where: str = "$") -> T:
     """A value of the dataclass `kind` from plain data.
 
     Raises:
@@ -74,7 +74,7 @@ class _Hashed(Protocol):
 
 def hash_of(plan: _Hashed) -> str:
     """The hash that `plan` should have: over all fields but `plan_hash`."""
-    data = to_plain(plan)
+    data = to_json_value(plan)
     del data["plan_hash"]
     return fingerprint(data)
 

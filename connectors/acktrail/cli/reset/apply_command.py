@@ -199,16 +199,16 @@ def _show_outcomes(
     printed."""
     from acktrail.group_changes import api
     from acktrail.group_changes.execution.raise_outcome import raise_unless_ok
-    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.json_values import to_json_value
 
-    verified = to_plain(tuple(found))
+    verified = to_json_value(tuple(found))
     try:
         outcomes = api.outcomes(journal, plan, found)
     except AcktrailError:  # they are settled and noted: what was just found is shown
         outcomes = verified
     try:
         if as_json:
-            execution = None if done is None else to_plain(done)
+            execution = None if done is None else to_json_value(done)
             about = {"plan_id": plan.plan_id, "execution": execution, "verified": verified, "outcomes": outcomes}
             typer.echo(json.dumps(about))
         else:

@@ -64,13 +64,13 @@ def _execute(
     cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, *, expect: str | None, as_json: bool
 ) -> None:
     from acktrail.group_changes import change_api
-    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.json_values import to_json_value
 
     with interruptible():
         done = change_api.execute_change(cluster, target, plan, expect=expect)
     try:
         if as_json:
-            typer.echo(json.dumps(to_plain(done)))
+            typer.echo(json.dumps(to_json_value(done)))
         else:
             rows = list(done.outcomes.items())
             typer.echo(f"plan {done.plan_id}\n\n{table(('GROUP', 'STANDING'), rows)}")
@@ -79,9 +79,9 @@ def _execute(
 
 
 def _show(plan: GroupChangePlan, as_json: bool) -> None:
-    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.json_values import to_json_value
 
-    typer.echo(json.dumps(to_plain(plan)) if as_json else change_text(plan))
+    typer.echo(json.dumps(to_json_value(plan)) if as_json else change_text(plan))
 
 
 def change_text(plan: GroupChangePlan) -> str:

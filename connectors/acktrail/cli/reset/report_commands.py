@@ -50,7 +50,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
-    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.json_values import to_json_value
     from acktrail.group_changes.lifecycle.plan_status import plan_status
     from acktrail.group_changes.planning.plan import ResetPlan
 
@@ -58,7 +58,7 @@ def show(
     loaded = load_any_plan(plan, target)
     progress = {} if target is None else plan_status(target, loaded.plan_id)
     if as_json:
-        typer.echo(json.dumps({"plan": to_plain(loaded), **progress}))
+        typer.echo(json.dumps({"plan": to_json_value(loaded), **progress}))
         return
     from acktrail.cli.reset.change_preview import change_text
     from acktrail.cli.reset.reset_text import plan_text, results_text
@@ -107,11 +107,11 @@ def audit(
     Example: acktrail reset audit --anchor /var/lib/acktrail/audit-anchor.json
     """
     from acktrail.group_changes.audit.audit_anchor import checked_audit
-    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.json_values import to_json_value
     from acktrail.group_changes.lifecycle.plan_status import audit_rows
 
     target = row_tables(tables, tables_options)
-    report = to_plain(checked_audit(target, anchor=anchor))
+    report = to_json_value(checked_audit(target, anchor=anchor))
     found = audit_rows(target, plan_id=plan)
     if as_json:
         typer.echo(json.dumps({"chain": report, "rows": found}))

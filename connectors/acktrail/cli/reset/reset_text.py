@@ -11,7 +11,7 @@ import typer
 
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.number_text import delivered, forgotten
-from acktrail.group_changes.planning.offset_bar import Mark, Strip, strip_of
+from acktrail.group_changes.planning.offset_bar import CellState, OffsetBar, offset_bar
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 
@@ -27,21 +27,21 @@ _NOTICES_SHOWN: Final = 3
 _WIDTH: Final = 64
 
 _GLYPHS: Final = {
-    Mark.NOT_DELIVERED: ("·", ".", None),
-    Mark.PASSED: ("─", "-", "bright_black"),
-    Mark.ACKNOWLEDGED: ("█", "#", "green"),
-    Mark.RELEASED: ("▒", "o", "yellow"),
-    Mark.ARCHIVING: ("▚", "%", "magenta"),
-    Mark.ARCHIVED: ("▓", "X", "red"),
+    CellState.NOT_DELIVERED: ("·", ".", None),
+    CellState.PASSED: ("─", "-", "bright_black"),
+    CellState.ACKNOWLEDGED: ("█", "#", "green"),
+    CellState.RELEASED: ("▒", "o", "yellow"),
+    CellState.ARCHIVING: ("▚", "%", "magenta"),
+    CellState.ARCHIVED: ("▓", "X", "red"),
 }
 """Unicode, ASCII, colour."""
 _WORDS: Final = {
-    Mark.PASSED: "below the start offset",
-    Mark.ACKNOWLEDGED: "acknowledged",
-    Mark.RELEASED: "released",
-    Mark.ARCHIVING: "archiving",
-    Mark.ARCHIVED: "archived",
-    Mark.NOT_DELIVERED: "not delivered",
+    CellState.PASSED: "below the start offset",
+    CellState.ACKNOWLEDGED: "acknowledged",
+    CellState.RELEASED: "released",
+    CellState.ARCHIVING: "archiving",
+    CellState.ARCHIVED: "archived",
+    CellState.NOT_DELIVERED: "not delivered",
 }
 _COLOURS: Final = {Severity.REFUSAL: "red", Severity.SERIOUS: "red", Severity.WARNING: "yellow", Severity.INFO: None}
 
@@ -124,9 +124,9 @@ def _strips(plan: ResetPlan) -> str:
     busiest = sorted(plan.partitions, key=_weight, reverse=True)[:_STRIPS_SHOWN]
     chosen = {row.key for row in busiest}
     lines: list[str] = []
-    marks: set[Mark] = set()
+    marks: set[CellState] = set()
     for row in plan.partitions:
-        strip = strip_of(row, _WIDTH) if row.key in chosen else None
+        strip = offset_bar(row, _WIDTH) if row.key in chosen else None
         if strip is not None:
             marks.update(strip.cells)
             lines += _strip_lines(row, strip)
@@ -141,7 +141,7 @@ def _weight(row: PartitionPlan) -> int:
     return 0 if impact is None else (impact.delivered_again or 0) + 2 * (impact.skipped or 0) + 1
 
 
-def _strip_lines(row: PartitionPlan, strip: Strip) -> Iterator[str]:
+def _strip_lines(row: PartitionPlan, strip: OffsetBar) -> Iterator[str]:
     yield f"{printable(row.group_id)} {printable(row.name)}"
     left = f"{strip.first:>12} "
     yield left + "".join(_glyph(cell) for cell in strip.cells) + f" {strip.last}"
@@ -196,7 +196,7 @@ def _notices(notices: Sequence[Notice]) -> Iterator[str]:
             yield f"{'':<8} ... {counts[kind] - _NOTICES_SHOWN} more [{notice.rule}]"
 
 
-def _glyph(mark: Mark) -> str:
+def _glyph(mark: CellState) -> str:
     unicode, ascii_, colour = _GLYPHS[mark]
     return _coloured(unicode if _speaks_unicode() else ascii_, colour)
 

@@ -10,7 +10,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.group_changes.audit.audit_chain import AuditRow, in_order
 from acktrail.group_changes.audit.audit_log import AUDIT, SEQUENCE
-from acktrail.group_changes.audit.integrity import Anchor, AuditReport, Flaw, Stored, check_anchor, check_stored
+from acktrail.group_changes.audit.integrity import Anchor, AuditReport, Flaw, StoredChanges, check_anchor, check_stored
 from acktrail.group_changes.planning.plan_file import write_text
 
 __all__ = ["checked_audit", "read_anchor", "write_anchor"]
@@ -95,7 +95,7 @@ def _broken(flaws: list[Flaw]) -> ConfigurationError:
     )
 
 
-def _stored(tables: TablesConfig) -> Stored:
+def _stored(tables: TablesConfig) -> StoredChanges:
     """What the tables hold. Other processes may write meanwhile: the audit is read first, and what came since last."""
     from acktrail.tables.delta.row_values import read_rows, snapshot_rows
     from acktrail.tables.delta.store import Tables
@@ -106,7 +106,7 @@ def _stored(tables: TablesConfig) -> Stored:
     partitions = read_rows(store, "reset_plan_partitions")
     executions = read_rows(store, "reset_executions")
     snapshot = store.snapshot(AUDIT)
-    return Stored(
+    return StoredChanges(
         audit=() if snapshot is None else in_order(AuditRow.from_row(row) for row in snapshot_rows(snapshot)),
         newest=None if snapshot is None else snapshot.transaction_version(SEQUENCE),
         settled_rows=settled_rows,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from acktrail.group_changes.json_values import canonical_json, fingerprint, to_plain
+from acktrail.group_changes.json_values import canonical_json, fingerprint, to_json_value
 
 if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan_file import Plan
@@ -172,7 +172,7 @@ def chained(entries: Sequence[AuditEntry], stamp: Stamp, *, sequence: int, previ
             attempt=entry.attempt,
             group_id=entry.group_id,
             outcome=entry.outcome,
-            detail=canonical_json(to_plain(entry.detail)),
+            detail=canonical_json(to_json_value(entry.detail)),
             previous_hash=rows[-1].row_hash if rows else previous_hash,
             row_hash="",
         )

@@ -18,7 +18,7 @@ from acktrail.group_changes.audit.audit_chain import (
     in_order,
     is_sealed,
 )
-from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing, standings
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus, standings
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
@@ -202,7 +202,7 @@ def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:
     return min((row.sequence for row in rows if (row.plan_id, row.group_id, row.attempt) in is_open), default=None)
 
 
-def _is_open(found: GroupStanding, *, now_ms: int) -> bool:
+def _is_open(found: GroupStatus, *, now_ms: int) -> bool:
     if found.lease is None:
         return False
-    return found.standing is Standing.UNKNOWN or now_ms < found.lease.expires_at_ms + _FORGOTTEN_AFTER_MS
+    return found.standing is ChangeStatus.UNKNOWN or now_ms < found.lease.expires_at_ms + _FORGOTTEN_AFTER_MS

@@ -23,7 +23,7 @@ from acktrail.group_changes.audit.audit_chain import (
     rows_digest,
 )
 
-__all__ = ["Anchor", "AuditReport", "Flaw", "Stored", "check_anchor", "check_stored"]
+__all__ = ["Anchor", "AuditReport", "Flaw", "StoredChanges", "check_anchor", "check_stored"]
 
 Row = Mapping[str, Any]
 
@@ -47,7 +47,7 @@ class Flaw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredChanges:
     """What the tables hold. `newest`: the sequence that the log of ``reset_audit`` names as the newest; None: none.
 
     `settled_rows`: how many rows the audit had before plans and executions were read, None: all. What those
@@ -80,7 +80,7 @@ class AuditReport:
     executions_without_audit: int
 
 
-def check_stored(stored: Stored) -> AuditReport:
+def check_stored(stored: StoredChanges) -> AuditReport:
     """Compare everything that `stored` holds with everything else."""
     rows = in_order(stored.audit)
     flaws = [*_chain_flaws(rows, stored.newest), *_anchor_flaws(rows, stored)]
@@ -128,7 +128,7 @@ def _chain_flaws(rows: Sequence[AuditRow], newest: int | None) -> Iterator[Flaw]
         yield Flaw(table="reset_audit", sequence=where, why=why)
 
 
-def _anchor_flaws(rows: Sequence[AuditRow], stored: Stored) -> Iterator[Flaw]:
+def _anchor_flaws(rows: Sequence[AuditRow], stored: StoredChanges) -> Iterator[Flaw]:
     """The first row that other tables remember otherwise."""
     anchors = sorted(
         {
@@ -150,7 +150,7 @@ def _anchor_flaws(rows: Sequence[AuditRow], stored: Stored) -> Iterator[Flaw]:
 class _Plans:
     """Rows of ``reset_plans`` and ``reset_plan_partitions`` against the rows that planned them."""
 
-    def __init__(self, rows: Sequence[AuditRow], stored: Stored) -> None:
+    def __init__(self, rows: Sequence[AuditRow], stored: StoredChanges) -> None:
         self._noted = {row.plan_id: _detail(row) for row in rows if row.event == Event.PLANNED}
         self._early = {row.plan_id for row in _settled(rows, stored) if row.event == Event.PLANNED}
         self._hashes: dict[str, set[str]] = defaultdict(set)
@@ -192,7 +192,7 @@ class _Executions:
     """Rows of ``reset_executions`` against the audit rows that vouch for them: of the same run, by the newest audit row
     of the time when they were written."""
 
-    def __init__(self, rows: Sequence[AuditRow], stored: Stored) -> None:
+    def __init__(self, rows: Sequence[AuditRow], stored: StoredChanges) -> None:
         early = len(_settled(rows, stored))
         noted: dict[str, list[tuple[AuditRow, Row, bool]]] = defaultdict(list)
         for index, row in enumerate(rows):
@@ -230,7 +230,7 @@ def _newest_then(row: Row) -> int:
     return -1 if sequence is None else int(sequence)
 
 
-def _settled(rows: Sequence[AuditRow], stored: Stored) -> Sequence[AuditRow]:
+def _settled(rows: Sequence[AuditRow], stored: StoredChanges) -> Sequence[AuditRow]:
     return rows[: stored.settled_rows]
 
 

@@ -25,7 +25,7 @@ from acktrail.group_changes.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.group_changes.audit.audit_log import AUDIT, AuditLog, Check
-from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing, blocking, standings
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus, blocking, standings
 from acktrail.group_changes.planning.plan_file import Plan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 
@@ -108,7 +108,7 @@ class Journal:
         """Whether the audit is whole."""
         return check_chain(self.audit(), self._cluster_id)
 
-    def standings(self, equal: Mapping[str, object] = _ANY) -> list[GroupStanding]:
+    def standings(self, equal: Mapping[str, object] = _ANY) -> list[GroupStatus]:
         """How every change of these groups or plans stands, as the rows say it."""
         return standings(self.audit(equal))
 
@@ -300,8 +300,8 @@ def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     return found[0]
 
 
-def _in_progress(held: GroupStanding, now_ms: int) -> ChangeInProgress:
-    if held.at(now_ms).standing is Standing.RUNNING and held.lease is not None:
+def _in_progress(held: GroupStatus, now_ms: int) -> ChangeInProgress:
+    if held.at(now_ms).standing is ChangeStatus.RUNNING and held.lease is not None:
         left = (held.lease.expires_at_ms - now_ms) // 1000 + 1
         hint = f"process {held.lease.pid} on {held.lease.host} has it, for at most {left} s more"
     else:

@@ -19,7 +19,7 @@ from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition,
 
 __all__ = [
     "Collected",
-    "Inquiry",
+    "FactsCollection",
     "describe_groups",
     "described_offsets",
     "select_groups",
@@ -47,7 +47,7 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inquiry:
+class FactsCollection:
     """One round of questions about the share partitions `parts` of groups."""
 
     cluster: Cluster
@@ -179,7 +179,7 @@ def take_snapshot(
     wanted = {group: _scope(request, described[group], (given or {}).get(group)) for group in ids}
     names = {scope.topic for scopes in wanted.values() for scope in scopes}
     groups, topics = describe_groups(admin, ids, names)
-    inquiry = Inquiry(
+    inquiry = FactsCollection(
         cluster=cluster,
         groups=groups,
         described=described,

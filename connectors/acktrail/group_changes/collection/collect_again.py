@@ -7,7 +7,13 @@ from collections.abc import Collection, Mapping
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.collect import Collected, Inquiry, Part, describe_groups, described_offsets
+from acktrail.group_changes.collection.collect import (
+    Collected,
+    FactsCollection,
+    Part,
+    describe_groups,
+    described_offsets,
+)
 from acktrail.group_changes.collection.facts import Snapshot
 from acktrail.group_changes.collection.partition_states import StateFacts
 from acktrail.group_changes.planning.plan import ResetPlan
@@ -22,7 +28,7 @@ def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Collecte
     parts = _parts(plan)
     described = described_offsets(cluster.admin, parts)
     groups, topics = describe_groups(cluster.admin, tuple(parts), {row.topic for row in plan.partitions})
-    inquiry = Inquiry(cluster=cluster, groups=groups, described=described, topics=topics, parts=parts)
+    inquiry = FactsCollection(cluster=cluster, groups=groups, described=described, topics=topics, parts=parts)
     return inquiry.found(inquiry.states(), now_ms=now_ms)
 
 
@@ -39,11 +45,11 @@ def collect_group_again(
     """
     parts = {group_id: _parts(plan)[group_id]}
     groups, topics = describe_groups(cluster.admin, (group_id,), {topic for topic, _ in parts[group_id]})
-    inquiry = Inquiry(cluster=cluster, groups=groups, described={}, topics=topics, parts=parts)
+    inquiry = FactsCollection(cluster=cluster, groups=groups, described={}, topics=topics, parts=parts)
     return inquiry.found(_states_since(inquiry, before.states), now_ms=now_ms).snapshot
 
 
-def _states_since(inquiry: Inquiry, before: StateFacts) -> StateFacts:
+def _states_since(inquiry: FactsCollection, before: StateFacts) -> StateFacts:
     """`before`, when no record of the share partitions came since; else what the state topic holds now."""
     if before.reason is not None:
         return before

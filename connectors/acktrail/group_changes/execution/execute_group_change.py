@@ -15,7 +15,7 @@ from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.execution.attempt import Attempt
 from acktrail.group_changes.execution.open_requests import OpenRequests
-from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus
 from acktrail.group_changes.planning.group_change_plan import (
     GroupChange,
     GroupChangeKind,
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _WAIT_S: Final = 5.0
-_OPEN: Final = frozenset({Standing.UNKNOWN, Standing.UNVERIFIED})
+_OPEN: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED})
 
 
 def execute_group_change(
@@ -107,11 +107,11 @@ def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePla
     return outcomes
 
 
-def _closing(plan: GroupChangePlan, found: GroupStanding, outcome: str | None) -> list[AuditEntry]:
+def _closing(plan: GroupChangePlan, found: GroupStatus, outcome: str | None) -> list[AuditEntry]:
     release = audit_entry(plan, found.attempt, Event.LEASE_RELEASED, found.group_id)
     if outcome is not None:
         return [audit_entry(plan, found.attempt, Event.VERIFIED, found.group_id, outcome=outcome), release]
-    if found.standing is Standing.STARTED:
+    if found.standing is ChangeStatus.STARTED:
         return [audit_entry(plan, found.attempt, Event.AFTER_CALL, found.group_id, outcome="not_sent"), release]
     return [release]
 

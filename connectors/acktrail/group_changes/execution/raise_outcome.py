@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome, raise_unless_done
 from acktrail.errors import OutcomeUnknown, PartlyDone, RetryableError
-from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.json_values import to_json_value
 from acktrail.group_changes.lifecycle.change_status import Status
 
 if TYPE_CHECKING:
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["raise_unless_ok"]
 
-_UNCLEAR = frozenset({Status.UNKNOWN, Status.NOT_PERSISTED, Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK})
+_UNCLEAR = frozenset(
+    {
+        Status.UNKNOWN,
+        Status.NOT_PERSISTED,
+        Status.OVERWRITTEN_AFTER_RESET,
+        Status.EPOCH_WENT_BACK,
+    }
+)
 
 
 def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> None:
@@ -57,7 +64,12 @@ def _unmentioned(outcomes: Sequence[Mapping[str, Any]], execution: Execution | N
     known = {(row["group_id"], row["topic"], row["partition"]) for row in outcomes}
     refused = () if execution is None else execution.refused
     return [
-        {**to_plain(one), "status": Status.LEFT_OUT.value, "error": f"{one.rule}: {one.text}", "error_code": None}
+        {
+            **to_json_value(one),
+            "status": Status.LEFT_OUT.value,
+            "error": f"{one.rule}: {one.text}",
+            "error_code": None,
+        }
         for one in refused
         if (one.group_id, one.topic, one.partition) not in known
     ]

@@ -16,17 +16,17 @@ from acktrail.group_changes.audit.audit_chain import AuditRow, Event, in_order
 __all__ = [
     "NOTHING_CHANGED",
     "PARTIAL",
-    "GroupStanding",
+    "ChangeStatus",
+    "GroupStatus",
     "Lease",
-    "Standing",
     "Status",
     "blocking",
-    "overall",
     "standings",
+    "worst_status",
 ]
 
 
-class Standing(StrEnum):
+class ChangeStatus(StrEnum):
     """How an attempt to change one group stands, or a whole plan. In the order of how much it asks of a person; those
     from PLANNED on are a plan's alone."""
 
@@ -85,30 +85,32 @@ class Status(StrEnum):
         return self in (Status.OK, Status.OK_EPOCH_NOT_BUMPED, Status.OK_BY_DESCRIPTION)
 
 
-_NEXT: Final[Mapping[tuple[str, str | None], Standing]] = MappingProxyType(
+_NEXT: Final[Mapping[tuple[str, str | None], ChangeStatus]] = MappingProxyType(
     {
-        (Event.LEASE_TAKEN, None): Standing.STARTED,
-        (Event.REFUSED, None): Standing.REFUSED,
-        (Event.BEFORE_CALL, None): Standing.UNKNOWN,
-        (Event.AFTER_CALL, "done"): Standing.UNVERIFIED,
-        (Event.AFTER_CALL, "refused"): Standing.FAILED,
-        (Event.AFTER_CALL, "not_sent"): Standing.FAILED,
-        (Event.AFTER_CALL, "partly"): Standing.UNVERIFIED,
-        (Event.AFTER_CALL, "unknown"): Standing.UNKNOWN,
-        (Event.VERIFIED, "done"): Standing.DONE,
-        (Event.VERIFIED, "partly"): Standing.PARTLY,
-        (Event.VERIFIED, "not_done"): Standing.FAILED,
-        (Event.VERIFIED, "overwritten"): Standing.OVERWRITTEN,
-        (Event.VERIFIED, "unknown"): Standing.UNKNOWN,
+        (Event.LEASE_TAKEN, None): ChangeStatus.STARTED,
+        (Event.REFUSED, None): ChangeStatus.REFUSED,
+        (Event.BEFORE_CALL, None): ChangeStatus.UNKNOWN,
+        (Event.AFTER_CALL, "done"): ChangeStatus.UNVERIFIED,
+        (Event.AFTER_CALL, "refused"): ChangeStatus.FAILED,
+        (Event.AFTER_CALL, "not_sent"): ChangeStatus.FAILED,
+        (Event.AFTER_CALL, "partly"): ChangeStatus.UNVERIFIED,
+        (Event.AFTER_CALL, "unknown"): ChangeStatus.UNKNOWN,
+        (Event.VERIFIED, "done"): ChangeStatus.DONE,
+        (Event.VERIFIED, "partly"): ChangeStatus.PARTLY,
+        (Event.VERIFIED, "not_done"): ChangeStatus.FAILED,
+        (Event.VERIFIED, "overwritten"): ChangeStatus.OVERWRITTEN,
+        (Event.VERIFIED, "unknown"): ChangeStatus.UNKNOWN,
     }
 )
 """The standing after an event with an outcome (None: any outcome). Other events change nothing."""
 
-_ORDER: Final = {standing: rank for rank, standing in enumerate(Standing)}
+_ORDER: Final = {standing: rank for rank, standing in enumerate(ChangeStatus)}
 
-NOTHING_CHANGED: Final = frozenset({Standing.FAILED, Standing.REFUSED, Standing.STARTED, Standing.PLANNED})
+NOTHING_CHANGED: Final = frozenset(
+    {ChangeStatus.FAILED, ChangeStatus.REFUSED, ChangeStatus.STARTED, ChangeStatus.PLANNED}
+)
 """Standings of a group that is as it was."""
-_CHANGED: Final = frozenset({Standing.DONE, Standing.PARTLY})
+_CHANGED: Final = frozenset({ChangeStatus.DONE, ChangeStatus.PARTLY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,35 +127,35 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStanding:
+class GroupStatus:
     """One group in the newest attempt at one plan. `lease` None: it was given back. `since` is its newest row."""
 
     plan_id: str
     kind: str
     attempt: int
     group_id: str
-    standing: Standing
+    standing: ChangeStatus
     lease: Lease | None
     newest: AuditRow
     is_partial: bool = False
     """The attempt left out share partitions of the group."""
 
-    def at(self, now_ms: int) -> GroupStanding:
+    def at(self, now_ms: int) -> GroupStatus:
         """As it counts at a moment: what holds a lease that is not over is still running."""
         if self.lease is not None and self.lease.is_held(now_ms) and self.standing in _AT_WORK:
-            return replace(self, standing=Standing.RUNNING)
+            return replace(self, standing=ChangeStatus.RUNNING)
         return self
 
 
 PARTIAL: Final = "partial"
 """The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
-_AT_WORK: Final = frozenset({Standing.UNKNOWN, Standing.STARTED, Standing.UNVERIFIED})
+_AT_WORK: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.STARTED, ChangeStatus.UNVERIFIED})
 
 
-def standings(rows: Iterable[AuditRow]) -> list[GroupStanding]:
+def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
     """How every group stands in the newest attempt of every plan, oldest first. Rows with `group_id` None are
     skipped."""
-    found: dict[tuple[str, str], GroupStanding] = {}
+    found: dict[tuple[str, str], GroupStatus] = {}
     for row in in_order(rows):
         if row.group_id is None:
             continue
@@ -165,7 +167,7 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStanding]:
     return list(found.values())
 
 
-def blocking(found: Iterable[GroupStanding], group_id: str, *, now_ms: int) -> GroupStanding | None:
+def blocking(found: Iterable[GroupStatus], group_id: str, *, now_ms: int) -> GroupStatus | None:
     """What keeps others from changing a group: a lease that is in force, or an outcome that was not looked for yet.
 
     One that verification could not find out gave its lease back: a new plan starts from what is there now.
@@ -173,37 +175,37 @@ def blocking(found: Iterable[GroupStanding], group_id: str, *, now_ms: int) -> G
     for standing in found:
         if standing.group_id != group_id or standing.lease is None:
             continue
-        if standing.lease.is_held(now_ms) or standing.standing is Standing.UNKNOWN:
+        if standing.lease.is_held(now_ms) or standing.standing is ChangeStatus.UNKNOWN:
             return standing
     return None
 
 
-def overall(found: Iterable[Standing]) -> Standing:
+def worst_status(found: Iterable[ChangeStatus]) -> ChangeStatus:
     """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person. A plan
     with one changed and one unchanged group is PARTLY."""
     every = frozenset(found)
-    if Standing.RUNNING in every:
-        return Standing.RUNNING
-    worst = min(every, key=_ORDER.__getitem__, default=Standing.PLANNED)
-    return Standing.PARTLY if worst in NOTHING_CHANGED and every & _CHANGED else worst
+    if ChangeStatus.RUNNING in every:
+        return ChangeStatus.RUNNING
+    worst = min(every, key=_ORDER.__getitem__, default=ChangeStatus.PLANNED)
+    return ChangeStatus.PARTLY if worst in NOTHING_CHANGED and every & _CHANGED else worst
 
 
-def _after(before: GroupStanding | None, row: AuditRow) -> GroupStanding:
+def _after(before: GroupStatus | None, row: AuditRow) -> GroupStatus:
     standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None))
     is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else before is not None and before.is_partial
-    if standing is Standing.DONE and is_partial:
-        standing = Standing.PARTLY
+    if standing is ChangeStatus.DONE and is_partial:
+        standing = ChangeStatus.PARTLY
     lease = before.lease if before is not None else None
     if row.event == Event.LEASE_TAKEN:
         lease = _lease(json.loads(row.detail), row)
     elif row.event == Event.LEASE_RELEASED:
         lease = None
-    return GroupStanding(
+    return GroupStatus(
         plan_id=row.plan_id,
         kind=row.kind,
         attempt=row.attempt,
         group_id=row.group_id or "",
-        standing=standing or (before.standing if before is not None else Standing.STARTED),
+        standing=standing or (before.standing if before is not None else ChangeStatus.STARTED),
         lease=lease,
         newest=row,
         is_partial=is_partial,

@@ -16,7 +16,13 @@ from typing import Final
 
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event
-from acktrail.group_changes.lifecycle.change_status import NOTHING_CHANGED, GroupStanding, Standing, overall, standings
+from acktrail.group_changes.lifecycle.change_status import (
+    NOTHING_CHANGED,
+    ChangeStatus,
+    GroupStatus,
+    standings,
+    worst_status,
+)
 from acktrail.times import utc_text
 
 __all__ = ["LIFE", "Because", "Decision", "PlanLife", "Refusal", "Step", "life_of"]
@@ -91,10 +97,10 @@ _NOTHING: Final = Refusal(
     rule="nothing_to_undo", text="changed nothing: there is nothing to take back", because=Because.CLOSED
 )
 
-_S = Standing
-_Row = tuple[Standing | Refusal, ...]
+_S = ChangeStatus
+_Row = tuple[ChangeStatus | Refusal, ...]
 # fmt: off
-_ROWS: Final[Mapping[Standing, _Row]] = MappingProxyType(
+_ROWS: Final[Mapping[ChangeStatus, _Row]] = MappingProxyType(
     {
         #                APPROVE        REJECT         EXPIRE          APPLY          VERIFY          UNDO
         _S.PLANNED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.PLANNED, _NOTHING),
@@ -115,7 +121,7 @@ _ROWS: Final[Mapping[Standing, _Row]] = MappingProxyType(
     }
 )
 # fmt: on
-LIFE: Final[Mapping[tuple[Standing, Step], Standing | Refusal]] = MappingProxyType(
+LIFE: Final[Mapping[tuple[ChangeStatus, Step], ChangeStatus | Refusal]] = MappingProxyType(
     {(standing, step): answer for standing, row in _ROWS.items() for step, answer in zip(Step, row, strict=True)}
 )
 """The standing after a step (for APPLY while it lasts; for VERIFY the least that it leaves), or why it is refused."""
@@ -142,12 +148,12 @@ class PlanLife:
     """How a plan stands. `groups` is empty when nothing was attempted; `undone_by` are the plans that took it back."""
 
     plan_id: str
-    standing: Standing
-    groups: tuple[GroupStanding, ...] = ()
+    standing: ChangeStatus
+    groups: tuple[GroupStatus, ...] = ()
     decisions: tuple[Decision, ...] = ()
     undone_by: tuple[str, ...] = ()
 
-    def after(self, step: Step) -> Standing:
+    def after(self, step: Step) -> ChangeStatus:
         """The standing after `step`.
 
         Raises:
@@ -182,7 +188,7 @@ class PlanLife:
         by = f" by {closing.actor}" if step is Step.REJECT else ""
         return f"{by} at {at}" + (f": {closing.why}" if closing.why else "")
 
-    def _open_group(self) -> GroupStanding:
+    def _open_group(self) -> GroupStatus:
         return next(group for group in self.groups if group.standing is self.standing)
 
 
@@ -203,11 +209,11 @@ def life_of(
     """
     mine = sorted((row for row in rows if row.plan_id == plan_id), key=lambda row: row.sequence)
     groups = tuple(found.at(now_ms) for found in standings(mine))
-    standing = overall(group.standing for group in groups)
-    if standing is Standing.PLANNED and is_refused:
-        standing = Standing.REFUSED
+    standing = worst_status(group.standing for group in groups)
+    if standing is ChangeStatus.PLANNED and is_refused:
+        standing = ChangeStatus.REFUSED
     if standing in NOTHING_CHANGED and _was_changed(mine):
-        standing = Standing.PARTLY
+        standing = ChangeStatus.PARTLY
     decisions = tuple(_decision(row) for row in mine if row.event in _DECIDES)
     steps = [one.step for one in decisions]
     steps += [Step.EXPIRE] if is_expired and not groups and not is_refused else []
@@ -232,5 +238,5 @@ def _decision(row: AuditRow) -> Decision:
     )
 
 
-def _busy_hint(group: GroupStanding) -> str:
+def _busy_hint(group: GroupStatus) -> str:
     return f"process {group.lease.pid} on {group.lease.host} has it" if group.lease is not None else "try again"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.journal import read_audit, read_plan_rows
-from acktrail.group_changes.lifecycle.change_status import Standing, Status
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, Status
 from acktrail.group_changes.lifecycle.plan_life import Step, life_of
 from acktrail.group_changes.planning.plan import ChangeKind, PartitionPlan, ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
@@ -20,7 +20,7 @@ __all__ = ["UndoLedger", "check_not_undone", "read_ledger", "read_whole_ledger",
 
 Key = tuple[str, str, int]
 
-_OPEN: Final = frozenset({Standing.RUNNING, Standing.UNKNOWN, Standing.UNVERIFIED})
+_OPEN: Final = frozenset({ChangeStatus.RUNNING, ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED})
 _NEVER_STARTED: Final = (
     "it had no start offset before, and Kafka cannot remove one alone: `acktrail offsets delete` takes all of it away"
 )

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from acktrail.group_changes.collection.facts import GroupFacts
-from acktrail.group_changes.json_values import fingerprint, to_plain, with_hash
+from acktrail.group_changes.json_values import fingerprint, to_json_value, with_hash
 from acktrail.group_changes.planning.notices import Notice, Severity, by_severity, refusals_among
 
 __all__ = [
@@ -144,8 +144,8 @@ def build_group_change_plan(
     seen = {
         "kind": kind.value,
         "cluster_id": cluster_id,
-        "parts": to_plain(plan.parts),
-        "notices": to_plain(plan.notices),
+        "parts": to_json_value(plan.parts),
+        "notices": to_json_value(plan.notices),
     }
     plan = replace(plan, preview_hash=fingerprint(seen))
     return with_hash(plan)

@@ -10,10 +10,10 @@ from typing import Final
 from acktrail.group_changes.planning.plan import PartitionPlan
 from acktrail.model.delivery import DeliveryState
 
-__all__ = ["Mark", "Strip", "strip_of"]
+__all__ = ["CellState", "OffsetBar", "offset_bar"]
 
 
-class Mark(IntEnum):
+class CellState(IntEnum):
     """What a cell shows; where it stands for several records, the highest of theirs, so that none is hidden."""
 
     NOT_DELIVERED = 0
@@ -27,17 +27,17 @@ class Mark(IntEnum):
     ARCHIVED = 5
 
 
-_MARKS: Final[Mapping[int, Mark]] = {
-    DeliveryState.AVAILABLE: Mark.RELEASED,
-    DeliveryState.ACQUIRED: Mark.RELEASED,
-    DeliveryState.ACKNOWLEDGED: Mark.ACKNOWLEDGED,
-    DeliveryState.ARCHIVING: Mark.ARCHIVING,
-    DeliveryState.ARCHIVED: Mark.ARCHIVED,
+_MARKS: Final[Mapping[int, CellState]] = {
+    DeliveryState.AVAILABLE: CellState.RELEASED,
+    DeliveryState.ACQUIRED: CellState.RELEASED,
+    DeliveryState.ACKNOWLEDGED: CellState.ACKNOWLEDGED,
+    DeliveryState.ARCHIVING: CellState.ARCHIVING,
+    DeliveryState.ARCHIVED: CellState.ARCHIVED,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
+class OffsetBar:
     """`cells` cover offsets `first` to `last` (inclusive), in equal parts, give or take one.
 
     `start_cell` and `target_cell` are the cells that hold the present and the new start offset; one past the last cell:
@@ -46,12 +46,12 @@ class Strip:
 
     first: int
     last: int
-    cells: tuple[Mark, ...]
+    cells: tuple[CellState, ...]
     start_cell: int | None
     target_cell: int | None
 
 
-def strip_of(row: PartitionPlan, width: int) -> Strip | None:
+def offset_bar(row: PartitionPlan, width: int) -> OffsetBar | None:
     """The strip of a share partition in at most `width` cells; None: its log is empty or not known."""
     start, end = row.log_start_offset, row.log_end_offset
     if start is None or end is None or end <= start:
@@ -59,10 +59,13 @@ def strip_of(row: PartitionPlan, width: int) -> Strip | None:
     count = min(width, end - start)
     bounds = [start + (end - start) * index // count for index in range(count + 1)]
     recorded = row.state.start_offset if row.state is not None else row.start_offset
-    cells = [Mark.PASSED if recorded is not None and last <= recorded else Mark.NOT_DELIVERED for last in bounds[1:]]
+    cells = [
+        CellState.PASSED if recorded is not None and last <= recorded else CellState.NOT_DELIVERED
+        for last in bounds[1:]
+    ]
     for first, last, state, _ in row.state.batches if row.state is not None else ():
-        _paint(cells, bounds, max(first, recorded or first), last, _MARKS.get(state, Mark.RELEASED))
-    return Strip(
+        _paint(cells, bounds, max(first, recorded or first), last, _MARKS.get(state, CellState.RELEASED))
+    return OffsetBar(
         first=start,
         last=end - 1,
         cells=tuple(cells),
@@ -71,7 +74,7 @@ def strip_of(row: PartitionPlan, width: int) -> Strip | None:
     )
 
 
-def _paint(cells: list[Mark], bounds: list[int], first: int, last: int, mark: Mark) -> None:
+def _paint(cells: list[CellState], bounds: list[int], first: int, last: int, mark: CellState) -> None:
     """Raise every cell that holds one of the offsets to `mark`."""
     if last < bounds[0] or first >= bounds[-1] or last < first:
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acktrail.errors import MalformedFile, PlanStale
-from acktrail.group_changes.json_values import from_plain, hash_of, to_plain
+from acktrail.group_changes.json_values import from_json_value, hash_of, to_json_value
 from acktrail.group_changes.planning.group_change_plan import GROUP_CHANGE_FORMAT, GroupChangePlan
 from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan
 from acktrail.times import instant_text
@@ -25,7 +25,7 @@ _AGAIN: Final = "make a new plan: acktrail reset plan"
 
 def plan_json(plan: Plan) -> str:
     """The plan as the text of a file."""
-    return json.dumps(to_plain(plan), indent=1, ensure_ascii=True) + "\n"
+    return json.dumps(to_json_value(plan), indent=1, ensure_ascii=True) + "\n"
 
 
 def write_plan(plan: ResetPlan, file: Path) -> None:
@@ -80,7 +80,7 @@ def parse_plan(text: str, where: str) -> Plan:
         raise MalformedFile("is no JSON", file=where, hint=_AGAIN) from error
     plan_format = data.get("format") if isinstance(data, dict) else None
     if plan_format == GROUP_CHANGE_FORMAT:
-        return _checked(from_plain(GroupChangePlan, data, where), where)
+        return _checked(from_json_value(GroupChangePlan, data, where), where)
     if plan_format != PLAN_FORMAT:
         raise MalformedFile("is no reset plan", file=where, hint=_AGAIN)
     if data.get("version") not in _READABLE:
@@ -89,7 +89,7 @@ def parse_plan(text: str, where: str) -> Plan:
             f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}",
             hint=_AGAIN,
         )
-    return _checked(from_plain(ResetPlan, data, where), where)
+    return _checked(from_json_value(ResetPlan, data, where), where)
 
 
 def _checked(plan: Plan, where: str) -> Plan:

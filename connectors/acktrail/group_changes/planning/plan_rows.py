@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from acktrail.group_changes.json_values import to_plain
+from acktrail.group_changes.json_values import to_json_value
 from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.notices import Notice, RefusedParts
 from acktrail.group_changes.planning.plan import PartitionPlan
@@ -54,7 +54,7 @@ def partition_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _row(plan_id: str, row: PartitionPlan, notices: list[str], *, is_refused: bool) -> dict[str, Any]:
-    impact = {} if row.impact is None else to_plain(row.impact)
+    impact = {} if row.impact is None else to_json_value(row.impact)
     numbers = (
         *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),
         *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known"),

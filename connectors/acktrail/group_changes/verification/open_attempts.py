@@ -11,7 +11,7 @@ from acktrail.errors import ChangeInProgress
 from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal, host_and_pid
 from acktrail.group_changes.execution.sent_request import sent_request
-from acktrail.group_changes.lifecycle.change_status import GroupStanding, Standing, standings
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus, standings
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.verification.partition_outcome import Place, Status
 from acktrail.group_changes.verification.state_watch import LaterRequest, SentPartition, sent_partitions
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["check_free", "closing", "open_attempts", "sent_in_attempts"]
 
-_UNSETTLED: Final = frozenset({Standing.UNKNOWN, Standing.UNVERIFIED, Standing.STARTED})
-_MAY_CHANGE: Final = frozenset({Standing.FAILED, Standing.OVERWRITTEN, Standing.PARTLY})
+_UNSETTLED: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED, ChangeStatus.STARTED})
+_MAY_CHANGE: Final = frozenset({ChangeStatus.FAILED, ChangeStatus.OVERWRITTEN, ChangeStatus.PARTLY})
 """Settled, and still not what was asked for: a request may arrive late."""
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
-def open_attempts(journal: Journal, plan: ResetPlan) -> list[GroupStanding]:
+def open_attempts(journal: Journal, plan: ResetPlan) -> list[GroupStatus]:
     """The newest attempt at each group of `plan` that is not settled, or settled as something else than done.
 
     Raises:
@@ -49,7 +49,7 @@ def open_attempts(journal: Journal, plan: ResetPlan) -> list[GroupStanding]:
     return found
 
 
-def check_free(attempts: Iterable[GroupStanding], plan_id: str, now_ms: int) -> None:
+def check_free(attempts: Iterable[GroupStatus], plan_id: str, now_ms: int) -> None:
     """Pass when no other living process is at one of `attempts`.
 
     Raises:
@@ -65,7 +65,7 @@ def check_free(attempts: Iterable[GroupStanding], plan_id: str, now_ms: int) -> 
         raise ChangeInProgress(standing.group_id, plan_id=plan_id, hint=hint)
 
 
-def sent_in_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStanding]) -> list[SentPartition]:
+def sent_in_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStatus]) -> list[SentPartition]:
     """Every share partition that was sent in `attempts`; nothing where none was."""
     rows = journal.audit({"plan_id": plan.plan_id})
     newest = {standing.group_id: standing.attempt for standing in attempts}
@@ -83,21 +83,21 @@ def sent_in_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[Group
     ]
 
 
-def closing(plan: ResetPlan, attempts: Sequence[GroupStanding], found: Sequence[VerifiedPartition]) -> list[AuditEntry]:
+def closing(plan: ResetPlan, attempts: Sequence[GroupStatus], found: Sequence[VerifiedPartition]) -> list[AuditEntry]:
     """For each group what was found, and its lease given back; one that was never sent failed."""
     entries: list[AuditEntry] = []
     for standing in attempts:
         statuses = [one.status for one in found if one.group_id == standing.group_id]
         if statuses:
             entries.append(_verified(plan, standing, statuses))
-        elif standing.lease is not None or standing.standing is Standing.STARTED:
+        elif standing.lease is not None or standing.standing is ChangeStatus.STARTED:
             entries.append(audit_entry(plan, standing.attempt, Event.AFTER_CALL, standing.group_id, outcome="not_sent"))
         if standing.lease is not None:
             entries.append(audit_entry(plan, standing.attempt, Event.LEASE_RELEASED, standing.group_id))
     return entries
 
 
-def _verified(plan: ResetPlan, standing: GroupStanding, statuses: Sequence[Status]) -> AuditEntry:
+def _verified(plan: ResetPlan, standing: GroupStatus, statuses: Sequence[Status]) -> AuditEntry:
     counts = {status.value: statuses.count(status) for status in dict.fromkeys(statuses)}
     detail: dict[str, object] = {"statuses": counts}
     if standing.standing in _MAY_CHANGE:

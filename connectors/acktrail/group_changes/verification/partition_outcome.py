@@ -22,7 +22,7 @@ from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 
-__all__ = ["Case", "GroupNow", "ResetOutcome", "Status", "judge"]
+__all__ = ["GroupNow", "ResetEvidence", "ResetOutcome", "Status", "judge"]
 
 
 Place = tuple[int, int]
@@ -39,7 +39,7 @@ class GroupNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Later:
+class LaterReset:
     """Another request for the same share partition, sent later, when the state partition ended at `end`."""
 
     end: int
@@ -47,7 +47,7 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ResetEvidence:
     """What is known of a reset to `target`.
 
     `outcome` is what the broker said, `before` the state in the plan (None: there was none), `sent_epoch` the group's
@@ -67,7 +67,7 @@ class Case:
     is_now_known: bool = True
     group: GroupNow | None = None
     overwritten_at: Place | None = None
-    later: Sequence[Later] = ()
+    later: Sequence[LaterReset] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Since(Enum):
     UNKNOWN = "not known"
 
 
-def judge(case: Case) -> ResetOutcome:
+def judge(case: ResetEvidence) -> ResetOutcome:
     """What became of it."""
     if case.later:
         return _beside_later(case)
@@ -101,7 +101,7 @@ def judge(case: Case) -> ResetOutcome:
     return ResetOutcome(status=_NOT_THERE[case.outcome]) if case.is_complete else _without_records(case)
 
 
-def _beside_later(case: Case) -> ResetOutcome:
+def _beside_later(case: ResetEvidence) -> ResetOutcome:
     """What another request did later is not mistaken for this one's work, nor for something that overwrote it. Behind
     the other one, only a target of its own identifies this one."""
     end = min(other.end for other in case.later)
@@ -115,7 +115,7 @@ def _beside_later(case: Case) -> ResetOutcome:
     return _unless_refused(case, None, f"{_PRUNED}, and another request was sent since")
 
 
-def _by_records(case: Case, records: Sequence[Seen]) -> ResetOutcome | None:
+def _by_records(case: ResetEvidence, records: Sequence[Seen]) -> ResetOutcome | None:
     for index, (place, record) in enumerate(records):
         if isinstance(record, ShareSnapshot) and _is_reset_to(case.target, record, case.before):
             return _afterwards(case, place, record, records[index + 1 :])
@@ -130,7 +130,7 @@ _NOT_THERE: Final = {
 }
 
 
-def _afterwards(case: Case, place: Place, reset: ShareSnapshot, later: Sequence[Seen]) -> ResetOutcome:
+def _afterwards(case: ResetEvidence, place: Place, reset: ShareSnapshot, later: Sequence[Seen]) -> ResetOutcome:
     """What became of a reset that is there, by the first record after it that says something else."""
     done = _by_state_epoch(case.before, reset.state_epoch)
     found = next((seen for seen in later if _contradicts(case.target, seen[1])), None)
@@ -183,7 +183,7 @@ _WITHOUT_RECORDS: Final[Mapping[tuple[bool, bool, Start, Since], tuple[Status, s
 Everything else is UNKNOWN. A leader's work never takes a start offset below where a request put it."""
 
 
-def _without_records(case: Case) -> ResetOutcome:
+def _without_records(case: ResetEvidence) -> ResetOutcome:
     now, before, outcome = case.now, case.before, case.outcome
     if not case.is_now_known:
         return ResetOutcome(status=Status.UNKNOWN, why="the present state cannot be read")
@@ -201,13 +201,13 @@ def _without_records(case: Case) -> ResetOutcome:
     return _by_state(case, now, where)
 
 
-def _nothing_there(case: Case) -> ResetOutcome:
+def _nothing_there(case: ResetEvidence) -> ResetOutcome:
     if case.before is None and case.outcome is not Outcome.DONE:
         return ResetOutcome(status=_NOT_THERE[case.outcome])
     return _unless_refused(case, None, f"its state is gone, and {_PRUNED}")
 
 
-def _by_state(case: Case, now: PartitionState, where: Place) -> ResetOutcome:
+def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOutcome:
     """By the present state alone, which is another than before and than the target."""
     is_altered = _is_altered(case, now)
     since = _since(now.state_epoch, case.group)
@@ -224,19 +224,19 @@ def _by_state(case: Case, now: PartitionState, where: Place) -> ResetOutcome:
     return _moved_on(case, where, now.state_epoch)
 
 
-def _moved_on(case: Case, where: Place, state_epoch: int | None) -> ResetOutcome:
+def _moved_on(case: ResetEvidence, where: Place, state_epoch: int | None) -> ResetOutcome:
     is_back = _by_state_epoch(case.before, state_epoch) is Status.EPOCH_WENT_BACK
     return ResetOutcome(status=Status.EPOCH_WENT_BACK if is_back else Status.OK, evidence=where, moved_on=True)
 
 
-def _unless_refused(case: Case, where: Place | None, why: str) -> ResetOutcome:
+def _unless_refused(case: ResetEvidence, where: Place | None, why: str) -> ResetOutcome:
     """Unknown, except where the broker refused it."""
     if case.outcome is Outcome.REFUSED:
         return ResetOutcome(status=Status.FAILED)
     return ResetOutcome(status=Status.UNKNOWN, evidence=where, why=why)
 
 
-def _is_altered(case: Case, now: PartitionState) -> bool:
+def _is_altered(case: ResetEvidence, now: PartitionState) -> bool:
     """Whether a request set the state since the plan, while the group was as the plan found it."""
     before = case.before
     if before is None:

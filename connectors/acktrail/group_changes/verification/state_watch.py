@@ -12,10 +12,10 @@ from acktrail.group_changes.collection.partition_states import StateFacts
 from acktrail.group_changes.execution.sent_request import SentPart, SentRequest
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, share_partition_of
 from acktrail.group_changes.verification.partition_outcome import (
-    Case,
     GroupNow,
-    Later,
+    LaterReset,
     Place,
+    ResetEvidence,
     ResetOutcome,
     Seen,
     judge,
@@ -116,7 +116,7 @@ class StateWatch:
         partition = self._reader.state_partition(one.key)
         own_end = one.sent.ends.get(partition, 0)
         records = [seen for seen in self._seen[one.key] if seen[0][1] >= own_end]
-        case = Case(
+        case = ResetEvidence(
             target=one.part.target_offset,
             outcome=one.part.outcome,
             before=one.row.state,
@@ -127,7 +127,7 @@ class StateWatch:
             is_now_known=states.reason is None and one.key not in states.reasons,
             group=group,
             overwritten_at=one.overwritten_at,
-            later=[Later(end=other.ends.get(partition, own_end), target=other.target) for other in one.later],
+            later=[LaterReset(end=other.ends.get(partition, own_end), target=other.target) for other in one.later],
         )
         return judge(case)
 

@@ -20,7 +20,7 @@ from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.exported_records import ExportedRecords
 from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.group_changes.collection.partition_states import StateFacts, read_states
-from acktrail.group_changes.lifecycle.change_status import GroupStanding
+from acktrail.group_changes.lifecycle.change_status import GroupStatus
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.verification.open_attempts import closing, open_attempts, sent_in_attempts
 from acktrail.group_changes.verification.partition_outcome import GroupNow, ResetOutcome, Status
@@ -227,7 +227,10 @@ def _verified(
     before, part = one.row.state, one.part
     status, error = finding.status, part.error
     if status.is_ok and not finding.moved_on and described not in (None, part.target_offset):
-        status, error = Status.UNKNOWN, f"the broker describes start offset {described}, the state topic has the target"
+        status, error = (
+            Status.UNKNOWN,
+            f"the broker describes start offset {described}, the state topic has the target",
+        )
     elif finding.why is not None:
         error = finding.why
     return VerifiedPartition(
@@ -254,12 +257,13 @@ def _verified(
 
 
 def _rows(
-    found: Sequence[VerifiedPartition], plan: ResetPlan, attempts: Sequence[GroupStanding], journal: Journal
+    found: Sequence[VerifiedPartition], plan: ResetPlan, attempts: Sequence[GroupStatus], journal: Journal
 ) -> list[dict[str, object]]:
-    from acktrail.group_changes.json_values import to_plain
+    from acktrail.group_changes.json_values import to_json_value
 
     newest = {standing.group_id: standing.attempt for standing in attempts}
     at = dt.datetime.fromtimestamp(journal.now_ms / 1000, dt.UTC)
     return [
-        {**to_plain(one), "plan_id": plan.plan_id, "attempt": newest[one.group_id], "verified_at": at} for one in found
+        {**to_json_value(one), "plan_id": plan.plan_id, "attempt": newest[one.group_id], "verified_at": at}
+        for one in found
     ]

@@ -179,6 +179,6 @@ def test_it_outlives_the_storage(broker: EmbeddedBroker, s3: S3, tmp_path: Path)
     notices = [line for line in said.read_text().splitlines() if "export" in line]
     assert len(notices) % 2 == 0
     assert all("export pauses" in line for line in notices[::2])
-    assert all("export goes on" in line for line in notices[1::2])
+    assert all("export continues" in line for line in notices[1::2])
     observe(broker.config(), direct)
     check_nothing_lost_or_doubled(broker, direct)

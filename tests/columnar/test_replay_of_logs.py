@@ -173,7 +173,7 @@ def test_the_order_of_records_does_not_matter(rows: list[Row], data: st.DataObje
 @given(any_logs(), st.data())
 def test_folding_early_for_want_of_memory_changes_no_state(rows: list[Row], data: st.DataObject) -> None:
     """Records that come in log order may be folded at any moment, here after each piece."""
-    replay = RawLogReplay(held_bytes=0)
+    replay = RawLogReplay(buffer_bytes=0)
     for piece in cut(rows, data):
         replay.add(table_of(piece))
         replay.flush()
@@ -222,13 +222,13 @@ def test_decoded_records_resume_from_states(rows: list[Row], data: st.DataObject
 
 
 @pytest.mark.parametrize(
-    ("seed", "share_partitions", "held_bytes"), [(1, 600, 1 << 28), (2, 600, 200_000), (3, 100, 200_000)]
+    ("seed", "share_partitions", "buffer_bytes"), [(1, 600, 1 << 28), (2, 600, 200_000), (3, 100, 200_000)]
 )
-def test_many_share_partitions_at_once(seed: int, share_partitions: int, held_bytes: int) -> None:
+def test_many_share_partitions_at_once(seed: int, share_partitions: int, buffer_bytes: int) -> None:
     """Many share partitions with records of every kind interleaved: each has the state of the plain fold, whether all
     their records are held, folded on the way, or what is still needed of them packed."""
     rows = busy_log(random.Random(seed), share_partitions=share_partitions, records=9_000)
-    replay = RawLogReplay(held_bytes=held_bytes)
+    replay = RawLogReplay(buffer_bytes=buffer_bytes)
     for start in range(0, len(rows), 1_000):
         replay.add(table_of(rows[start : start + 1_000]))
         replay.index_waiting()

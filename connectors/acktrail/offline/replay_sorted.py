@@ -53,9 +53,9 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | 
             records += batch.num_rows
             readable += count_readable(pa.Table.from_batches([batch]))
             replay.add(batch)
-    swept = replay.finish()
-    states = {state.key: state for state in states_of(swept)}
-    if len(states) != swept.num_rows:
+    table = replay.finish()
+    states = {state.key: state for state in states_of(table)}
+    if len(states) != table.num_rows:
         return None
     forms = tuple(state_json(states[key]) for key in sorted(states))
     return SortedReplay(states=forms, readable=readable, unreadable=records - readable)
@@ -76,13 +76,13 @@ class _Order:
         partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))
         rows = ascending(partition)
         partition, offset = partition[rows], offset[rows]
-        begins = np.flatnonzero(np.diff(partition, prepend=-2)) if len(rows) else rows
+        starts = np.flatnonzero(np.diff(partition, prepend=-2))  # no state partition is -2
+        ends = np.append(starts[1:], len(rows))[: len(starts)] - 1
         rises = np.diff(offset) > 0
-        rises[begins[1:] - 1] = True
-        ends = np.append(begins[1:], len(rows)) - 1
-        lows, highs = offset[begins].tolist(), offset[ends].tolist()
-        for home, low, high in zip(partition[begins].tolist(), lows, highs, strict=bool(len(rows))):
-            if low <= self._reached.get(home, -1):
+        rises[starts[1:] - 1] = True
+        for place, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            state_partition = int(partition[place])
+            if offset[place] <= self._reached.get(state_partition, -1):
                 return False
-            self._reached[home] = high
+            self._reached[state_partition] = int(offset[end])
         return bool(rises.all())

@@ -24,7 +24,7 @@ _ROWS_AT_ONCE: Final = 1 << 20
 """Rows whose keys are indexed together: enough that few of them are distinct."""
 
 _SMALL_ROWS: Final = 1 << 14
-_HELD_BYTES: Final = 1 << 28
+_BUFFER_BYTES: Final = 1 << 28
 _LOWEST: Final = np.iinfo(np.int64).min
 
 
@@ -34,7 +34,7 @@ class RawLogReplay:
     A share partition's newest readable snapshot or tombstone is found by key type and offset; values before it are not
     decoded. Records that cannot be read are skipped; a record that comes twice counts once.
 
-    Buffers up to `held_bytes` of values; if more than half of them is still needed then, folds them into states and
+    Buffers up to `buffer_bytes` of values; if more than half of them is still needed then, folds them into states and
     frees them. Until then records may come in any order, afterwards in the order of each state partition's log.
 
     `base`: states (``REPLAYED_STATES``) to resume from. Records at or below a state's last one are skipped.
@@ -57,8 +57,8 @@ class RawLogReplay:
     {'group_id': 'orders', 'leader_epoch': 2, 'start_offset': 5, 'last_record_offset': 8}
     """
 
-    def __init__(self, base: pa.Table | None = None, *, held_bytes: int = _HELD_BYTES) -> None:
-        self._held_bytes = held_bytes
+    def __init__(self, base: pa.Table | None = None, *, buffer_bytes: int = _BUFFER_BYTES) -> None:
+        self._buffer_bytes = buffer_bytes
         self._index = SharePartitionIndex()
         self._states = StateColumns.empty() if base is None else StateColumns.of_arrow(base, self._index)
         self._first_offset = np.full(len(self._index), _LOWEST)  # by share partition: where its replay starts
@@ -79,7 +79,7 @@ class RawLogReplay:
             self._waiting.append(batch)
             self._waiting_rows += batch.num_rows
             self._waiting_bytes += batch.nbytes
-            if self._waiting_rows >= _ROWS_AT_ONCE or self._waiting_bytes > self._held_bytes // 2:
+            if self._waiting_rows >= _ROWS_AT_ONCE or self._waiting_bytes > self._buffer_bytes // 2:
                 self.index_waiting()
 
     def finish(self) -> pa.Table:
@@ -124,9 +124,9 @@ class RawLogReplay:
                     timestamps=batch.column("timestamp"),
                 )
             )
-        if _bytes(self._pending) > self._held_bytes:
+        if _bytes(self._pending) > self._buffer_bytes:
             needed = self._needed()
-            if sum(piece.needed_bytes for piece in needed) > self._held_bytes // 2:
+            if sum(piece.needed_bytes for piece in needed) > self._buffer_bytes // 2:
                 self._fold()
             else:
                 self._pending = [PendingRecords.packed(needed)]

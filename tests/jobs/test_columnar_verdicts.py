@@ -88,7 +88,7 @@ def state_row(state: SharePartitionState | None) -> dict[str, Any]:
 @given(st.lists(st.none() | states, max_size=6))
 @settings(max_examples=150)
 def test_derived_columns_are_what_the_model_derives(rows: list[SharePartitionState | None]) -> None:
-    """Whatever batches a state has, in whatever order: each derived number and each broken rule is the model's."""
+    """Any batches, in any order: each derived number and each broken rule is the one of the model."""
     found = pa.table(derived_columns(pa.Table.from_pylist([*map(state_row, rows)], schema=STATE))).to_pylist()
     assert found == [derived(state) for state in rows]
 
@@ -185,7 +185,7 @@ def expected_verdict(evidence: ReconciliationInput) -> dict[str, Any]:
 @given(st.lists(evidences(), min_size=1, max_size=8))
 @settings(max_examples=200)
 def test_verdicts_of_many_rows_are_those_of_the_law(rows: list[ReconciliationInput]) -> None:
-    """Whatever is known of share partitions: verdict, reason and lags computed together are those of ``reconcile``."""
+    """Any evidence: verdict, reason and lags computed together are those of ``reconcile``."""
     assert verdict_rows_of(rows) == [*map(expected_verdict, rows)]
 
 

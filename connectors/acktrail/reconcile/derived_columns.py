@@ -88,7 +88,12 @@ class StateBatches:
         return np.isin(self.batches.delivery_state, [int(state) for state in states])
 
     def covered(self, chosen: BoolArray, first: Int64Array, end: Int64Array | None = None) -> Int64Array:
-        """For each row, how many offsets from `first` on (and below `end`) its `chosen` batches cover."""
+        """How many offsets from `first` on (and below `end`) the `chosen` batches of each regular row cover.
+
+        Args:
+            chosen: shape (batches,).
+            first, end: shape (rows,).
+        """
         begins = np.maximum(self.batches.first_offset, first[self.owners])
         lasts = self.batches.last_offset
         if end is not None:

@@ -24,6 +24,10 @@ def key_codes(columns: Iterable[pa.ChunkedArray]) -> Int64Array:
 
     Returns:
         int64, one for each row. Cost: a hash table lookup for each row and column.
+
+    >>> groups, partitions = pa.chunked_array([["a", "a", "b", "a"]]), pa.chunked_array([[0, 1, 1, 0]])
+    >>> key_codes([groups, partitions]).tolist()
+    [0, 1, 2, 0]
     """
     codes: Int64Array | None = None
     for column in columns:
@@ -34,7 +38,11 @@ def key_codes(columns: Iterable[pa.ChunkedArray]) -> Int64Array:
 
 
 def first_matches(rows: Sequence[pa.ChunkedArray], among: Sequence[pa.ChunkedArray]) -> pa.Array:
-    """For each row of the key columns `rows` the first row of `among` with the same key; null where there is none."""
+    """For each row of the key columns `rows` the first row of `among` with the same key; null where there is none.
+
+    >>> first_matches([pa.chunked_array([["b", "c"]])], [pa.chunked_array([["a", "b", "b"]])]).to_pylist()
+    [1, None]
+    """
     count = len(rows[0])
     codes = key_codes(
         pa.chunked_array([*own.chunks, *other.cast(own.type).chunks], own.type)

@@ -18,6 +18,7 @@ from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 
 PROCESS = Path(__file__).with_name("exporter_process.py")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
 END_OFFSET = 12_000
 FLUSH_ROWS = 1_000
 KILLS = 10
@@ -25,8 +26,7 @@ KILLS = 10
 
 def start(root: Path, *start_offsets: int) -> subprocess.Popen[str]:
     command = [sys.executable, str(PROCESS), str(root), str(END_OFFSET), str(FLUSH_ROWS), *map(str, start_offsets)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 def kill_after(process: subprocess.Popen[str], lines: int, seconds: float) -> bool:
@@ -83,7 +83,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     peaks = []
     for number, end_offset in enumerate((150_000, 600_000)):
         command = [sys.executable, str(PROCESS), str(tmp_path / str(number)), str(end_offset), "30000", "0"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=ENVIRONMENT)
         peaks.append(int(done.stdout.rsplit("peak ", 1)[1].split()[0]))
     assert peaks[1] < peaks[0] * 1.3
     assert peaks[1] < 500

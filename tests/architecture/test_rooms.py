@@ -10,8 +10,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 54_000
-"""Blank lines and comments included."""
+MOST_LINES_OF_THE_WHEEL: Final = 49_500
+"""Blank lines and comments included. To become 40,000: lower it whenever the count falls."""
 
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})
 """Module names that a package may have in several folders: each says the same of its own folder."""

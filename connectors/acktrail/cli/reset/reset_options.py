@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -34,6 +34,10 @@ def _finite(number: float | None) -> float | None:
     return number
 
 
+def _number(name: str, text: str) -> Any:
+    return typer.Option(name, min=0, max=_LONGEST, callback=_finite, help=text)
+
+
 Groups = Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")]
 Globs = Annotated[
     list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches, for example 'orders-*'.")
@@ -44,36 +48,10 @@ Topics = Annotated[
 ]
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail reset apply`.")]
-MaxAge = Annotated[
-    float,
-    typer.Option("--max-age", min=0, max=_LONGEST, callback=_finite, help="Hours that a plan may be old."),
-]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait", min=0, max=_LONGEST, callback=_finite, help="Seconds to wait for the records of the reset to show."
-    ),
-]
-WaitEmpty = Annotated[
-    float,
-    typer.Option(
-        "--wait-empty",
-        min=0,
-        max=_LONGEST,
-        callback=_finite,
-        help="Seconds to wait for the groups to have no members.",
-    ),
-]
-Watch = Annotated[
-    float,
-    typer.Option(
-        "--watch",
-        min=0,
-        max=_LONGEST,
-        callback=_finite,
-        help="Seconds to watch afterwards that nothing overwrites the start offsets.",
-    ),
-]
+MaxAge = Annotated[float, _number("--max-age", "Hours that a plan may be old.")]
+Wait = Annotated[float, _number("--wait", "Seconds to wait for the records of the reset to show.")]
+WaitEmpty = Annotated[float, _number("--wait-empty", "Seconds to wait for the groups to have no members.")]
+Watch = Annotated[float, _number("--watch", "Seconds to watch afterwards that nothing overwrites the start offsets.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
 Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]

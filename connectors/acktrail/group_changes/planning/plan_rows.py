@@ -55,30 +55,26 @@ def partition_rows(plan: Plan) -> list[dict[str, Any]]:
 
 def _row(plan_id: str, row: PartitionPlan, notices: list[str], *, is_refused: bool) -> dict[str, Any]:
     impact = {} if row.impact is None else to_json_value(row.impact)
-    numbers = (
-        *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),
-        *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known"),
-        *("passed_acknowledged", "passed_archived", "passed_unknown"),
-    )
     return {
         "plan_id": plan_id,
-        "group_id": row.group_id,
-        "topic": row.topic,
-        "topic_id": row.topic_id,
-        "partition": row.partition,
-        "log_start_offset": row.log_start_offset,
-        "log_end_offset": row.log_end_offset,
-        "start_offset": row.start_offset,
-        "wanted_offset": row.wanted_offset,
-        "target_offset": row.target_offset,
-        "clamp": row.clamp,
-        "first_record_ms": row.first_record_ms,
-        "last_record_ms": row.last_record_ms,
         "refused": is_refused,
         "notices": notices,
+        **{name: getattr(row, name) for name in _COPIED},
         **_state(row),
-        **{name: impact.get(name) for name in numbers},
+        **{name: impact.get(name) for name in _NUMBERS},
     }
+
+
+_COPIED: Final = (
+    *("group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "start_offset"),
+    *("wanted_offset", "target_offset", "clamp", "first_record_ms", "last_record_ms"),
+)
+_NUMBERS: Final = (
+    *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),
+    *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known"),
+    *("passed_acknowledged", "passed_archived", "passed_unknown"),
+)
+_STATE: Final = ("state_partition", "effective_start_offset", "snapshot_epoch", "state_epoch")
 
 
 def _state(row: PartitionPlan) -> dict[str, Any]:
@@ -86,13 +82,8 @@ def _state(row: PartitionPlan) -> dict[str, Any]:
     if state is None:
         return {}
     names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-    return {
-        "state_partition": state.state_partition,
-        "effective_start_offset": state.effective_start_offset,
-        "snapshot_epoch": state.snapshot_epoch,
-        "state_epoch": state.state_epoch,
-        "batches": [dict(zip(names, batch, strict=True)) for batch in state.batches],
-    }
+    batches = [dict(zip(names, batch, strict=True)) for batch in state.batches]
+    return {**{name: getattr(state, name) for name in _STATE}, "batches": batches}
 
 
 def _by_part(notices: Iterable[Notice]) -> dict[tuple[str, str, int], list[str]]:

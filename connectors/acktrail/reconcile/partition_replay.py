@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -44,6 +44,8 @@ REPLAYED: Final = pa.schema(
 )
 """A replayed share partition, with the offsets of the records that show something about it."""
 
+_ROWS_AT_ONCE: Final = 1 << 17
+
 _SECOND_PASS: Final = pa.schema(
     [STATE_RECORDS.field(name) for name in ("state_partition", "timestamp_ms", *RECORD_COLUMNS)]
 )
@@ -66,8 +68,8 @@ class Replay:
         self._exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
         self._offsets = NewestOffsets()
         self._offsets.resume(self._saved.rows)
-        for batch in self._new_records(FIRST_PASS_COLUMNS, {}):
-            self._offsets.add(pa.Table.from_batches([batch]))
+        for piece in _larger_pieces(self._new_records(FIRST_PASS_COLUMNS, {})):
+            self._offsets.add(piece)
         self._states, self._last_timestamps = self._replay()
 
     def states(self) -> pa.Table:
@@ -103,13 +105,12 @@ class Replay:
     def _needed_records(self) -> tuple[pa.Table, Int64Array]:
         """The new records at or after the newest base of their share partition, and their share partitions' numbers."""
         records, numbers = [_SECOND_PASS.empty_table()], [np.empty(0, np.int64)]
-        for batch in self._new_records(_SECOND_PASS.names, self._lowest_bases()):
-            table, is_decoded = pa.Table.from_batches([batch]), pc.equal(batch["decode_status"], "decoded")
-            if is_decoded.true_count < len(is_decoded):
-                table = table.filter(is_decoded)
-            own = self._offsets.numbers_of(table)
-            needed = table["offset"].to_numpy() >= self._offsets.bases[own]
-            records.append(table.filter(pa.array(needed)))
+        for piece in _larger_pieces(self._new_records(_SECOND_PASS.names, self._lowest_bases())):
+            is_decoded = pc.equal(piece["decode_status"], "decoded")
+            decoded = piece if pc.all(is_decoded).as_py() else piece.filter(is_decoded)
+            own = self._offsets.numbers_of(decoded)
+            needed = decoded["offset"].to_numpy() >= self._offsets.bases[own]
+            records.append(decoded.filter(pa.array(needed)))
             numbers.append(own[needed])
         return pa.concat_tables(records), np.concatenate(numbers)
 
@@ -124,6 +125,19 @@ class Replay:
         begins = {n: max(lowest.get(n, 0), self._saved.positions.get(n, 0)) for n in self._exported}
         ranges = [_range(c, begins[n]) for n, c in self._exported.items() if begins[n] < (c.end_offset or 0)]
         return self._read(columns, reduce(or_, ranges)) if ranges else ()
+
+
+def _larger_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of `batches`, about ``_ROWS_AT_ONCE`` at a time: each piece is looked up among all share partitions."""
+    pending, rows = list[pa.RecordBatch](), 0
+    for batch in batches:
+        pending.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS_AT_ONCE:
+            yield pa.Table.from_batches(pending)
+            pending, rows = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
 
 
 def _range(coverage: Coverage, first: int) -> pc.Expression:

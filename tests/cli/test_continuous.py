@@ -150,7 +150,7 @@ def test_it_outlives_the_storage(broker: EmbeddedBroker, s3: S3, tmp_path: Path)
     direct = s3.bucket(f"continuous-{broker.version.replace('.', '-')}")
     with tcp_proxy(direct.options["aws_endpoint"].removeprefix("http://")) as proxy:
         options, said = tmp_path / "options.properties", tmp_path / "stderr.txt"
-        changes = {"aws_endpoint": f"http://{proxy.address}", "retry_timeout": "30s", "max_retries": "1"}
+        changes = {"aws_endpoint": f"http://{proxy.address}", "retry_timeout": "1s", "max_retries": "1"}
         lines = [f"{name}={value}\n" for name, value in {**direct.options, **changes}.items()]
         options.write_text("".join(lines))
         with (

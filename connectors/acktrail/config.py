@@ -31,21 +31,6 @@ from typing import Final
 
 from acktrail.errors import ConfigurationError
 
-__all__ = [
-    "ApprovalRule",
-    "KafkaConfig",
-    "TablesConfig",
-    "approval_rule",
-    "cache_folder",
-    "driver_rows",
-    "environment",
-    "java_home",
-    "notifiers_factory",
-    "read_properties",
-    "reconcile_every",
-    "reports_folder",
-]
-
 _BOOTSTRAP: Final = "ACKTRAIL_BOOTSTRAP_SERVERS"
 _TABLES: Final = "ACKTRAIL_TABLES"
 _DRIVER_ROWS: Final = "ACKTRAIL_DRIVER_ROWS"

@@ -35,33 +35,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-__all__ = [
-    "AcktrailError",
-    "ChangeInProgress",
-    "ChangeRefused",
-    "ConcurrentCommit",
-    "ConfigurationError",
-    "DamagedTables",
-    "ForeignCluster",
-    "GroupNotEmpty",
-    "InputError",
-    "LogChanged",
-    "MalformedFile",
-    "MalformedRecord",
-    "MissingDependency",
-    "NotAShareGroup",
-    "NotAllAnswered",
-    "NotAuthorized",
-    "OutcomeUnknown",
-    "PartlyDone",
-    "PlanStale",
-    "QualityGateFailed",
-    "RetryableError",
-    "UnknownName",
-    "Unreachable",
-    "UnsupportedRecord",
-]
-
 
 class AcktrailError(Exception):
     """Root of every error acktrail raises on purpose.

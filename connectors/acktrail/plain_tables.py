@@ -7,8 +7,6 @@ from itertools import groupby
 from typing import Final
 from unicodedata import combining, east_asian_width
 
-__all__ = ["printable", "printable_parts", "shortened", "table"]
-
 _LONGEST: Final = 64
 """A SHA-256 in hex is shown in full."""
 _HEAD: Final = 40

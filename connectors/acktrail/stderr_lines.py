@@ -8,8 +8,6 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["LiveLine", "StepLines"]
-
 _LIVE_S: Final = 0.2
 _PLAIN_S: Final = 10.0
 _CLEAR: Final = "\r\033[K"

@@ -10,19 +10,6 @@ from typing import Final, overload
 
 from acktrail.errors import InputError
 
-__all__ = [
-    "MissingTimeZone",
-    "duration_ms",
-    "instant_ms",
-    "instant_text",
-    "iso_duration_ms",
-    "new_run_id",
-    "now_ms",
-    "parse_instant",
-    "time_ms",
-    "utc_text",
-]
-
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -12,8 +12,6 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-__all__ = ["InProcessWorkers", "OpenWorkers", "Results", "Work", "Workers", "balanced_shares", "merged", "run_in_turn"]
-
 T = TypeVar("T")
 
 Results = Iterator[tuple[str, pa.Table]]

@@ -11,8 +11,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
 
-__all__ = ["as_airflow_errors"]
-
 _log: Final = logging.getLogger("acktrail.dags")
 
 _ADVICE: Final[tuple[tuple[type[AcktrailError], str], ...]] = (

@@ -15,7 +15,6 @@ from acktrail.config import notifiers_factory
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-__all__ = ["DECISION", "approval", "callbacks", "notifiers"]
 
 DECISION: Final = "decision"
 """The XCom key: `chosen_options`, and `responded_by_user` or None when no answer came in time."""

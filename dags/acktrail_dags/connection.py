@@ -12,8 +12,6 @@ from airflow.sdk.log import mask_secret
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
 
-__all__ = ["kafka_config"]
-
 _SECRET_WORDS: Final = (
     *("password", "secret", "token", "jaas", "credential"),
     *("key.pem", "keystore.key", "oauthbearer.config"),

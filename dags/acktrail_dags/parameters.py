@@ -6,22 +6,6 @@ from typing import Any, Final
 
 from airflow.sdk import Param
 
-__all__ = [
-    "DEFAULT_KAFKA_CONN_ID",
-    "DURATION",
-    "NO_CREDENTIALS",
-    "PLAN_ID",
-    "SPARK_MASTER",
-    "execution_fields",
-    "flag",
-    "kafka_conn_id",
-    "names",
-    "number",
-    "tables_uri",
-    "text",
-    "topics",
-]
-
 DEFAULT_KAFKA_CONN_ID: Final = "acktrail_kafka"
 
 DURATION: Final = r"^P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{1,9})?S)?)?$"

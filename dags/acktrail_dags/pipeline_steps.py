@@ -24,7 +24,6 @@ from acktrail_dags.run_target import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-__all__ = ["EXPORTED", "REPORTED", "export", "observe", "publish", "reconcile", "validate"]
 
 EXPORTED: Final = Asset(name="acktrail_exported", group="acktrail")
 """The state topic was exported. Extra: ``run_id``, ``kafka_conn_id``, ``tables_uri``, ``counts``."""

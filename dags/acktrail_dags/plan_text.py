@@ -12,8 +12,6 @@ from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.plain_tables import printable
 from acktrail.times import instant_text
 
-__all__ = ["notice_text", "plan_text"]
-
 _SHARE_PARTITIONS: Final = 50
 _NOTICES: Final = 30
 _PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")

@@ -32,23 +32,6 @@ from acktrail_dags.run_target import tables_config
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-__all__ = [
-    "VALUE_FIELDS",
-    "ResetOrder",
-    "StoredPlan",
-    "check_plan",
-    "check_result",
-    "dry_run_ends_here",
-    "make_plan",
-    "note_decision",
-    "preflight",
-    "recheck",
-    "send_requests",
-    "validate_reset",
-    "validate_rollback",
-    "verify",
-    "wait_until_empty",
-]
 
 _log: Final = logging.getLogger("acktrail.dags")
 _SHORT: Final = timedelta(minutes=20)

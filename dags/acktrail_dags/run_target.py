@@ -14,16 +14,6 @@ from acktrail.config import TablesConfig, reports_folder
 from acktrail.errors import ConfigurationError
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
 
-__all__ = [
-    "ReconcileTarget",
-    "Target",
-    "export_target",
-    "followed_export",
-    "reconcile_target",
-    "table_run_id",
-    "tables_config",
-]
-
 _log: Final = logging.getLogger("acktrail.dags")
 _FROM_EXPORT: Final = ("kafka_conn_id", "tables_uri")
 _BY_ASSET: Final = "asset_triggered"

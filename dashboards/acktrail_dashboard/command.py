@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from acktrail_dashboard.rows.run_tables import RunTables
     from acktrail_dashboard.summary_types import Summary
 
-__all__ = ["app", "report", "summary"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -21,8 +21,6 @@ from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import PartitionKey
 from acktrail_dashboard.verdicts import canonical
 
-__all__ = ["BandKind", "OffsetBand", "StateWindow", "bands", "records_by_kind", "scaled_bands", "state_windows"]
-
 
 class BandKind(StrEnum):
     """What is known of a run of offsets."""

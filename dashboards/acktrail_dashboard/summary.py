@@ -17,8 +17,6 @@ from acktrail_dashboard.rows.run_tables import RunTables, rows, rows_of_run, run
 from acktrail_dashboard.summary_types import PartitionRow, RunHead, RunTotals, Summary
 from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, tally, urgency
 
-__all__ = ["most_urgent", "summarize", "summary_json"]
-
 
 def summarize(tables: RunTables, run_id: str) -> Summary:
     """The summary of `run_id`; other runs' rows in `tables` are ignored.

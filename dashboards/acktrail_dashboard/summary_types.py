@@ -8,23 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = [
-    "ArchivedRow",
-    "ExpectationRow",
-    "ExportRow",
-    "Figure",
-    "FindingRow",
-    "GapRow",
-    "GroupRow",
-    "PartitionKey",
-    "PartitionRow",
-    "RunHead",
-    "RunTotals",
-    "Summary",
-    "TopicRow",
-    "partition_key",
-]
-
 PartitionKey = tuple[str, str, int]
 """Group id, topic id, partition (-1 where a row names none): one share partition."""
 

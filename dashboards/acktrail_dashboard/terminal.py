@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["print_summary", "render_text"]
 
 ROWS_SHOWN: Final = 60
 FINDINGS_SHOWN: Final = 10

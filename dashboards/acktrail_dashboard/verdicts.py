@@ -9,18 +9,6 @@ from typing import Final
 
 from acktrail_dashboard.summary_types import ExpectationRow
 
-__all__ = [
-    "SEVERITIES",
-    "TONES",
-    "VERDICT_MEANINGS",
-    "canonical",
-    "result_tone",
-    "severity_tone",
-    "tally",
-    "urgency",
-    "verdict_tone",
-]
-
 TONES: Final = ("critical", "warning", "unknown", "info", "ok")
 """Most urgent first."""
 

@@ -11,24 +11,6 @@ from acktrail.plain_tables import printable
 from acktrail_dashboard.summary_types import Figure, PartitionRow, RunTotals, Summary
 from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
 
-__all__ = [
-    "address",
-    "archived_line",
-    "counted",
-    "export_line",
-    "findings_line",
-    "headline",
-    "instant",
-    "lag_line",
-    "notes",
-    "number",
-    "quality_line",
-    "topic_text",
-    "unknowns",
-    "verdict_text",
-    "verdicts_line",
-]
-
 
 def number(value: int | None) -> str:
     """Digits in groups of three; None is ``unknown``."""

@@ -17,21 +17,6 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.model.delivery import TERMINAL_STATES
 
-__all__ = [
-    "RecordBatches",
-    "beginning_below",
-    "belonging_to",
-    "counts_above",
-    "counts_outside",
-    "ending_at_or_above",
-    "in_other_states",
-    "inverted",
-    "out_of_order",
-    "overlapping",
-    "record_batches",
-    "terminal_offsets",
-]
-
 _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
 
 

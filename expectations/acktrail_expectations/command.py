@@ -16,7 +16,6 @@ from acktrail.plain_tables import printable, table
 if TYPE_CHECKING:
     from acktrail_expectations.results import QualityResult, ValidationSummary
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -17,8 +17,6 @@ from acktrail_expectations.results_table import record, recorded
 from acktrail_expectations.run_suites import run_suites
 from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
 
-__all__ = ["log_summary", "pass_gate", "validate", "validate_run"]
-
 _log: Final = logging.getLogger("acktrail.quality")
 
 

@@ -27,8 +27,6 @@ from acktrail_expectations.suites.resets import (
     reset_result_frame,
 )
 
-__all__ = ["validate_plan", "validate_result"]
-
 _STORED: Final = "rows in reset_plan_partitions: {rows}, share partitions of the plan: {planned}"
 _VERIFIED: Final = "share partitions with a result: {rows}, rows of the plan in reset_plan_partitions: {planned}"
 

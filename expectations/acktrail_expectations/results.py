@@ -7,16 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-__all__ = [
-    "QualityResult",
-    "QualitySeverity",
-    "RuleState",
-    "ValidationSummary",
-    "headline",
-    "merged",
-    "unevaluated_lines",
-]
-
 EXAMPLES: Final = 3
 """How many rows that break a rule are named."""
 

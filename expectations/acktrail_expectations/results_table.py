@@ -15,8 +15,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations.inputs.validation_positions import SEQUENCE, ValidationPositions
 from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary
 
-__all__ = ["record", "record_without_positions", "recorded"]
-
 
 def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
     """The newest validation of a run in ``quality_results``; None when there is none."""

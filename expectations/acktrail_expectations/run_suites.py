@@ -21,8 +21,6 @@ from acktrail_expectations.suites.share_partition_states import (
 )
 from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, StateRecordFrames, state_record_checks
 
-__all__ = ["EXPORT_RANGE", "SHARE_PARTITION", "STATE_RECORD", "run_suites"]
-
 
 def run_suites(run: RunData) -> tuple[QualityResult, ...]:
     """The results of all four suites, in the order of the data's way."""

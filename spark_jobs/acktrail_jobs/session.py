@@ -18,8 +18,6 @@ from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
 from acktrail_jobs.user_settings import submitted_settings, user_settings
 
-__all__ = ["DEFAULT_MASTER", "parallelism", "running_session", "spark_session"]
-
 DEFAULT_MASTER: Final = "local[2]"
 
 _SETTINGS: Final = MappingProxyType(

@@ -15,8 +15,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail_jobs.spark_workers import worker_frame
 
-__all__ = ["delivery_rates"]
-
 
 def delivery_rates(spark: SparkSession, config: TablesConfig, every_ms: int) -> DataFrame:
     """Rows of ``acktrail.columnar.rate_counts.RATES`` for intervals of `every_ms`: what ``acktrail rates`` shows.

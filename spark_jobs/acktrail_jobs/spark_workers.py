@@ -18,8 +18,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from acktrail.workers import Results, Work
 from acktrail_jobs.session import parallelism
 
-__all__ = ["SparkWorkers", "worker_frame"]
-
 _ENCODED: Final = pa.schema([pa.field("kind", pa.string()), pa.field("stream", pa.binary())])
 """Results as Arrow streams: the JVM carries opaque bytes and reads no row."""
 

@@ -19,8 +19,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail_jobs.session import parallelism
 from acktrail_jobs.spark_workers import worker_frame
 
-__all__ = ["states_at"]
-
 _NOT_OF_A_MOMENT: Final = ("cluster_id", "run_id", "topic")
 _STATE_AT: Final = pa.schema([field for field in SHARE_PARTITION_STATES if field.name not in _NOT_OF_A_MOMENT])
 _ROWS_AT_ONCE: Final = 8_192

@@ -10,8 +10,6 @@ from typing import Final
 
 from pyspark import SparkConf, SparkContext
 
-__all__ = ["submitted_settings", "user_settings"]
-
 _DEFAULTS: Final = "spark-defaults.conf"
 _NAME: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
 _OPTIONS: Final[Mapping[str, str]] = {

@@ -108,14 +108,34 @@ def _modules() -> list[str]:
 
 
 @pytest.mark.parametrize("name", [n for n in _modules() if not n.endswith(("__main__", ".guardian"))])
-def test_every_exported_name_exists(name: str) -> None:
-    """A module says what it exports, and all of it is there."""
+def test_every_module_imports(name: str) -> None:
+    """A module can be imported, and what it re-exports is there."""
     module = importlib.import_module(name)
-    if module.__file__ and module.__file__.endswith("__init__.py"):
-        return
-    assert hasattr(module, "__all__"), f"{name} has no __all__"
-    for exported in module.__all__:
+    for exported in getattr(module, "__all__", ()):
         assert hasattr(module, exported), f"{name}.{exported}"
+
+
+def _private_imports(text: str) -> list[str]:
+    return [
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("acktrail")
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__")
+    ]
+
+
+def test_private_names_stay_in_their_module() -> None:
+    """A leading underscore is the only mark of a private name, and no module imports one from another."""
+    taken = {
+        str(file.relative_to(ROOT)): names
+        for source in (SOURCES | SIMULATION).values()
+        for file in sorted(source.rglob("*.py"))
+        if (names := _private_imports(file.read_text()))
+    }
+
+    assert taken == {}
+    assert _private_imports("from acktrail.model.replay import (\n    apply,\n    _fold,\n)") == ["_fold"]
 
 
 def _without_pyspark(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 49_500
+MOST_LINES_OF_THE_WHEEL: Final = 48_700
 """Blank lines and comments included. To become 40,000: lower it whenever the count falls."""
 
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})

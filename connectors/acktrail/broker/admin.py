@@ -64,8 +64,6 @@ from acktrail.broker.logs.list_offsets import list_log_offsets, list_offsets_at
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
 
-__all__ = ["ShareGroupAdmin"]
-
 _NEAREST: Final = 3
 _SHARE: Final = "share"
 

@@ -9,23 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "Capabilities",
-    "GroupConfigs",
-    "GroupDescription",
-    "GroupListing",
-    "GroupMember",
-    "GroupOffsets",
-    "LogOffsets",
-    "MemberAssignment",
-    "OffsetAtTime",
-    "Rights",
-    "ShareOffset",
-    "TopicDescription",
-    "TopicPartition",
-]
-
-
 _LIST_OFFSETS: Final = 2
 _DESCRIBE_LOG_DIRS: Final = 35
 _DELETE_GROUPS: Final = 42

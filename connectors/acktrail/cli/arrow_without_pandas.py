@@ -14,8 +14,6 @@ from acktrail.config import TablesConfig
 if TYPE_CHECKING:
     from acktrail.tables.past.history_reader import HistoryReader
 
-__all__ = ["forgo_numpy", "forgo_pandas", "hidden", "lean_history", "lean_tables", "optional_lean_tables", "row_tables"]
-
 
 def forgo_pandas() -> None:
     """Keep pyarrow from importing pandas, which saves a process most of its start.

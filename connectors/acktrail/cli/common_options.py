@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "BootstrapServer", "ClientConfig", "TablesOptions", "TablesRoot"]
-
 BootstrapServer = Annotated[
     str | None,
     typer.Option("--bootstrap-server", help="Brokers, host:port[,host:port]. Default: $ACKTRAIL_BOOTSTRAP_SERVERS."),

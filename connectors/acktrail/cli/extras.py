@@ -8,8 +8,6 @@ from typing import Final
 
 from acktrail.errors import MissingDependency
 
-__all__ = ["EXTRAS", "missing_extra"]
-
 EXTRAS: Final = MappingProxyType(
     {
         "archived": "tables",

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from acktrail.offline.read.read_report import ReadReport, SegmentDamage
     from acktrail.wire.dialects.released import Dialect
 
-__all__ = ["DialectName", "Files", "StatePartition", "chosen_dialect", "report_damage", "report_left_out"]
 
 Files = Annotated[
     list[Path],

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.broker.descriptions import GroupDescription, GroupListing, ShareOffset
 
-__all__ = ["GroupAnswer", "Lag", "describe_all", "lag_of", "list_matching", "raise_first", "selected_ids"]
 
 _STATES: Final = ("Empty", "Stable", "Dead")
 """The states of a share group (Kafka's ``GroupState``)."""

@@ -16,8 +16,6 @@ from acktrail.cli.extras import missing_extra
 from acktrail.cli.text.json_text import error_json, wants_json
 from acktrail.errors import AcktrailError
 
-__all__ = ["app", "main"]
-
 COMMANDS: Final = MappingProxyType(
     {
         "demo": "acktrail.cli.commands.demo:app",

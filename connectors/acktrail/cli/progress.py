@@ -13,8 +13,6 @@ from acktrail.config import environment
 from acktrail.connect.activity import listening
 from acktrail.stderr_lines import LiveLine
 
-__all__ = ["RecordCounter", "record_counter", "showing_activity", "table_progress"]
-
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _SHOWN_EVERY: Final = 100_000
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 # the arrays of one batch for the next. Without it, fetching the pages again takes longer than decoding.
 np.empty((32 << 20) - 65_536, np.uint8)
 
-__all__ = ["BinaryColumn", "BoolArray", "Int64Array", "binary_column", "runs", "strides"]
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

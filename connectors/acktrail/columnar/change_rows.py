@@ -12,8 +12,6 @@ from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
 
-__all__ = ["CHANGE_COLUMNS", "change_table", "changes_of"]
-
 CHANGE_COLUMNS: Final = pa.schema([field for field in DELIVERY_HISTORY if field.name not in ("cluster_id", "chunk")])
 """The columns of ``DELIVERY_HISTORY`` that depend on a change alone."""
 

@@ -13,8 +13,6 @@ from acktrail.model.offset_history.offset_status import KnownState, OffsetStatus
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["HELD_COLUMNS", "known_state_table", "known_states_of"]
-
 HELD_COLUMNS: Final = pa.schema(
     [field for field in HELD_STATES if field.name not in ("cluster_id", "next_offset", "records_files")]
 )

@@ -13,8 +13,6 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["RECORD_COLUMNS", "STATE_NUMBERS", "record_of", "records_of", "replayed_state_of", "share_partition_of"]
-
 RECORD_COLUMNS: Final = (
     "offset",
     "record_type",

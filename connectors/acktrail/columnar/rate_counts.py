@@ -17,8 +17,6 @@ from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause
 
-__all__ = ["COUNTS", "RATES", "RATE_INPUTS", "partial_rates", "sum_rates"]
-
 COUNTS: Final = (
     "acknowledged",
     "released",

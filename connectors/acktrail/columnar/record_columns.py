@@ -16,8 +16,6 @@ from acktrail.columnar.replaying.clipped_batches import ClippedBatches, batches_
 from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["CONTENT_NUMBERS", "BatchColumns", "NumberColumn", "RecordColumns", "content_columns"]
-
 CONTENT_NUMBERS: Final = MappingProxyType(
     {
         "snapshot_epoch": np.int32,

@@ -19,8 +19,6 @@ from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.share_partition import KEY_COLUMNS
 
-__all__ = ["SETTLED_INPUTS", "SettledCounts", "by_share_partition", "settled_counts", "settled_filter"]
-
 SETTLED_INPUTS: Final = (
     *KEY_COLUMNS,
     "first_offset",

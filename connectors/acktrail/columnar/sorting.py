@@ -8,8 +8,6 @@ import numpy as np
 
 from acktrail.columnar.binary_column import Int64Array
 
-__all__ = ["ascending", "by_partition_and_offset"]
-
 _BITS: Final = 63
 
 

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["OffsetRuns", "StoredOffsets", "stored_offsets"]
-
 Integers = npt.NDArray[np.int64]
 
 _NO_END: Final = np.iinfo(np.int64).max

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["doing", "listening"]
-
 _LISTENER: Final[ContextVar[Callable[[str], None] | None]] = ContextVar("acktrail_activity", default=None)
 
 

@@ -14,23 +14,6 @@ from typing import Final, NewType, Protocol
 
 import pyarrow as pa
 
-__all__ = [
-    "LOG_REPLACED",
-    "PRUNED",
-    "PRUNED_BEFORE_FIRST_EXPORT",
-    "Commit",
-    "LogSpan",
-    "Origin",
-    "Sink",
-    "Source",
-    "SourceBatch",
-    "SourceTask",
-    "StoredLog",
-    "StoredLogs",
-    "TaskId",
-    "state_task_id",
-]
-
 PRUNED: Final = "pruned"
 """Reason of a gap: Kafka pruned these offsets between two exports."""
 

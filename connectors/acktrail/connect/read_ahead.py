@@ -9,8 +9,6 @@ from typing import Final, Self
 
 from acktrail.connect.contract import SourceBatch, SourceTask
 
-__all__ = ["ReadAhead"]
-
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
 """About as much as is read during a commit."""
 _LOOK_UP_S: Final = 0.1

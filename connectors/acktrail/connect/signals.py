@@ -9,8 +9,6 @@ from threading import Event
 from types import FrameType
 from typing import Final
 
-__all__ = ["stop_on_signals"]
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 

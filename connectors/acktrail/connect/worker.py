@@ -10,8 +10,6 @@ from threading import Event
 from acktrail.connect.contract import LogSpan, Sink, Source, SourceBatch, SourceTask, TaskId
 from acktrail.connect.read_ahead import ReadAhead
 
-__all__ = ["FlushPolicy", "Progress", "Worker", "WorkerSummary"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushPolicy:

@@ -21,8 +21,6 @@ from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.violations import Rule, Violation
 
-__all__ = ["BackChain", "ChainReplay", "Recovery", "head_index", "replay_back_chains", "walk_back"]
-
 
 class Recovery(StrEnum):
     """How a group's state was found."""

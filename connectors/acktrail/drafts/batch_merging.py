@@ -10,8 +10,6 @@ from itertools import pairwise
 from acktrail.model.batches import append_joined, combine_state_batches, prune_state_batches
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["Merging", "merge_state_batches", "overlay_state_batches"]
-
 
 class Merging(StrEnum):
     """Which rule."""

@@ -27,8 +27,6 @@ from acktrail.wire.dialects.batch_arrays import (
 from acktrail.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.wire.state_key import read_share_partition
 
-__all__ = ["decode", "encode"]
-
 _CHECKPOINT_VERSION: Final = 0
 _DELTA_VERSION: Final = 1
 _VALUE_VERSION: Final = 0

@@ -22,18 +22,6 @@ from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.offset_window import OffsetWindow, effective_window
 from acktrail.model.strict.violations import Violation
 
-__all__ = [
-    "HIGHEST_DELTA_INDEX",
-    "CheckpointReplay",
-    "CheckpointState",
-    "CheckpointTrack",
-    "IndexStep",
-    "advance_track",
-    "delta_index_step",
-    "is_applied",
-    "next_delta_index",
-]
-
 HIGHEST_DELTA_INDEX: Final = 255
 
 

@@ -18,8 +18,6 @@ from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, window_violations
 from acktrail.model.strict.violations import Rule, Violation
 
-__all__ = ["replay_checkpoint_log"]
-
 _FRESH = CheckpointTrack()
 
 

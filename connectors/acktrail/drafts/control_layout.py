@@ -27,8 +27,6 @@ from acktrail.wire.dialects.batch_arrays import (
 )
 from acktrail.wire.primitives import INT16, INT64, Reader
 
-__all__ = ["CHECKPOINT_TYPE", "DELTA_TYPE", "decode_i", "decode_ii", "encode_i", "encode_ii"]
-
 CHECKPOINT_TYPE: Final = 5
 DELTA_TYPE: Final = 6
 

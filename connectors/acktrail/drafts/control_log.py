@@ -17,14 +17,6 @@ from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, effective_window, window_violations
 from acktrail.model.strict.violations import Rule, Violation
 
-__all__ = [
-    "ControlReplay",
-    "ControlState",
-    "apply_control_delta",
-    "replay_control_log",
-    "state_of_control_checkpoint",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlState:

@@ -11,8 +11,6 @@ from acktrail.drafts import checkpoint_layout, control_layout, snapshot_layout
 from acktrail.errors import UnknownName
 from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect, RecordLocation
 
-__all__ = ["DIALECTS", "dialect_named"]
-
 _DRAFTS: Final[tuple[Dialect[Any], ...]] = (
     Dialect(  # SHARE_CHECKPOINT and SHARE_DELTA control records with EndOffset
         name="i",

@@ -26,8 +26,6 @@ from acktrail.wire.dialects.batch_arrays import absent_if_none
 from acktrail.wire.json_parts import batches_form, key_form
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["checkpoint_state_json", "control_state_json", "draft_content", "draft_state_json"]
-
 
 def draft_content(record: object, raw: RawRecord) -> dict[str, object] | None:
     """The content of a drafted record; None for a record of a shipped release."""

@@ -12,20 +12,6 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointRecord",
-    "CheckpointTombstone",
-    "ControlCheckpoint",
-    "ControlDelta",
-    "ControlRecord",
-    "Delta",
-    "DeltaTombstone",
-    "DraftRecord",
-    "DraftSnapshot",
-    "DraftUpdate",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlCheckpoint:

@@ -27,8 +27,6 @@ from acktrail.wire.dialects.batch_arrays import (
 from acktrail.wire.primitives import INT16, INT64, Reader
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 
-__all__ = ["decode_json_schema", "decode_table", "encode_json_schema", "encode_table"]
-
 _VALUE_VERSION: Final = 0
 _KEY_WITHOUT_GROUP: Final = 24
 

@@ -14,8 +14,6 @@ from acktrail.model.strict.epoch_rules import Epochs, broken_by_snapshot, broken
 from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, effective_window, window_violations
 from acktrail.model.strict.violations import DIFFERING_RULES, Policy, Rule, Violation
 
-__all__ = ["DraftReplay", "DraftState", "replay_draft_log"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftState:

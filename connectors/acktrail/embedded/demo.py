@@ -19,8 +19,6 @@ from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
 from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.errors import ConfigurationError, MissingDependency
 
-__all__ = ["Demo", "DemoOutcome", "demo_folder", "running_demo"]
-
 EXPORT: Final = "acktrail_export"
 RECONCILE: Final = "acktrail_reconcile"
 CONNECTION: Final = "acktrail_kafka"

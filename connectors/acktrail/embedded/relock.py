@@ -17,8 +17,6 @@ from acktrail.embedded.kafka.jar_lock import Jar, JarLock, sha256_of
 from acktrail.embedded.kafka.java import find_java
 from acktrail.embedded.kafka.kafka_releases import Release, release_of
 
-__all__ = ["lock_release", "main"]
-
 
 def lock_release(release: Release, ivy: Ivy, into: Path) -> JarLock:
     """Resolve `release` into the folder `into`; its lock."""

@@ -16,7 +16,6 @@ from acktrail.times import new_run_id
 if TYPE_CHECKING:
     from acktrail.connect.worker import FlushPolicy, Progress
 
-__all__ = ["OBSERVE_EVERY_S", "export_continuously"]
 
 OBSERVE_EVERY_S: Final = 300.0
 _FIRST_PAUSE_S: Final = 0.5

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from acktrail.connect.contract import Source, SourceBatch
     from acktrail.connect.worker import FlushPolicy, Progress, WorkerSummary
 
-__all__ = ["CONNECTORS", "Deadline", "ExportGap", "ExportRun", "ExportSummary", "check_connectors", "export", "observe"]
 
 CONNECTORS: Final = ("offsets", "state")
 """What can be exported."""

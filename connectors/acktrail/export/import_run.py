@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from acktrail.tables.exported.delta_sink import DeltaSink
     from acktrail.wire.dialects.released import Dialect
 
-__all__ = ["ImportPlan", "ImportSummary", "import_files"]
 
 _SHIPPED: Final = "4.0, 4.1 or 4.2"
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.broker.state.state_source import StateTask
 
-__all__ = ["RepairPreview", "preview", "repair"]
 
 _RECORDS: Final = "state_records"
 _POLL_S: Final = 5.0

@@ -34,16 +34,6 @@ from acktrail.times import new_run_id, now_ms
 if TYPE_CHECKING:
     from acktrail.broker.changes import ChangeResult
 
-__all__ = [
-    "ChangeOutcome",
-    "execute_change",
-    "plan_configs",
-    "plan_deletion",
-    "raise_unless_changed",
-    "recheck_change",
-    "settle_change",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOutcome:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from acktrail.broker.state.state_lookup import StateLookup
     from acktrail.broker.state.state_topic import StateTopic
 
-__all__ = ["Cluster"]
-
 
 class Cluster:
     """Opens its admin connection, and its consumer of the state topic, at the first use; closes both at the end of the

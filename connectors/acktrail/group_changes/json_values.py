@@ -18,8 +18,6 @@ from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, g
 
 from acktrail.errors import InputError
 
-__all__ = ["ADDED", "canonical_json", "fingerprint", "from_json_value", "hash_of", "to_json_value", "with_hash"]
-
 T = TypeVar("T")
 PlanT = TypeVar("PlanT", bound="_Hashed")
 _ALGORITHM: Final = "sha256"

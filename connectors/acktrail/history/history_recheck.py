@@ -21,8 +21,6 @@ from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, HELD, drop_partitions, saved_rows
 from acktrail.workers import Results
 
-__all__ = ["RECHECKED", "HistoryRecheck", "first_difference", "subject_of"]
-
 RECHECKED: Final = pa.schema(
     [
         pa.field("records", pa.int64()),

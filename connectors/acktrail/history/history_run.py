@@ -28,8 +28,6 @@ from acktrail.tables.exported.record_files import (
 from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions
 from acktrail.workers import OpenWorkers, Workers, run_in_turn
 
-__all__ = ["HistorySummary", "build_history"]
-
 _PARTITIONS_AT_LEAST: Final = 8
 """State partitions in one step, if there are enough with new records: work for several workers."""
 

@@ -23,17 +23,6 @@ from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import saved_rows
 from acktrail.workers import Results
 
-__all__ = [
-    "HISTORY_INPUTS",
-    "STEP_RESULTS",
-    "AppliedRange",
-    "ApplyRanges",
-    "CommitSpans",
-    "RecordRange",
-    "apply_range",
-    "commit_spans",
-]
-
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
 

@@ -22,8 +22,6 @@ from acktrail.model.offset_history.status_marks import LEAST_RECORDED, UNRECORDE
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 
-__all__ = ["MarkedHistory"]
-
 _Key = tuple[str, str, int]
 _Integers = npt.NDArray[np.int64]
 

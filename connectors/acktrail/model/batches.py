@@ -8,8 +8,6 @@ from itertools import pairwise
 
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["append_joined", "combine_state_batches", "prune_state_batches"]
-
 
 def prune_state_batches(batches: Iterable[StateBatch], start_offset: int | None) -> tuple[StateBatch, ...]:
     """Drop what is below `start_offset` and clip the batch that crosses it; an unknown start keeps all."""

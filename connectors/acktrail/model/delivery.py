@@ -7,16 +7,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-__all__ = [
-    "DURABLE_STATES",
-    "TERMINAL_STATES",
-    "DeliveryState",
-    "StateBatch",
-    "covered",
-    "state_name",
-    "terminal_count",
-]
-
 
 class DeliveryState(IntEnum):
     """The delivery state of a record within one group (Kafka: ``RecordState``)."""

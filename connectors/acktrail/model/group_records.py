@@ -11,22 +11,6 @@ from enum import IntEnum
 
 from acktrail.model.share_partition import GroupId, TopicId
 
-__all__ = [
-    "AssignedPartitions",
-    "GroupRecordType",
-    "NamedPartitions",
-    "NamedTopic",
-    "ShareGroupCurrentMemberAssignment",
-    "ShareGroupMemberMetadata",
-    "ShareGroupMetadata",
-    "ShareGroupRecord",
-    "ShareGroupStatePartitionMetadata",
-    "ShareGroupTargetAssignmentMember",
-    "ShareGroupTargetAssignmentMetadata",
-    "ShareGroupTombstone",
-    "ShareGroupValue",
-]
-
 
 class GroupRecordType(IntEnum):
     """The type that a key begins with; Kafka's names without ``SHARE_GROUP``."""

@@ -8,8 +8,6 @@ from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import covered
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["counts_by_state", "durable_lag", "effective_backlog"]
-
 
 def durable_lag(state: SharePartitionState, log_end_offset: int | None) -> int | None:
     """The lag as a broker computes it (KIP-1226): log end - start offset - delivery complete count.

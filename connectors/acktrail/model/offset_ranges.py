@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-__all__ = ["OffsetRanges"]
-
 _Range = tuple[int, int]
 
 

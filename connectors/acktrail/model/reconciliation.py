@@ -43,8 +43,6 @@ from acktrail.model.lag import durable_lag, effective_backlog
 from acktrail.model.reconciliation_input import DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["Reconciliation", "Verdict", "reconcile"]
-
 
 class Verdict(StrEnum):
     """The result of one comparison."""

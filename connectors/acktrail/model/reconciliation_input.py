@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["Completeness", "DescribedPartition", "ReconciliationInput", "TopicStatus"]
-
 
 class Completeness(StrEnum):
     """Whether a replayed state is reliable."""

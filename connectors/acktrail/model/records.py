@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["RecordAt", "ShareSnapshot", "ShareUpdate", "StateRecord", "Tombstone"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSnapshot:

@@ -15,8 +15,6 @@ from acktrail.model.delivery import StateBatch, terminal_count
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["SharePartitionState", "advance", "apply", "replay"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionState:

@@ -6,18 +6,6 @@ import base64
 from dataclasses import dataclass
 from typing import Final, NewType
 
-__all__ = [
-    "KEY_COLUMNS",
-    "STATE_TOPIC",
-    "ZERO_TOPIC_ID",
-    "GroupId",
-    "SharePartition",
-    "TopicId",
-    "state_partition_of",
-    "topic_id_bytes",
-    "topic_id_text",
-]
-
 GroupId = NewType("GroupId", str)
 
 TopicId = NewType("TopicId", str)

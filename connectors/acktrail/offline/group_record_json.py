@@ -19,8 +19,6 @@ from acktrail.model.group_records import (
 )
 from acktrail.wire.raw_record import AddressedRecord
 
-__all__ = ["group_record_json"]
-
 _TYPES: Final = MappingProxyType(
     {
         ShareGroupMemberMetadata: GroupRecordType.MEMBER_METADATA,

@@ -13,7 +13,6 @@ from acktrail.offline.load_files import FILE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Destination", "FileSource", "FileTask"]
 
 _ROWS_AT_ONCE: Final = 65_536
 

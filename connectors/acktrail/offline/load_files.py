@@ -17,7 +17,6 @@ from acktrail.offline.read.read_report import ReadReport
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FILE", "FileSummary", "ascending_groups", "load_records", "summarize_file"]
 
 FILE: Final = "file"
 """The column of a loaded table that numbers the file a record is from."""

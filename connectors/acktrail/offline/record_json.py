@@ -18,8 +18,6 @@ from acktrail.wire.dialects.batch_arrays import absent_if_none
 from acktrail.wire.json_parts import batches_form, key_form
 from acktrail.wire.raw_record import AddressedRecord
 
-__all__ = ["SKIPPED_BY_RULES", "damage_json", "finding_json", "record_json", "state_json"]
-
 SKIPPED_BY_RULES: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
 """Rules whose breach keeps a record out of the state, by policy ``strict`` or by the rules of a draft."""
 

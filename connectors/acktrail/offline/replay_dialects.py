@@ -20,8 +20,6 @@ from acktrail.model.strict.violations import Policy, Violation
 from acktrail.offline.record_json import SKIPPED_BY_RULES, state_json
 from acktrail.wire.dialects.released import Dialect
 
-__all__ = ["DialectReplay", "replay_records"]
-
 _Records = Iterable[RecordAt[Any]]
 _Form = dict[str, object]
 _Result = tuple[Iterable[_Form], Sequence[Violation]]

@@ -15,8 +15,6 @@ from acktrail.offline.record_json import state_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SortedReplay", "has_numpy", "replay_sorted"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedReplay:

@@ -16,8 +16,6 @@ from acktrail.errors import InputError
 from acktrail.times import instant_ms
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["AtOffset", "AtOffsets", "AtTime", "LogCut", "LogPoint", "parse_log_point", "up_to"]
-
 _EARLIEST_TIME_MS: Final = 100_000_000_000
 """March 1973: a lone number from here on is a time, a lower one an offset."""
 

@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array
 
-__all__ = ["RANGES", "ArchivedRanges", "offset_counts"]
-
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 
 _ROWS_KEPT: Final = 200_000

@@ -19,8 +19,6 @@ from acktrail.model.lag import counts_by_state
 from acktrail.model.replay import SharePartitionState
 from acktrail.reconcile.state_rules import HIGHEST_DELIVERY_COUNT, STATE_RULES, broken_rules
 
-__all__ = ["LARGE", "StateBatches", "derived_columns", "int64", "state_of"]
-
 LARGE: Final = 1 << 61
 """Offsets at or beyond it are left to the model's unlimited integers: sums of smaller ones fit into 64 bits."""
 

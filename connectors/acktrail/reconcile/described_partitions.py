@@ -14,8 +14,6 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.share_partition_keys import first_matches, key_codes
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["PHASES", "Descriptions", "read_descriptions", "with_topics"]
-
 PHASES: Final = ("before", "after")
 
 _SHARE_GROUP: Final = "share"

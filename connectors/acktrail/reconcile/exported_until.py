@@ -15,8 +15,6 @@ from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.reconcile.observed_run import Observation
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["ExportedRange", "ExportedRanges", "Gap", "KnownRanges"]
-
 RANGES: Final = "export_ranges"
 
 _SUMMED: Final = ("state_partition", "first_offset", "last_offset", "gap_first", "gap_last")

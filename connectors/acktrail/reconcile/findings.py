@@ -38,8 +38,6 @@ from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.share_partition_keys import coordinator_keys
 from acktrail.reconcile.state_rules import STATE_RULES
 
-__all__ = ["share_partition_findings", "state_partition_findings"]
-
 STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
 """A share-partition leader drives archiving records on within seconds, also after a restart."""
 

@@ -17,8 +17,6 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.archived_offsets import ArchivedRanges
 from acktrail.reconcile.share_partition_keys import key_codes
 
-__all__ = ["ADDRESS", "FIRST_PASS_COLUMNS", "NewestOffsets"]
-
 ADDRESS: Final = ("state_partition", *KEY_COLUMNS)
 """What names a share partition's records: a key found on two state partitions is two of them."""
 

@@ -16,9 +16,6 @@ from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import offset_shifts
 
-__all__ = ["Observation", "StateLog", "newest_run", "read_observation"]
-
-
 _SAMPLED: Final = ("offset_observations", "group_observations")
 _PHASES: Final = ("before", "after")
 

@@ -27,8 +27,6 @@ from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.saved.saved_replay import SAVED_COLUMNS, SavedReplay
 from acktrail.reconcile.share_partition_keys import state_partitions_of
 
-__all__ = ["REPLAYED", "Read", "Replay", "replayed_states"]
-
 Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
 """Reads columns of ``state_records`` where an expression holds, piece by piece and in any order."""
 

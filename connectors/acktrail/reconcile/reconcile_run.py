@@ -25,8 +25,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.workers import OpenWorkers, Workers
 
-__all__ = ["ReconcileSummary", "reconcile"]
-
 _ROWS_AT_ONCE: Final = 50_000
 """Rows of one commit."""
 

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId, state_partition_of
 
-__all__ = ["coordinator_keys", "first_matches", "key_codes", "state_partitions_of"]
-
 _ROWS_AT_ONCE: Final = 1 << 20
 _ASCII: Final = 128
 

@@ -16,8 +16,6 @@ from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["TopicAtTime", "states_of_topic", "topic_at_time"]
-
 _FOR_EVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LATEST_MS: Final = 253_402_300_799_999

@@ -10,8 +10,6 @@ from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES
 from acktrail.model.lag import counts_by_state
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["HIGHEST_DELIVERY_COUNT", "STATE_RULES", "broken_rules"]
-
 HIGHEST_DELIVERY_COUNT: Final = 25
 """Greatest value of group.share.max.delivery.count.limit: no configuration allows more."""
 

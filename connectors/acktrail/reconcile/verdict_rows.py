@@ -28,8 +28,6 @@ from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.partition_replay import REPLAYED
 from acktrail.reconcile.share_partition_keys import key_codes, state_partitions_of
 
-__all__ = ["RECONCILED", "one_state_per_partition", "reconcile_rows", "verdicts_of"]
-
 RECONCILED: Final = pa.schema(
     [
         *RECONCILIATIONS,

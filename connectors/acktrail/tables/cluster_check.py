@@ -10,19 +10,6 @@ from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = [
-    "EXPORTED_TABLES",
-    "OWN_DIALECT",
-    "check_dialect",
-    "check_present",
-    "check_state_topic",
-    "create_anew_for",
-    "create_for",
-    "create_records_for",
-    "ensure_same_cluster",
-    "reads_as_own",
-]
-
 OWN_DIALECT: Final = "4.2"
 """The dialect of exported records, and of tables without a dialect."""
 

@@ -14,8 +14,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles, UsedRecords, new_records
 
-__all__ = ["KnownNames", "known_names"]
-
 _MEMORY: Final = "replay_memory"
 _NAMES: Final = ("group_id", "topic_id")
 _GONE: Final = ("deleted", "recreated")

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
-__all__ = ["crc32c"]
-
 _POLYNOMIAL: Final = 0x82F63B78
 _IS_LITTLE: Final = sys.byteorder == "little"
 

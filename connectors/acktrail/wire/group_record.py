@@ -29,8 +29,6 @@ from acktrail.model.group_records import (
 from acktrail.model.share_partition import GroupId, topic_id_text
 from acktrail.wire.primitives import INT8, INT16, INT32, INT64, Reader
 
-__all__ = ["VALUE_VERSION", "decode", "is_about_others"]
-
 _OTHER_TYPES: Final = frozenset({*range(9), *range(16, 24)})
 """Offsets (0, 1), classic groups (2), consumer groups (3 to 8, 16) and streams groups (17 to 23)."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["batches_form", "key_form"]
-
 
 def key_form(share_partition: SharePartition) -> dict[str, object]:
     """Group, topic id and partition."""

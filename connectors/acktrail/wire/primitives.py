@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 
 from acktrail.errors import MalformedRecord
 
-__all__ = ["INT8", "INT16", "INT32", "INT64", "Reader", "write_unsigned_varint"]
-
 INT8: Final = Struct(">b")
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")

@@ -11,8 +11,6 @@ from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.model.records import StateRecord
 from acktrail.wire.dialects.kafka_4_2 import decode
 
-__all__ = ["AddressedRecord", "DecodeStatus", "RawRecord", "decode_raw", "decode_with"]
-
 RecordT = TypeVar("RecordT")
 
 

@@ -18,18 +18,6 @@ from acktrail.errors import MalformedRecord
 from acktrail.wire.crc32c import crc32c
 from acktrail.wire.primitives import INT16, Reader
 
-__all__ = [
-    "HEADER_BYTES",
-    "BatchHeader",
-    "Compression",
-    "ControlType",
-    "LogRecord",
-    "batch_records",
-    "control_type",
-    "is_intact",
-    "read_header",
-]
-
 HEADER_BYTES: Final = 61
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")

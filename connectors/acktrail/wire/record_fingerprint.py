@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import struct
 
-__all__ = ["record_fingerprint"]
-
 _HEAD = struct.Struct(">qq?q?")
 
 

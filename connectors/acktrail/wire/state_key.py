@@ -12,8 +12,6 @@ from acktrail.errors import UnsupportedRecord
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_bytes, topic_id_text
 from acktrail.wire.primitives import INT16, INT32, Reader
 
-__all__ = ["SNAPSHOT_TYPE", "UPDATE_TYPE", "decode_key", "encode_key", "read_share_partition"]
-
 SNAPSHOT_TYPE: Final = 0
 UPDATE_TYPE: Final = 1
 

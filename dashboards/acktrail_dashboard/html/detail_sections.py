@@ -32,16 +32,6 @@ from acktrail_dashboard.summary_types import (
 from acktrail_dashboard.verdicts import result_tone
 from acktrail_dashboard.wording import address, counted, instant, number, quality_line, unknowns
 
-__all__ = [
-    "archived_section",
-    "expectation_section",
-    "export_section",
-    "finding_section",
-    "group_section",
-    "topic_section",
-    "unknown_section",
-]
-
 _FINDINGS: Final = text_columns("Severity", "Rule", "Subject", "Detail", "Evidence", "Seen")
 _ARCHIVED: Final = (
     Column("Group"), Column("Topic"), Column("Partition", "number"), Column("Offsets", "number"),

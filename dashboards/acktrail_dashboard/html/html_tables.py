@@ -10,22 +10,6 @@ from acktrail_dashboard.html.markup import Child, Markup, element, joined
 from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
 from acktrail_dashboard.wording import counted, number
 
-__all__ = [
-    "Cells",
-    "Column",
-    "badge",
-    "body_row",
-    "data_table",
-    "left_off_line",
-    "section",
-    "severity_badge",
-    "table",
-    "text_columns",
-    "unknown",
-    "value",
-    "verdict_badge",
-]
-
 RowT = TypeVar("RowT")
 Cells = tuple[Child, ...]
 

@@ -9,8 +9,6 @@ from typing import Final
 
 from acktrail.plain_tables import printable, printable_parts
 
-__all__ = ["Child", "Markup", "code", "element", "joined", "name"]
-
 _VOID: Final = frozenset({"meta", "br", "hr"})
 
 

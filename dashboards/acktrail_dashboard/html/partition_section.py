@@ -24,8 +24,6 @@ from acktrail_dashboard.summary_types import Figure, GroupRow, PartitionKey, Par
 from acktrail_dashboard.verdicts import VERDICT_MEANINGS
 from acktrail_dashboard.wording import counted, notes, number
 
-__all__ = ["PARTITIONS_SHOWN", "partition_section", "topic_name"]
-
 PARTITIONS_SHOWN: Final = 400
 
 _COLUMNS: Final = (

@@ -33,8 +33,6 @@ from acktrail_dashboard.rows.run_tables import RunTables, rows_of_run
 from acktrail_dashboard.summary import most_urgent, summarize
 from acktrail_dashboard.wording import instant
 
-__all__ = ["render_html", "write_whole"]
-
 _SECTIONS: Final = (
     "Share partitions", "Findings", "Archived", "Expectations", "Groups", "Topics", "Export", "Not known"
 )  # fmt: skip

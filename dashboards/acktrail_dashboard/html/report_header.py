@@ -8,8 +8,6 @@ from acktrail_dashboard.summary_types import Summary
 from acktrail_dashboard.verdicts import TONES, result_tone, severity_tone, tally, verdict_tone
 from acktrail_dashboard.wording import counted, findings_line, headline, instant, number, quality_line, verdicts_line
 
-__all__ = ["report_header", "tiles"]
-
 _BARS = ((0, "ok"), (6, "ok"), (12, "warning"), (18, "critical"))
 
 

@@ -9,8 +9,6 @@ from acktrail_dashboard.html.markup import Markup, element, joined
 from acktrail_dashboard.offset_bands import BandKind, OffsetBand, records_by_kind, scaled_bands
 from acktrail_dashboard.wording import counted, number
 
-__all__ = ["BAND_WIDTH", "band_sample", "bar", "patterns", "share_bar", "state_strip"]
-
 BAND_WIDTH: Final = 240
 """Units across a strip: no strip has more bands."""
 

@@ -20,8 +20,6 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import ArchivedRow, PartitionKey, partition_key
 
-__all__ = ["archived_rows", "groups_with_more"]
-
 
 def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[ArchivedRow, ...]:
     """Disjoint runs of archived offsets per share partition, ascending.

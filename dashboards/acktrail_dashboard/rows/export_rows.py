@@ -11,8 +11,6 @@ from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_dashboard.rows.run_tables import TableRow, row_value, rows
 from acktrail_dashboard.summary_types import ExportRow, GapRow
 
-__all__ = ["EXPORT_COLUMNS", "commit_count", "export_rows", "gap_rows"]
-
 EXPORT_COLUMNS: Final = (
     "cluster_id", "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read",
     "records_decoded", "records_quarantined", "log_start_offset", "log_end_offset", "gap_first", "gap_last",

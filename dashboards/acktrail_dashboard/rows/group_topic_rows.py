@@ -11,8 +11,6 @@ from acktrail_dashboard.rows.run_tables import TableRow, row_value, rows
 from acktrail_dashboard.summary_types import ExpectationRow, FindingRow, GroupRow, PartitionRow, TopicRow
 from acktrail_dashboard.verdicts import SEVERITIES, canonical
 
-__all__ = ["expectation_rows", "finding_rows", "group_rows", "topic_rows"]
-
 
 def group_rows(observations: pa.Table, partitions: Iterable[PartitionRow]) -> tuple[GroupRow, ...]:
     """Share groups as last observed, and groups that only their state records still name; by name."""

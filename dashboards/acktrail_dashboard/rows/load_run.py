@@ -18,8 +18,6 @@ from acktrail_dashboard.rows.archived_rows import groups_with_more
 from acktrail_dashboard.rows.export_rows import EXPORT_COLUMNS
 from acktrail_dashboard.rows.run_tables import RunTables, chosen_run
 
-__all__ = ["read_run"]
-
 _OF_THE_RUN: Final = ("share_partition_states", "reconciliations", "quality_results", "group_observations")
 
 

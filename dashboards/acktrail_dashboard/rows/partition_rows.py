@@ -10,8 +10,6 @@ from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import Figure, PartitionKey, PartitionRow
 from acktrail_dashboard.verdicts import canonical
 
-__all__ = ["partition_rows"]
-
 _NOTHING: Final[TableRow] = {}
 _STATE_COLUMNS: Final = (
     "group_id", "topic_id", "topic", "partition", "start_offset", "delivery_complete_count", "archived_seen",

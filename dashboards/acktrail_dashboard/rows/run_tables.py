@@ -15,8 +15,6 @@ from acktrail.errors import InputError, UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail_dashboard.summary_types import PartitionKey, partition_key
 
-__all__ = ["RunTables", "TableRow", "chosen_run", "row_key", "row_value", "rows", "rows_of_run", "run_end"]
-
 TableRow = Mapping[str, Any]
 ValueT = TypeVar("ValueT")
 

@@ -24,18 +24,6 @@ from acktrail_expectations.gx.engine import (
     multicolumn_condition_partial,
 )
 
-__all__ = [
-    "ExpectBatchesAscending",
-    "ExpectBatchesBelowLogEnd",
-    "ExpectBatchesFirstNotAboveLast",
-    "ExpectBatchesNotBelowStart",
-    "ExpectBatchesNotOverlapping",
-    "ExpectDeliveryCountsInRange",
-    "ExpectDeliveryCountsWithinLimit",
-    "ExpectDeliveryStatesAllowed",
-    "ExpectUninitializedWithoutBatches",
-]
-
 _ANY_MISSING: Final = "any_value_is_missing"
 
 

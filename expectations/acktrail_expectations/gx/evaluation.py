@@ -12,8 +12,6 @@ from acktrail_expectations.gx.engine import Expectation, validated
 from acktrail_expectations.gx.suite_check import SuiteCheck, compared_columns
 from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
 
-__all__ = ["NO_ROW", "RowLabel", "evaluate", "not_evaluated"]
-
 NO_ROW: Final = "no row to compare"
 """The reason of every rule on a frame without rows."""
 

@@ -16,8 +16,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
 
-__all__ = ["light_import"]
-
 
 @contextmanager
 def light_import(*, absent: Collection[str], lazy: Collection[str]) -> Iterator[None]:

@@ -8,22 +8,6 @@ from typing import Final
 from acktrail_expectations.gx.engine import Expectation, core
 from acktrail_expectations.results import QualitySeverity
 
-__all__ = [
-    "SuiteCheck",
-    "at_least",
-    "compared_columns",
-    "critical",
-    "equal",
-    "error",
-    "is_null",
-    "is_true",
-    "none_of",
-    "not_null",
-    "one_of",
-    "unique",
-    "warning",
-]
-
 _COLUMN_ARGUMENTS: Final = ("column", "column_A", "column_B")
 
 

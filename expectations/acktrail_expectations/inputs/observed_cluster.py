@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from acktrail.model.delivery import DURABLE_STATES, DeliveryState
 
-__all__ = ["DEFAULT_DELIVERY_COUNT_LIMIT", "HIGHEST_DELIVERY_COUNT_LIMIT", "ObservedCluster", "observed_cluster"]
-
 DEFAULT_DELIVERY_COUNT_LIMIT: Final = 5
 """``group.share.delivery.count.limit`` of a broker that was not configured."""
 

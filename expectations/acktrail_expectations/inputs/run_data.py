@@ -30,8 +30,6 @@ from acktrail_expectations.suites.reconciliations import RECONCILIATION_COLUMNS
 from acktrail_expectations.suites.share_partition_states import STATE_COLUMNS
 from acktrail_expectations.suites.state_records import RECORD_COLUMNS
 
-__all__ = ["RunData"]
-
 _GROUP_COLUMNS: Final = ("cluster_id", "group_id", "configs")
 _OFFSET_COLUMNS: Final = (
     "cluster_id", "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset"

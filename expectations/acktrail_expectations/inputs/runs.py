@@ -16,8 +16,6 @@ from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.results import ValidationSummary
 
-__all__ = ["choose_run", "count_rows", "is_current", "require_reconciled"]
-
 _RUN_TIME_COLUMNS: Final = (
     ("reconciliations", "observed_at"),
     ("share_partition_states", "observed_at"),

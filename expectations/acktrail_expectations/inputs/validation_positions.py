@@ -19,19 +19,6 @@ import pyarrow.compute as pc
 from acktrail.columnar.stored_offsets import OffsetRuns, StoredOffsets
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = [
-    "LOOK_BACK",
-    "MOST_RECORDS",
-    "SEQUENCE",
-    "OffsetSlice",
-    "ValidationPositions",
-    "advanced",
-    "at_or_above",
-    "offset_slices",
-    "read_positions",
-    "record_tables",
-]
-
 LOOK_BACK: Final = 5_000
 """Records before the first one to validate that are read too, on each state partition: a record is compared
 with its predecessors among them, and is not compared where it has none."""

@@ -6,8 +6,6 @@ from acktrail_expectations.gx import custom_expectations as custom
 from acktrail_expectations.gx.suite_check import SuiteCheck, critical, error, warning
 from acktrail_expectations.inputs.observed_cluster import HIGHEST_DELIVERY_COUNT_LIMIT, ObservedCluster
 
-__all__ = ["batch_checks"]
-
 
 def batch_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
     """Rules on `batches`, with `start_offset`, `is_uninitialized` and `delivery_count_limit` beside it.

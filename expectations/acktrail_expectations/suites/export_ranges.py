@@ -19,8 +19,6 @@ from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, is_null
 from acktrail_expectations.suites.frame_columns import frame_of, previous, where
 
-__all__ = ["EXPORT_RANGE_CHECKS", "RANGE_COLUMNS", "export_ranges_frame"]
-
 RANGE_COLUMNS: Final = (
     "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read", "records_decoded",
     "records_quarantined", "log_start_offset", "log_end_offset", "gap_first", "gap_last", "gap_reason",

@@ -12,17 +12,6 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail_expectations.batch_columns import RecordBatches, terminal_offsets
 
-__all__ = [
-    "Codes",
-    "combined_codes",
-    "frame_of",
-    "key_texts",
-    "last_known",
-    "previous",
-    "terminal_offset_counts",
-    "where",
-]
-
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""
 

@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 
-__all__ = ["KeyPlacement", "home_state_partitions"]
-
 
 class KeyPlacement:
     """Which state partition had each coordinator key first, and which one its hash names. Cost: one hash a key."""

@@ -29,8 +29,6 @@ from acktrail_expectations.gx.suite_check import (
 )
 from acktrail_expectations.suites.frame_columns import frame_of, where
 
-__all__ = ["RECONCILIATION_CHECKS", "RECONCILIATION_COLUMNS", "reconciliations_frame"]
-
 RECONCILIATION_COLUMNS: Final = (
     "group_id", "topic_id", "topic", "partition", "verdict", "reason", "moved", "durable_start_offset", "durable_lag",
     "described_start_offset_after", "described_lag_after", "log_end_offset_before", "log_end_offset_after",

@@ -17,8 +17,6 @@ from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, is_true, unique, warning
 from acktrail_expectations.suites.frame_columns import frame_of, where
 
-__all__ = ["RESET_PLAN_CHECKS", "RESET_RESULT_CHECKS", "reset_plan_frame", "reset_result_frame"]
-
 _PLAN_COLUMNS: Final = (
     "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "wanted_offset",
     "target_offset", "clamp", "to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten",

@@ -22,8 +22,6 @@ from acktrail_expectations.suites.batches import batch_checks
 from acktrail_expectations.suites.frame_columns import frame_of, key_texts, terminal_offset_counts
 from acktrail_expectations.suites.home_partition import home_state_partitions
 
-__all__ = ["STATE_COLUMNS", "share_partition_state_checks", "share_partition_states_frame"]
-
 STATE_COLUMNS: Final = (
     "group_id", "topic_id", "topic", "partition", "state_partition", "start_offset", "effective_start_offset",
     "end_offset", "delivery_complete_count", "acknowledged_records", "archived_records", "batches", "completeness",

@@ -50,8 +50,6 @@ from acktrail_expectations.suites.frame_columns import (
 )
 from acktrail_expectations.suites.home_partition import KeyPlacement
 
-__all__ = ["MATCHES_RAW_BYTES", "RECORD_COLUMNS", "StateRecordFrames", "state_record_checks"]
-
 RECORD_COLUMNS: Final = (
     "state_partition", "offset", "record_type", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch",
     "leader_epoch", "start_offset", "delivery_complete_count", "create_timestamp_ms", "write_timestamp_ms", "batches",

@@ -14,8 +14,6 @@ from acktrail_simulation.coordinator.release_rules import CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.messages.persister_messages import StateInitialize, StateRead
 
-__all__ = ["cold_snapshots", "initializing_snapshot", "reading_record", "writing_record"]
-
 
 def initializing_snapshot(
     memory: ShareCoordinatorState, request: StateInitialize, rules: CoordinatorRules, now_ms: int

@@ -10,8 +10,6 @@ from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.dialects.batch_arrays import absent_if_none
 
-__all__ = ["ShareCoordinatorState"]
-
 
 @dataclass(slots=True, kw_only=True)
 class ShareCoordinatorState:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["KAFKA_4_3", "KAFKA_4_4", "KAFKA_TRUNK", "CoordinatorRules"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRules:

@@ -11,8 +11,6 @@ from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import PersisterRequest, StateInitialize, StateRead
 
-__all__ = ["validation_error"]
-
 
 def validation_error(
     memory: ShareCoordinatorState,

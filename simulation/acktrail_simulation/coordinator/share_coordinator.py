@@ -39,8 +39,6 @@ from acktrail_simulation.messages.persister_messages import (
     SummaryResponse,
 )
 
-__all__ = ["COLD_AFTER_MS", "UPDATES_PER_SNAPSHOT", "Availability", "ShareCoordinator"]
-
 UPDATES_PER_SNAPSHOT: Final = 500
 """``share.coordinator.snapshot.update.records.per.snapshot``"""
 

@@ -9,8 +9,6 @@ from acktrail.model.records import RecordAt, StateRecord
 from acktrail.wire.dialects.kafka_4_2 import encode
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["CoordinatorLog", "LoggedRecord"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRecord:

@@ -14,8 +14,6 @@ from acktrail_simulation.coordinator.share_coordinator import COLD_AFTER_MS, UPD
 from acktrail_simulation.coordinator.state_log import CoordinatorLog
 from acktrail_simulation.messages.persister_messages import Batched, PersisterRequest, PersisterResponse
 
-__all__ = ["ShareCoordinatorService", "coordinator_key"]
-
 
 class ShareCoordinatorService:
     """``__share_group_state`` with the coordinators of all its partitions (Kafka: ``ShareCoordinatorService``)."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["StateWrite"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:

@@ -15,8 +15,6 @@ from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.complete_records import checkpoint_of
 from acktrail_simulation.drafts.record_log import RecordLog
 
-__all__ = ["CheckpointCoordinator"]
-
 _FRESH = CheckpointTrack()
 
 

@@ -11,8 +11,6 @@ from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.drafts.record_log import RecordLog
 
-__all__ = ["LogCompaction"]
-
 
 @dataclass(slots=True, kw_only=True)
 class LogCompaction:

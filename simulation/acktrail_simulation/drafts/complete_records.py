@@ -7,8 +7,6 @@ from acktrail.drafts.control_log import ControlState
 from acktrail.drafts.draft_records import Checkpoint, ControlCheckpoint, DraftSnapshot
 from acktrail.drafts.snapshot_log import DraftState
 
-__all__ = ["checkpoint_of", "control_checkpoint_of", "snapshot_of"]
-
 
 def checkpoint_of(state: CheckpointState, checkpoint_epoch: int) -> Checkpoint:
     """Generation iii: the checkpoint of `state`."""

@@ -25,8 +25,6 @@ from acktrail_simulation.drafts.complete_records import control_checkpoint_of
 from acktrail_simulation.drafts.control_log_cleaner import earliest_checkpoint_offset
 from acktrail_simulation.drafts.record_log import RecordLog
 
-__all__ = ["ControlLeader", "ShareSnapshotFile"]
-
 _FIRST_EPOCH: Final = 1
 
 

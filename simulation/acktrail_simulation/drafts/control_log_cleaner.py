@@ -14,8 +14,6 @@ from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.violations import Rule, Violation
 
-__all__ = ["Cleaning", "checkpoint_offsets", "clean", "cleaning", "earliest_checkpoint_offset", "missing_records"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:

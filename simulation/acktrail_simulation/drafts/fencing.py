@@ -6,8 +6,6 @@ from acktrail.drafts.draft_records import DraftSnapshot
 from acktrail.drafts.snapshot_log import DraftState
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["initialising_snapshot", "is_fenced"]
-
 
 def is_fenced(recorded_state_epoch: int, requested_state_epoch: int) -> bool:
     """Whether a Write, Initialize or Delete is refused (FENCED_STATE_EPOCH, 124): its state epoch is older."""

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from acktrail.model.records import RecordAt
 
-__all__ = ["RecordLog"]
-
 RecordT = TypeVar("RecordT")
 
 

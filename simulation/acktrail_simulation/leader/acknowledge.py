@@ -17,8 +17,6 @@ from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.leader.in_flight import InFlightBatch, InFlightState, after_settling
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 
-__all__ = ["InvalidRecordState", "RecordLock", "StateChange", "acknowledge", "expired_locks", "release", "time_out"]
-
 _STATES: Final = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
     AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,

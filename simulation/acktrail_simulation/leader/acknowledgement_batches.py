@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["AcknowledgeType", "AcknowledgementBatch", "are_well_formed"]
-
 
 class AcknowledgeType(IntEnum):
     """By number, as in ShareFetch and ShareAcknowledge."""

@@ -17,8 +17,6 @@ from acktrail_simulation.leader.in_flight import InFlightBatch, InFlightState, a
 from acktrail_simulation.leader.partition_log import RecordBatch
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 
-__all__ = ["AcquireMode", "AcquiredRecords", "FetchLimits", "acquire"]
-
 
 class AcquireMode(IntEnum):
     """``ShareAcquireMode`` (KIP-1206)."""

@@ -9,8 +9,6 @@ from acktrail.model.share_partition import GroupId, TopicId
 from acktrail_simulation.leader.partition_log import UserPartitionLog
 from acktrail_simulation.messages.share_messages import CurrentLeader, NodeEndpoint, TopicIdPartition
 
-__all__ = ["ClusterView", "PartitionLeadership"]
-
 
 @dataclass(slots=True, kw_only=True)
 class PartitionLeadership:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-__all__ = ["OffsetReset", "ShareGroupSettings"]
-
 
 class OffsetReset(StrEnum):
     """``share.auto.offset.reset``: where a share partition begins that was never initialized."""

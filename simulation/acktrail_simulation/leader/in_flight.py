@@ -14,8 +14,6 @@ from typing import Final
 from acktrail.model.delivery import TERMINAL_STATES, DeliveryState
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 
-__all__ = ["TRANSITIONS", "InFlightBatch", "InFlightState", "acquired", "after_settling", "archived"]
-
 TRANSITIONS: Final[Mapping[DeliveryState, frozenset[DeliveryState]]] = MappingProxyType(
     {
         DeliveryState.AVAILABLE: frozenset({DeliveryState.ACQUIRED, DeliveryState.ARCHIVED}),

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from acktrail_simulation.error_codes import ErrorCode
 
-__all__ = ["RecordBatch", "UserPartitionLog"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatch:

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from acktrail.model.delivery import DeliveryState, StateBatch
 
-__all__ = ["durable_batches"]
-
 
 def durable_batches(live: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
     """`live` batches as a checkpoint holds them: acquired with count n becomes available with count n - 1.

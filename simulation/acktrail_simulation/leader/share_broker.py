@@ -37,8 +37,6 @@ from acktrail_simulation.messages.share_messages import (
     TopicIdPartition,
 )
 
-__all__ = ["ShareBroker"]
-
 _LONGEST_MEMBER_ID: Final = 36
 _ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Errors that come with the current leader in the response."""

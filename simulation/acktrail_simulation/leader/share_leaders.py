@@ -19,8 +19,6 @@ from acktrail_simulation.leader.share_partition_leader import LeaderStatus, Shar
 from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse
 from acktrail_simulation.messages.share_messages import FetchedPartition, ShareFetch, TopicIdPartition
 
-__all__ = ["ShareLeaders", "in_turn"]
-
 _FENCING: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail_simulation.leader.in_flight import InFlightBatch, InFlightState, archived
 
-__all__ = ["GapWindow", "SharePartitionCache"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapWindow:

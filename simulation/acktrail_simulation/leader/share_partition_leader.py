@@ -31,8 +31,6 @@ from acktrail_simulation.leader.partition_log import RecordBatch, UserPartitionL
 from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse, ReadResponse, StateRead
 
-__all__ = ["LeaderStatus", "SharePartitionLeader"]
-
 _FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
 _COORDINATOR_AWAY: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}

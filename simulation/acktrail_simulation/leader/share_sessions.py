@@ -21,8 +21,6 @@ from acktrail_simulation.messages.share_messages import (
     next_session_epoch,
 )
 
-__all__ = ["SessionKey", "SessionPartition", "ShareSession", "ShareSessions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionKey:

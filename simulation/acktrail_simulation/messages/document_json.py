@@ -25,16 +25,6 @@ from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.wire.dialects.batch_arrays import none_if_absent
 from acktrail_simulation.coordinator.state_write import StateWrite
 
-__all__ = [
-    "batch_fields",
-    "read_batches",
-    "read_checkpoint_record",
-    "read_control_record",
-    "read_draft_record",
-    "read_head_index",
-    "read_write_request",
-]
-
 Fields = Mapping[str, object]
 
 _BATCH_NAMES: Final = (

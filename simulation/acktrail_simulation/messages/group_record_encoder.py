@@ -24,8 +24,6 @@ from acktrail.model.share_partition import topic_id_bytes
 from acktrail.wire.group_record import VALUE_VERSION
 from acktrail.wire.primitives import INT8, INT16, INT32, INT64, write_unsigned_varint
 
-__all__ = ["encode"]
-
 _NO_TAGS: Final = b"\x00"
 _TIMESTAMP: Final = b"\x01\x00\x08"
 

@@ -29,8 +29,6 @@ from acktrail_simulation.messages.persister_messages import (
     SummaryResponse,
 )
 
-__all__ = ["answer_fields", "read_request", "request_fields", "single_fields"]
-
 _STATE_EPOCH: Final = ("StateEpoch", "state_epoch")
 _LEADER_EPOCH: Final = ("LeaderEpoch", "leader_epoch")
 _START_OFFSET: Final = ("StartOffset", "start_offset")

@@ -17,19 +17,6 @@ from acktrail.model.share_partition import GroupId, SharePartition
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 
-__all__ = [
-    "Batched",
-    "PersisterRequest",
-    "PersisterResponse",
-    "ReadResponse",
-    "StateDelete",
-    "StateInitialize",
-    "StateRead",
-    "StateSummary",
-    "SummaryResponse",
-    "batched",
-]
-
 ItemT_co = TypeVar("ItemT_co", bound="PersisterRequest | PersisterResponse", covariant=True)
 
 

@@ -27,8 +27,6 @@ from acktrail_simulation.messages.share_messages import (
     TopicIdPartition,
 )
 
-__all__ = ["answer_fields", "request_fields"]
-
 PlacedT = TypeVar("PlacedT", FetchPartition, AcknowledgePartition, FetchedPartition, AcknowledgedPartition)
 
 

@@ -16,23 +16,6 @@ from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBa
 from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode
 from acktrail_simulation.leader.partition_log import RecordBatch
 
-__all__ = [
-    "FINAL_EPOCH",
-    "INITIAL_EPOCH",
-    "AcknowledgePartition",
-    "AcknowledgeResponse",
-    "AcknowledgedPartition",
-    "CurrentLeader",
-    "FetchPartition",
-    "FetchResponse",
-    "FetchedPartition",
-    "NodeEndpoint",
-    "ShareAcknowledge",
-    "ShareFetch",
-    "TopicIdPartition",
-    "next_session_epoch",
-]
-
 INITIAL_EPOCH: Final = 0
 """Opens a share session."""
 FINAL_EPOCH: Final = -1

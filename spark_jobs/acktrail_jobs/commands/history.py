@@ -16,7 +16,6 @@ from acktrail_jobs.commands.job_options import Master
 if TYPE_CHECKING:
     from acktrail.history.history_run import HistorySummary
 
-__all__ = ["app", "build_history"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Master"]
-
 Master = Annotated[
     str | None,
     typer.Option("--master", help="Spark master, or sc://host:port. Default: what spark-submit says, else local[2]."),

@@ -13,8 +13,6 @@ from acktrail.config import driver_rows, environment, java_home
 from acktrail.errors import MissingDependency
 from acktrail.workers import InProcessWorkers, OpenWorkers, Workers
 
-__all__ = ["workers_on"]
-
 _LOCAL: Final = re.compile(r"local(\[.*\])?")
 _ELSEWHERE: Final = frozenset({"SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"})
 """Variables that say where Spark is: a Spark Connect server, or what ``spark-submit`` started."""

@@ -16,7 +16,6 @@ from acktrail_jobs.commands.job_options import Master
 if TYPE_CHECKING:
     from acktrail.reconcile.reconcile_run import ReconcileSummary
 
-__all__ = ["app", "reconcile"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from acktrail.errors import AcktrailError, ConfigurationError
 
-__all__ = ["translated"]
-
 _MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
 
 

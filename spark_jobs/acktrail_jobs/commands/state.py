@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from acktrail.reconcile.state_at import TopicAtTime
     from acktrail.tables.delta.store import Tables
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -16,7 +16,6 @@ from acktrail_jobs.commands.job_options import Master
 if TYPE_CHECKING:
     from acktrail_jobs.commands.verify_tables import VerifySummary
 
-__all__ = ["app", "verify"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

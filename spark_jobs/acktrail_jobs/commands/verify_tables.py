@@ -34,8 +34,6 @@ from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
 from acktrail.workers import OpenWorkers, Results, Workers, run_in_turn
 
-__all__ = ["Difference", "VerifySummary", "export_differences", "verify"]
-
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 _NO_HISTORY: Final = RECHECKED.empty_table()
 

@@ -29,8 +29,6 @@ from acktrail.broker.client.connection_errors import ensure_pem_files, explain
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
 
-__all__ = ["Broker", "BrokerClient", "NoResponse"]
-
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
 _LARGEST_ANSWER: Final = 100_000_000
 _REQUESTS_IN_FLIGHT: Final = 1_000

@@ -15,8 +15,6 @@ from typing import Final, NoReturn
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
 
-__all__ = ["ClientSettings", "addresses_of"]
-
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SECURITY_NAMES: Final = """

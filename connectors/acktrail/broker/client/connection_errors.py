@@ -12,8 +12,6 @@ import kafka.errors as kafka_errors
 from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.errors import AcktrailError, ConfigurationError, Unreachable
 
-__all__ = ["ensure_pem_files", "explain"]
-
 _PEM: Final = b"-----BEGIN "
 _NO_LISTENER: Final = ("ECONNREFUSED", "DNS", "EHOSTUNREACH", "ENETUNREACH", "Connection timed out")
 _OTHER_HOST_NAME: Final = ("Hostname mismatch", "IP address mismatch")

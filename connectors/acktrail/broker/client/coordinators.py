@@ -25,8 +25,6 @@ from acktrail.broker.client.error_codes import (
 )
 from acktrail.errors import RetryableError
 
-__all__ = ["CoordinatorResponse", "Coordinators", "SendResult"]
-
 _GROUPS_AT_ONCE: Final = 500
 _TIMEOUTS: Final = 2
 """A query is repeated for this many request timeouts, as in Kafka's clients (``default.api.timeout.ms``)."""

@@ -18,30 +18,6 @@ from acktrail.errors import (
     UnknownName,
 )
 
-__all__ = [
-    "ASK_AGAIN",
-    "COORDINATOR_NOT_AVAILABLE",
-    "GROUP_AUTHORIZATION_FAILED",
-    "GROUP_ID_NOT_FOUND",
-    "LEADER_NOT_AVAILABLE",
-    "LOOK_AGAIN",
-    "MOVED_COORDINATOR",
-    "NONE",
-    "NOT_COORDINATOR",
-    "REQUEST_TIMED_OUT",
-    "SAFE_TO_SEND_AGAIN",
-    "TOPIC_AUTHORIZATION_FAILED",
-    "UNANSWERED",
-    "UNKNOWN_TOPIC_ID",
-    "UNKNOWN_TOPIC_OR_PARTITION",
-    "ErrorScope",
-    "Outcome",
-    "advice_for",
-    "error_for",
-    "error_text",
-    "outcome_of",
-]
-
 NONE: Final = 0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5

@@ -10,8 +10,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-__all__ = ["enter_package"]
-
 
 def enter_package(name: str) -> None:
     """Make the submodules of package `name` importable without running the package's own module.

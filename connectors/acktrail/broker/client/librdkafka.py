@@ -15,19 +15,6 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = [
-    "AT_THE_END",
-    "GONE",
-    "PRUNED",
-    "TRUNCATED",
-    "LogReader",
-    "is_final",
-    "new_log_consumer",
-    "raw_record",
-    "read_failure",
-    "to_librdkafka",
-]
-
 _LOG: Final = logging.getLogger(__name__)
 
 # librdkafka's own codes have names with an underscore; they are part of its interface all the same.

@@ -15,16 +15,6 @@ from acktrail.broker.groups.group_requests import GROUP_RESOURCE, known_topic_id
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from acktrail.errors import InputError
 
-__all__ = [
-    "ChangeTarget",
-    "GroupWriter",
-    "PartResponse",
-    "alter_request",
-    "check_partition",
-    "check_timestamp",
-    "results_per_target",
-]
-
 _LARGEST_PARTITION: Final = (1 << 31) - 1
 _LARGEST_OFFSET: Final = (1 << 63) - 1
 _SET: Final = 0

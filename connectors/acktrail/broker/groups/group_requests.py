@@ -30,19 +30,6 @@ from acktrail.broker.descriptions import (
 from acktrail.broker.groups.messages import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
 from acktrail.model.share_partition import topic_id_text
 
-__all__ = [
-    "GROUP_RESOURCE",
-    "describe_request",
-    "description",
-    "known_topic_id",
-    "listings",
-    "named_offsets_request",
-    "offsets",
-    "offsets_request",
-    "read_group_configs",
-    "read_rights",
-]
-
 _GROUPS_AT_ONCE: Final = 500
 GROUP_RESOURCE: Final = 32
 """Kafka: ``ConfigResource.Type.GROUP``."""

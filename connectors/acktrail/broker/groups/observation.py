@@ -16,8 +16,6 @@ from acktrail.columnar.schemas.table_schemas import OFFSET_OBSERVATIONS
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.model.share_partition import STATE_TOPIC
 
-__all__ = ["observe", "unanswered_groups"]
-
 Clock = Callable[[], dt.datetime]
 
 _BEFORE: Final = "before"

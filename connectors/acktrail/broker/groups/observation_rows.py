@@ -19,8 +19,6 @@ from acktrail.broker.descriptions import (
 )
 from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, TOPICS
 
-__all__ = ["ObservationRows"]
-
 _PRESENT: Final = "present"
 _HIDDEN: Final = "not_authorized"
 _SHARE: Final = "share"

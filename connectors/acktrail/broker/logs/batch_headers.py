@@ -19,17 +19,6 @@ from acktrail.broker.client.error_codes import NONE
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.broker.logs.list_offsets import leaders_of
 
-__all__ = [
-    "Batch",
-    "BatchKind",
-    "BatchTimes",
-    "LogPosition",
-    "LogStretch",
-    "batches_in",
-    "read_batch_times",
-    "read_batches",
-]
-
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, base and max timestamp, producer
 id, producer epoch, base sequence, number of records."""

@@ -13,8 +13,6 @@ from acktrail.broker.descriptions import TopicDescription
 from acktrail.broker.groups.group_requests import known_topic_id
 from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes
 
-__all__ = ["describe_topics", "hidden_topics"]
-
 _LOADING_S: Final = 2.0
 """How long to ask again about a topic that was created a moment ago (LEADER_NOT_AVAILABLE)."""
 _IDS_AT_ONCE: Final = 1_000

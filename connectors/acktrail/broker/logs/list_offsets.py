@@ -20,8 +20,6 @@ from acktrail.broker.client.error_codes import (
 )
 from acktrail.broker.descriptions import LogOffsets, OffsetAtTime, TopicPartition
 
-__all__ = ["leaders_of", "list_log_offsets", "list_offsets_at"]
-
 _UNKNOWN_TIMEOUT_S: Final = 2.0
 """How long a partition may be unknown to its leader before that is the result: metadata spreads in milliseconds."""
 

@@ -12,8 +12,6 @@ from acktrail.broker.client.librdkafka import AT_THE_END, PRUNED, LogReader, raw
 from acktrail.config import KafkaConfig
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["RecordReader"]
-
 _ONE_BATCH: Final = {"max.partition.fetch.bytes": 1, "queued.min.messages": 1}
 """A broker always gives at least one batch: no more of a log is fetched than that."""
 

@@ -17,8 +17,6 @@ from confluent_kafka import Consumer, Message
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 
-__all__ = ["ConsumerThread", "Fetched", "partition_runs"]
-
 _MESSAGES_AT_ONCE: Final = 1_000
 """Few enough to be still in the processor's cache when their columns are made: half the time of 25,000."""
 _READS_AT_ONCE: Final = 32

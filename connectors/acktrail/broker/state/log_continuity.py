@@ -11,8 +11,6 @@ from acktrail.connect.contract import StoredLog
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_fingerprint import record_fingerprint
 
-__all__ = ["Resumption", "opening_of", "openings"]
-
 ReadRecords = Callable[[Mapping[int, int]], Mapping[int, RawRecord | None]]
 """Reads the record at one offset of each of some partitions; None: there is none."""
 

@@ -20,8 +20,6 @@ from acktrail.connect.contract import (
 )
 from acktrail.wire.raw_record import DecodeStatus
 
-__all__ = ["Opening", "PartitionBuffer"]
-
 _DECODED: Final = pa.scalar(DecodeStatus.DECODED.value)
 _NO_RECORDS: Final = STATE_RECORDS.empty_table()
 

@@ -30,8 +30,6 @@ from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, StoredLog
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 
-__all__ = ["StateTopicConsumer"]
-
 _GROUP_ID: Final = "acktrail-export"
 _SHORTEST_WAIT_S: Final = 0.005
 """The least wait of a read, or the caller would spin while the next records are on their way."""

@@ -22,8 +22,6 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.raw_record import AddressedRecord, decode_raw
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
-__all__ = ["PartitionReading", "StateLookup", "after_record"]
-
 _ATTEMPTS: Final = 3
 
 _KeyedRecord = tuple[SharePartition, AddressedRecord[StateRecord]]

@@ -11,8 +11,6 @@ from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceBatch, StoredLogs, TaskId, state_task_id
 
-__all__ = ["StateSource", "StateSourceStatus", "StateTask"]
-
 
 class StateSourceStatus(StrEnum):
     """Whether the state topic was found."""

@@ -11,8 +11,6 @@ from acktrail.broker.descriptions import LogOffsets, TopicDescription, TopicPart
 from acktrail.errors import ForeignCluster
 from acktrail.model.share_partition import STATE_TOPIC
 
-__all__ = ["StateTopic"]
-
 
 class StateTopic:
     """``__share_group_state`` of one cluster (or the topic `name`), as the incarnation that was there when this object

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typer
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="What Airflow needs to know of acktrail.", rich_markup_mode=None, add_completion=False, no_args_is_help=True
 )

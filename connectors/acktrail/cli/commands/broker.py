@@ -13,7 +13,6 @@ import typer
 if TYPE_CHECKING:
     from acktrail.embedded.kafka.detached_broker import DetachedBroker
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="A real Kafka broker on this machine, to try things on: one node, on loopback, fetched when first needed.",

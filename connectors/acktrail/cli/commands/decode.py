@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from acktrail.offline.read.read_report import ReadReport, SegmentDamage
     from acktrail.wire.raw_record import AddressedRecord, RawRecord
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -12,7 +12,6 @@ import typer
 if TYPE_CHECKING:
     from acktrail.embedded.demo import Demo, DemoOutcome
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -19,7 +19,6 @@ from acktrail.plain_tables import table
 if TYPE_CHECKING:
     from acktrail.tables.known_names import KnownNames
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

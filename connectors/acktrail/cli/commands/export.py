@@ -19,7 +19,6 @@ from acktrail.stderr_lines import LiveLine
 if TYPE_CHECKING:
     from acktrail.connect.worker import Progress
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -17,7 +17,6 @@ from acktrail.plain_tables import table
 if TYPE_CHECKING:
     from acktrail.broker.descriptions import GroupConfigs
 
-__all__ = ["app"]
 
 app = typer.Typer(
     help="The configuration of share groups: show, diff, set.",

@@ -17,8 +17,6 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import InputError
 from acktrail.plain_tables import printable
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Share groups as the brokers describe them; their deletion and configuration.",
     rich_markup_mode=None,

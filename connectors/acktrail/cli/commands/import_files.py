@@ -16,7 +16,6 @@ from acktrail.plain_tables import printable
 if TYPE_CHECKING:
     from acktrail.export.import_run import ImportSummary
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

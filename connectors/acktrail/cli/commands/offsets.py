@@ -11,8 +11,6 @@ from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.config import KafkaConfig
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="What share groups have of topics: start offsets and state.",
     rich_markup_mode=None,

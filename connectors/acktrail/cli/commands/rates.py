@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
     from acktrail.tables.past.history_reader import HistoryReader
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from acktrail.export.repair_run import RepairPreview
     from acktrail.tables.exported.continuity import LostOffsets
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

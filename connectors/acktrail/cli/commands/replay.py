@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from acktrail.wire.dialects.released import Dialect
     from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from acktrail.errors import AcktrailError
 
-__all__ = ["DoctorCheck", "tried"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorCheck:

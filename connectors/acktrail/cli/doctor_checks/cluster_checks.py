@@ -16,8 +16,6 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
 from acktrail.tables.known_names import KnownNames
 
-__all__ = ["cluster_checks"]
-
 _TIMEOUT_S: Final = 5.0
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
 

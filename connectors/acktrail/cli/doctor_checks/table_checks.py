@@ -15,8 +15,6 @@ from acktrail.tables.exported.damage_report import DamageReport, find_damage
 from acktrail.tables.exported.raw_bytes import contradictions
 from acktrail.tables.exported.record_files import RECORDS
 
-__all__ = ["reading_checks", "table_checks"]
-
 _REPAIR = "`acktrail repair` shows what can be repaired"
 _Progress = Callable[[str, int], None]
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
     from acktrail.group_changes.verification.verify import VerifiedPartition
 
-__all__ = ["apply", "undo", "verify"]
 
 _HOURS = 3_600_000
 _Json = dict[str, Any]

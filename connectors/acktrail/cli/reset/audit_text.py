@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from acktrail.plain_tables import table
 
-__all__ = ["audit_text", "report_text"]
-
 Row = Mapping[str, Any]
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 
-__all__ = ["Expect", "change_text", "execute_stored", "preview_or_execute"]
 
 Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
 

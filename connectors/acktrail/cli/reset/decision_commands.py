@@ -13,8 +13,6 @@ from acktrail.cli.reset.plan_arguments import load_any_plan
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
 
-__all__ = ["approve", "reject"]
-
 _Plan = Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")]
 _Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 

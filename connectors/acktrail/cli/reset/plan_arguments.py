@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan import ResetPlan
     from acktrail.group_changes.planning.plan_file import Plan
 
-__all__ = ["load_any_plan", "load_reset_plan", "show_new"]
-
 
 def load_any_plan(plan: str, target: TablesConfig | None) -> Plan:
     """The reset plan in the file `plan`, else the stored plan of any kind with that id.

@@ -25,8 +25,6 @@ from acktrail.cli.reset.reset_options import (
 )
 from acktrail.config import KafkaConfig, TablesConfig
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Reset start offsets of share groups: plan (a dry run), approve, apply, verify, undo.",
     rich_markup_mode=None,

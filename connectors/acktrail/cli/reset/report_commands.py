@@ -15,8 +15,6 @@ from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
 from acktrail.config import KafkaConfig
 from acktrail.plain_tables import printable, table
 
-__all__ = ["audit", "export", "list_plans", "show"]
-
 
 def list_plans(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show the newest N.")] = None,

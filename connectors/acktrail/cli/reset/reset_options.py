@@ -8,23 +8,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-__all__ = [
-    "AllGroups",
-    "AllTopics",
-    "Execute",
-    "Globs",
-    "Groups",
-    "MaxAge",
-    "Out",
-    "Partial",
-    "Reason",
-    "RequestedBy",
-    "Topics",
-    "Wait",
-    "WaitEmpty",
-    "Watch",
-]
-
 _LONGEST: Final = 1_000_000.0
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from acktrail.group_changes.planning.impact import Impact
     from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 
-__all__ = ["plan_text", "results_text"]
 
 _ROWS_SHOWN: Final = 60
 _STRIPS_SHOWN: Final = 12

@@ -13,8 +13,6 @@ from acktrail.model.offset_history.record_history import UnknownReason
 from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.times import instant_text
 
-__all__ = ["at_least_text", "completeness_fields", "missing_lines", "missing_without_row"]
-
 _REASONS: Final = {
     UnknownReason.EARLIER: "what happened before {until}: the export of state partition {number} began later",
     UnknownReason.GAP: "{records}, from {after} until {until}: Kafka pruned them before they were exported",

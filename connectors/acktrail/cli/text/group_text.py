@@ -13,8 +13,6 @@ from acktrail.plain_tables import printable, table
 if TYPE_CHECKING:
     from acktrail.broker.descriptions import GroupDescription, GroupMember
 
-__all__ = ["group_json", "listing_json", "listing_text", "members_text", "offsets_text", "states_text"]
-
 
 def listing_text(states: dict[str, str], answers: Sequence[GroupAnswer]) -> str:
     """One line a group: state, members, lag. `states`: the listing's, for groups without an answer."""

@@ -11,17 +11,6 @@ from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.times import instant_text
 
-__all__ = [
-    "conclusion",
-    "dated_position_text",
-    "interval_json",
-    "position_json",
-    "position_text",
-    "status_text",
-    "unknown_json",
-    "unknown_text",
-]
-
 _STATUSES: Final = {
     OffsetStatusKind.UNRECORDED: "nothing recorded",
     OffsetStatusKind.BELOW_START: "below the start offset",

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from acktrail.errors import AcktrailError
 
-__all__ = ["error_json", "json_line", "wants_json"]
-
 _STEERING: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """What JSON leaves as it is although it steers a terminal, turns text around, hides in it, or ends a line for some."""
 

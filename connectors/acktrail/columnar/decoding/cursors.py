@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array
 
-__all__ = ["Cursors", "Fault"]
-
 _VARINT_BYTES: Final = 5
 
 _STEPS: Final = 64

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray, Int64Array, binary_column
 from acktrail.model.share_partition import TopicId, topic_id_bytes
 
-__all__ = ["KeyColumns", "read_keys", "snapshot_keys"]
-
 _HEAD: Final = np.dtype([("kind", ">i2"), ("length", ">i2")])
 _TAIL: Final = np.dtype([("topic_id", "V16"), ("partition", ">i4")])
 _FIXED_BYTES: Final = _HEAD.itemsize + _TAIL.itemsize

@@ -23,8 +23,6 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.wire.dialects.kafka_4_2 import decode
 from acktrail.wire.raw_record import DecodeStatus
 
-__all__ = ["DECODED_RECORDS", "count_readable", "decode_records", "decode_strictly"]
-
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])
 """``STATE_RECORDS`` without cluster and run."""
 

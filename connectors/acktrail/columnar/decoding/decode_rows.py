@@ -16,8 +16,6 @@ from acktrail.wire.dialects.kafka_4_2 import decode
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_with
 from acktrail.wire.state_key import SNAPSHOT_TYPE, decode_key
 
-__all__ = ["CONTENT_COLUMNS", "Decoder", "decode_rows"]
-
 Decoder = Callable[[bytes | None, bytes | None], StateRecord]
 """Key and value to a record of a released dialect; raises MalformedRecord or UnsupportedRecord."""
 

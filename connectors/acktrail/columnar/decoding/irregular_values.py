@@ -25,8 +25,6 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.wire.raw_record import DecodeStatus
 
-__all__ = ["IrregularRows", "IrregularValues", "read_irregular_values"]
-
 _UPDATE: Final = np.dtype(UPDATE.descr[1:-2])
 _SNAPSHOT: Final = np.dtype(SNAPSHOT.descr[1:-2])
 """The fixed fields between the version and the array of batches."""

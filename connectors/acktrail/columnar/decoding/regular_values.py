@@ -12,20 +12,6 @@ import numpy.typing as npt
 from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array, strides
 from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns
 
-__all__ = [
-    "BATCH",
-    "SNAPSHOT",
-    "UPDATE",
-    "DecodeIrregular",
-    "RegularValues",
-    "batch_columns",
-    "find_regular",
-    "gather_batches",
-    "read_values",
-    "rows_with_tags",
-    "without",
-]
-
 DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
 """Decodes the values in some rows, given as a column; nulls and no batches where a value cannot be read."""
 

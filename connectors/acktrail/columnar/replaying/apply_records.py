@@ -14,8 +14,6 @@ from acktrail.columnar.replaying.pending_records import PendingRecords
 from acktrail.columnar.replaying.state_columns import StateColumns
 from acktrail.columnar.sorting import by_partition_and_offset
 
-__all__ = ["apply_records", "states_after"]
-
 _NONE: Final = np.empty(0, np.bool_)
 
 

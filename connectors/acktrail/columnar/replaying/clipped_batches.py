@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from acktrail.columnar.binary_column import Int64Array
 
-__all__ = ["ClippedBatches", "batches_from", "state_and_count"]
-
 BatchFields = Mapping[str, npt.NDArray[Any]] | npt.NDArray[Any]
 """Columns of batches by the names of ``BATCHES``, each of shape (batches,)."""
 

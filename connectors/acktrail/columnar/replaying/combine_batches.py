@@ -17,8 +17,6 @@ from acktrail.columnar.sorting import ascending
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["LOWEST", "Segments", "combine_batches"]
-
 LOWEST: Final = np.iinfo(np.int64).min
 """Stands for no start offset: nothing is below it."""
 

@@ -11,8 +11,6 @@ from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.record_columns import BatchColumns, NumberColumn, RecordColumns
 from acktrail.columnar.replaying.lazy_batches import LazyBatches, LazyRecords
 
-__all__ = ["AnyRecords", "ConcatenatedRecords"]
-
 AnyRecords = RecordColumns | LazyRecords
 
 TakenT = TypeVar("TakenT", NumberColumn, BatchColumns)

@@ -10,8 +10,6 @@ from acktrail.columnar.record_columns import NumberColumn, RecordColumns, conten
 from acktrail.columnar.replaying.apply_records import states_after
 from acktrail.columnar.replaying.state_columns import StateColumns
 
-__all__ = ["replay_decoded"]
-
 
 def replay_decoded(records: pa.Table, partition_index: Int64Array, states: StateColumns) -> StateColumns:
     """The states after `records`: what ``acktrail.model.replay`` leaves for each share partition.

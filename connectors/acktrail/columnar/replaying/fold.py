@@ -11,8 +11,6 @@ from acktrail.columnar.record_columns import NumberColumn, RecordColumns
 from acktrail.columnar.replaying.combine_batches import LOWEST, Segments, combine_batches
 from acktrail.columnar.replaying.concatenated_records import ConcatenatedRecords
 
-__all__ = ["fold"]
-
 _OF_BASE: Final = ("snapshot_epoch", "state_epoch", "create_timestamp_ms", "write_timestamp_ms")
 _OF_NEWEST: Final = ("delivery_complete_count", "offset", "timestamp_ms")
 _OF_NEWEST_KNOWN: Final = ("leader_epoch", "start_offset")

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.sorting import ascending
 
-__all__ = ["cover"]
-
 _Priorities = npt.NDArray[np.int32]
 _Intervals = tuple[Int64Array, Int64Array, _Priorities]
 """First points, last points (inclusive), priorities."""

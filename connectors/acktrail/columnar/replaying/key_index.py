@@ -15,8 +15,6 @@ from acktrail.columnar.decoding.decode_keys import KeyColumns, read_keys
 from acktrail.errors import InputError
 from acktrail.wire.state_key import SNAPSHOT_TYPE, decode_key, encode_key
 
-__all__ = ["UNREADABLE", "IndexedKeys", "SharePartitionIndex"]
-
 UNREADABLE: Final = -1
 """The number of a key that cannot be read."""
 

@@ -18,8 +18,6 @@ from acktrail.columnar.decoding.regular_values import (
 from acktrail.columnar.record_columns import BatchColumns, NumberColumn
 from acktrail.columnar.replaying.clipped_batches import ClippedBatches, batches_from
 
-__all__ = ["LazyBatches", "LazyRecords", "read_lazy"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyBatches:

@@ -10,8 +10,6 @@ from acktrail.columnar.replaying.lazy_batches import read_lazy
 from acktrail.columnar.replaying.pending_records import read_irregular
 from acktrail.columnar.sorting import by_partition_and_offset
 
-__all__ = ["first_replayed", "newest_readable"]
-
 
 def first_replayed(bases: Int64Array, is_tombstone: BoolArray) -> Int64Array:
     """The first offset that replay needs of share partitions whose newest base is at `bases`: a snapshot itself, or

@@ -16,8 +16,6 @@ from acktrail.columnar.replaying.lazy_batches import LazyRecords, read_lazy
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
-__all__ = ["PendingRecords", "read_irregular"]
-
 _ROWS_AT_ONCE: Final = 1 << 15
 """Values decoded together, so that intermediate arrays stay in the processor's cache."""
 

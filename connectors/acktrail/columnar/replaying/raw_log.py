@@ -18,8 +18,6 @@ from acktrail.columnar.replaying.state_columns import StateColumns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import InputError
 
-__all__ = ["RawLogReplay"]
-
 _ROWS_AT_ONCE: Final = 1 << 20
 """Rows whose keys are indexed together: enough that few of them are distinct."""
 

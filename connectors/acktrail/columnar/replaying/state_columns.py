@@ -18,8 +18,6 @@ from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.errors import InputError
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["REPLAYED_STATES", "StateColumns", "states_of"]
-
 REPLAYED_STATES: Final = pa.schema(
     [
         SHARE_PARTITION_STATES.field(name)

@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from acktrail.columnar.schemas.table_fields import BATCHES, BOOL, INSTANT, INT16, INT32, INT64, STRING, schema
 
-__all__ = ["RESET_AUDIT", "RESET_EXECUTIONS", "RESET_PLANS", "RESET_PLAN_PARTITIONS"]
-
 RESET_PLANS: Final = schema(
     (STRING, "cluster_id", "run_id", "plan_id", "plan_hash"),
     (STRING, "kind"),  # reset | undo | delete_groups | delete_offsets | alter_configs

@@ -18,8 +18,6 @@ from acktrail.columnar.schemas.table_fields import (
     schema,
 )
 
-__all__ = ["DELIVERY_HISTORY", "HELD_STATES", "RECONCILE_CHECKS", "REPLAY_MEMORY"]
-
 DELIVERY_HISTORY: Final = schema(
     (STRING, "cluster_id"),
     (INT64, "chunk"),  # rows of one chunk lie together, in the order below

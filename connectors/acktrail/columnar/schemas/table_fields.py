@@ -6,20 +6,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = [
-    "BATCHES",
-    "BINARY",
-    "BOOL",
-    "INSTANT",
-    "INT8",
-    "INT16",
-    "INT32",
-    "INT64",
-    "STATE_COLUMNS",
-    "STRING",
-    "schema",
-]
-
 STRING: Final = pa.string()
 BINARY: Final = pa.binary()
 BOOL: Final = pa.bool_()

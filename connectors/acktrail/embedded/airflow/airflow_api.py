@@ -13,8 +13,6 @@ from urllib.parse import quote, urlencode
 
 from acktrail.errors import AcktrailError
 
-__all__ = ["AirflowApi", "AirflowRefused", "DagRun", "TaskRun"]
-
 _TIMEOUT_S: Final = 30.0
 _ASK_S: Final = 0.5
 _TRIES: Final = 5

@@ -17,8 +17,6 @@ from typing import IO, Final
 
 from acktrail.errors import ConfigurationError
 
-__all__ = ["HOST", "AirflowPorts", "free_ports", "write_settings"]
-
 HOST: Final = "127.0.0.1"
 _FIRST_PORT: Final = 20_000
 _LAST_PORT: Final = 32_767

@@ -22,8 +22,6 @@ from acktrail.embedded.airflow.airflow_watch import DagWatch
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import AcktrailError, MissingDependency
 
-__all__ = ["AirflowNotStarted", "AirflowStandalone"]
-
 _USER: Final = "admin"
 _NEEDED: Final = ("metadatabase", "scheduler", "dag_processor")
 _TAIL_LINES: Final = 30

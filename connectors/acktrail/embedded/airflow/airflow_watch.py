@@ -13,8 +13,6 @@ from typing import Any, Final
 from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused, DagRun, TaskRun
 from acktrail.errors import AcktrailError
 
-__all__ = ["DagRunFailed", "DagWatch", "task_log"]
-
 _ASK_S: Final = 0.5
 _TAIL_LINES: Final = 30
 _FAILED: Final = ("failed", "upstream_failed")

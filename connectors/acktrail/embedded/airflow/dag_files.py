@@ -8,8 +8,6 @@ from typing import Final
 
 from acktrail.errors import MissingDependency
 
-__all__ = ["dags_folder"]
-
 _IN_WHEEL: Final = "dag_files"
 
 

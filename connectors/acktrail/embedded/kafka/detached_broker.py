@@ -18,8 +18,6 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.process.process_identity import ProcessIdentity
 from acktrail.errors import AcktrailError, ConfigurationError
 
-__all__ = ["DetachedBroker", "find_detached", "noted_folders", "start_detached", "stop_detached"]
-
 _STATE: Final = "detached.json"
 _NOTES: Final = "broker-folders"
 """In the user's cache: a note for each folder in which a broker was started, running or not."""

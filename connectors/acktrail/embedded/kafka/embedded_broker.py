@@ -18,8 +18,6 @@ from acktrail.embedded.kafka.server_properties import NodePorts, SaslAccess
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.embedded.process.process_identity import ProcessIdentity
 
-__all__ = ["EmbeddedBroker"]
-
 _ATTEMPTS: Final = 3
 _CLASH: Final = "Address already in use"
 

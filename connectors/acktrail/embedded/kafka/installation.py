@@ -13,8 +13,6 @@ from acktrail.embedded.kafka.java import Java, find_java
 from acktrail.embedded.kafka.kafka_jars import resolve
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, Release, release_of
 
-__all__ = ["Installation", "KafkaTool", "install", "log_option"]
-
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 _SCRIPT_OPTIONS: Final = (
     *("-server", "-Xmx256M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),

@@ -13,8 +13,6 @@ from acktrail.embedded.kafka.java import Java
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import MissingDependency, RetryableError
 
-__all__ = ["Dependency", "Ivy", "ivy_jar"]
-
 _PATTERN: Final = "[organisation]/[artifact]-[revision].[ext]"
 _POLL_S: Final = 0.1
 _STEPS: Final = ("\tfound ", "\t[SUCCESSFUL ]")

@@ -11,8 +11,6 @@ from pathlib import Path
 from acktrail.embedded.kafka.kafka_releases import release_of
 from acktrail.errors import ConfigurationError
 
-__all__ = ["Jar", "JarLock", "read_lock", "sha256_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Jar:

@@ -12,8 +12,6 @@ from typing import Final
 
 from acktrail.errors import MissingDependency
 
-__all__ = ["MINIMUM_JAVA", "Java", "find_java"]
-
 MINIMUM_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _HINT: Final = (

@@ -15,8 +15,6 @@ from acktrail.embedded.kafka.jar_lock import JarLock, read_lock
 from acktrail.embedded.kafka.java import Java
 from acktrail.stderr_lines import StepLines
 
-__all__ = ["resolve", "resolve_lock"]
-
 
 def resolve(version: str, *, java: Java, cache: Path) -> Path:
     """The folder with exactly the jars of Kafka `version`, below `cache`; fetched when they are not there.

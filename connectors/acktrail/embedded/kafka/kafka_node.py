@@ -18,8 +18,6 @@ from acktrail.embedded.kafka.kafka_releases import release_of
 from acktrail.embedded.kafka.server_properties import HOST, NodePorts, SaslAccess, server_properties, to_properties_text
 from acktrail.errors import AcktrailError, ConfigurationError
 
-__all__ = ["BrokerNotStarted", "KafkaNode", "NodeFolder", "free_ports", "wait_until_ready"]
-
 _TAIL_LINES: Final = 40
 _ASK_S: Final = 0.5
 _TROUBLE: Final = (

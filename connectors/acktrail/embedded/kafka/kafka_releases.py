@@ -7,8 +7,6 @@ from typing import Final
 
 from acktrail.errors import UnknownName
 
-__all__ = ["DEFAULT_VERSION", "RELEASES", "Release", "release_of"]
-
 DEFAULT_VERSION: Final = "4.3.1"
 
 

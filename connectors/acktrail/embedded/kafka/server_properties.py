@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["HOST", "NodePorts", "SaslAccess", "server_properties", "to_properties_text"]
-
 HOST: Final = "127.0.0.1"
 
 _NODE: Final = {

@@ -17,8 +17,6 @@ from acktrail.embedded.process import guardian
 from acktrail.embedded.process.process_identity import ProcessIdentity
 from acktrail.errors import MissingDependency
 
-__all__ = ["GuardedProcess"]
-
 _MARGIN_S: Final = 20.0
 
 

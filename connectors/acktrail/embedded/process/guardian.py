@@ -27,8 +27,6 @@ import time
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-__all__ = ["main"]
-
 _LINUX: Final = sys.platform.startswith("linux")
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36

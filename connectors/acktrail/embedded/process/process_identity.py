@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["ProcessIdentity"]
-
 _PROC: Final = Path("/proc")
 _TICK_S: Final = 0.05
 

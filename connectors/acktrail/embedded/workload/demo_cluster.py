@@ -25,8 +25,6 @@ from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
 from acktrail.model.share_partition import TopicId, topic_id_text
 
-__all__ = ["DemoCluster", "client_properties", "to_acktrail_error"]
-
 DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
 _BROKER_DELIVERY_COUNT_LIMIT: Final = "group.share.delivery.count.limit"
 _UNSIGNED: Final = 1 << 64

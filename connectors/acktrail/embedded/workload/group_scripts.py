@@ -16,8 +16,6 @@ from acktrail.embedded.workload.state_observer import StateObserver
 from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["WorkloadContext", "count_to_settle", "deleted_topics", "run_script"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadContext:

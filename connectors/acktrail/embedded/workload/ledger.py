@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from acktrail.embedded.workload.scenario import FinalAck, GroupPlan, PartitionLog
 from acktrail.embedded.workload.workload_report import Action, Fate, KindT, OffsetRange
 
-__all__ = ["ConfirmedAck", "Ledger", "action_ranges", "fate_ranges"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmedAck:

@@ -14,8 +14,6 @@ from acktrail.embedded.workload.scenario import DemoRecord
 from acktrail.embedded.workload.workload_deadline import WorkloadDeadline, WorkloadUnfinished
 from acktrail.errors import ConfigurationError
 
-__all__ = ["DemoProducer"]
-
 # Full batches of fifty at any pace of this machine: they decide which records consumers get together.
 _BATCHES: Final = {"linger.ms": 5_000, "batch.num.messages": 50, "enable.idempotence": True}
 

@@ -13,18 +13,6 @@ from typing import Final
 
 from acktrail.errors import ConfigurationError
 
-__all__ = [
-    "DemoRecord",
-    "FinalAck",
-    "GroupPlan",
-    "GroupScript",
-    "PartitionLog",
-    "RecordPlan",
-    "Scenario",
-    "TopicPlan",
-    "plan_scenario",
-]
-
 HOSTILE_GROUP: Final = 'Zahlung "prüfen": 💸 <b>eilig</b> ../a\'b; --'
 """Names that users really give to groups: quotes, umlauts, an emoji, colons, markup, a path and a piece of SQL."""
 

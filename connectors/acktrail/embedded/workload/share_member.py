@@ -17,8 +17,6 @@ from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.embedded.workload.workload_report import Action
 from acktrail.errors import OutcomeUnknown
 
-__all__ = ["ShareMember"]
-
 _POLL_S: Final = 0.25
 _LEAVE_S: Final = 15.0
 _DENIED: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)

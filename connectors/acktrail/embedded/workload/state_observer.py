@@ -16,8 +16,6 @@ from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 from acktrail.wire.dialects.kafka_4_2 import decode
 
-__all__ = ["StateObserver"]
-
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1
 

@@ -9,8 +9,6 @@ from typing import Final
 
 from acktrail.errors import RetryableError
 
-__all__ = ["WorkloadDeadline", "WorkloadUnfinished"]
-
 _PAUSE_S: Final = 0.05
 
 

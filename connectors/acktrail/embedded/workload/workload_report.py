@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-__all__ = ["Action", "Fate", "GroupRun", "KindT", "OffsetRange", "SharePartitionRun", "TopicRun", "WorkloadReport"]
-
 
 class Action(StrEnum):
     """An acknowledgement that the broker confirmed."""

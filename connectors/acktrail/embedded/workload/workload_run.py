@@ -29,8 +29,6 @@ from acktrail.embedded.workload.workload_report import GroupRun, SharePartitionR
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.stderr_lines import StepLines
 
-__all__ = ["DEFAULT_SEED", "Progress", "run_workload"]
-
 DEFAULT_SEED: Final = 932
 
 Progress = Callable[[str, int, int], None]

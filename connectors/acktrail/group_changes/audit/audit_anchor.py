@@ -13,8 +13,6 @@ from acktrail.group_changes.audit.audit_log import AUDIT, SEQUENCE
 from acktrail.group_changes.audit.integrity import Anchor, AuditReport, Flaw, StoredChanges, check_anchor, check_stored
 from acktrail.group_changes.planning.plan_file import write_text
 
-__all__ = ["checked_audit", "read_anchor", "write_anchor"]
-
 _FORMAT: Final = "acktrail-audit-anchor"
 _VERSION: Final = 1
 _SHOWN: Final = 3

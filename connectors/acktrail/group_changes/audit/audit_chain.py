@@ -16,22 +16,6 @@ from acktrail.group_changes.json_values import canonical_json, fingerprint, to_j
 if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan_file import Plan
 
-__all__ = [
-    "AuditEntry",
-    "AuditRow",
-    "ChainReport",
-    "Event",
-    "Stamp",
-    "audit_entry",
-    "chained",
-    "check_chain",
-    "first_link",
-    "in_order",
-    "is_sealed",
-    "row_digest",
-    "rows_digest",
-]
-
 
 class Event(StrEnum):
     """What a row says."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["AUDIT", "SEQUENCE", "AuditLog", "Check", "Tail", "first_open"]
 
 AUDIT: Final = "reset_audit"
 SEQUENCE: Final = "sequence"

@@ -23,8 +23,6 @@ from acktrail.group_changes.audit.audit_chain import (
     rows_digest,
 )
 
-__all__ = ["Anchor", "AuditReport", "Flaw", "StoredChanges", "check_anchor", "check_stored"]
-
 Row = Mapping[str, Any]
 
 

@@ -32,15 +32,6 @@ from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 if TYPE_CHECKING:
     from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = [
-    "Journal",
-    "host_and_pid",
-    "planned_entry",
-    "read_audit",
-    "read_executions",
-    "read_plan_row",
-    "read_plan_rows",
-]
 
 Clock = Callable[[], dt.datetime]
 

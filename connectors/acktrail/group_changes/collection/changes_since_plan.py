@@ -11,8 +11,6 @@ from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 
-__all__ = ["changes_since_plan", "other_cluster"]
-
 _READ_IS_MISSING: Final = "READ is missing: grant it to this principal"
 
 

@@ -17,16 +17,6 @@ from acktrail.group_changes.request.reset_request import ResetRequest, StrategyK
 from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId
 
-__all__ = [
-    "Collected",
-    "FactsCollection",
-    "describe_groups",
-    "described_offsets",
-    "select_groups",
-    "take_preflight",
-    "take_snapshot",
-]
-
 _OTHER_TYPES: Final = ("classic", "consumer", "streams")
 _NEAREST: Final = 3
 _MOST_COMPARED: Final = 20

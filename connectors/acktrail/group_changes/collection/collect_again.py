@@ -20,8 +20,6 @@ from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.model.records import ShareSnapshot, StateRecord
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
-__all__ = ["collect_again", "collect_group_again"]
-
 
 def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Collected:
     """The facts about every share partition of a plan as they are now. Raises as `gather.take_snapshot`."""

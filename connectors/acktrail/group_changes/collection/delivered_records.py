@@ -13,8 +13,6 @@ from acktrail.group_changes.planning.notices import Notice, Severity, by_severit
 from acktrail.group_changes.planning.plan import PartitionPlan, RecordCounts, ResetPlan, with_totals
 from acktrail.model.delivery import TERMINAL_STATES
 
-__all__ = ["counts_of", "with_records", "with_times"]
-
 _MOST_TIMED: Final = 500
 """Share partitions: each costs up to two fetches of one record batch."""
 _MOST_LOGS: Final = 64

@@ -11,8 +11,6 @@ from acktrail.group_changes.verification.partition_outcome import Seen
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.raw_record import RawRecord, decode_raw
 
-__all__ = ["ExportedRecords", "is_covered"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRecords:

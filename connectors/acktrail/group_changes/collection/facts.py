@@ -7,8 +7,6 @@ from typing import Final
 
 from acktrail.group_changes.json_values import ADDED
 
-__all__ = ["ClusterFacts", "GroupFacts", "PartitionFacts", "PartitionState", "PassedFacts", "Snapshot", "TopicFacts"]
-
 _GROUP_ID_NOT_FOUND: Final = 69
 
 

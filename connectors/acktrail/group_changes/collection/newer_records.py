@@ -13,8 +13,6 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.past.settled_history import SettledHistory
 from acktrail.wire.raw_record import AddressedRecord
 
-__all__ = ["add_newer"]
-
 Records = Sequence[tuple[SharePartition, AddressedRecord[StateRecord]]]
 
 

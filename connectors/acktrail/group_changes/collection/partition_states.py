@@ -13,8 +13,6 @@ from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 
-__all__ = ["StateFacts", "read_states", "state_facts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFacts:

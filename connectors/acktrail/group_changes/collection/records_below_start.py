@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan import PartitionPlan
     from acktrail.tables.past.settled_history import AffectedRange
 
-__all__ = ["passed_range", "with_passed"]
 
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
 

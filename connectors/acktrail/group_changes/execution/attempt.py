@@ -14,8 +14,6 @@ from acktrail.group_changes.execution.open_requests import OpenRequests
 from acktrail.group_changes.lifecycle.change_status import PARTIAL
 from acktrail.group_changes.planning.plan_file import Plan
 
-__all__ = ["Attempt", "call_outcome"]
-
 _LEASE_MS: Final = 120_000
 _LEASE_MS_A_GROUP: Final = 2_000
 

@@ -24,12 +24,6 @@ from acktrail.group_changes.planning.group_change_plan import (
 from acktrail.group_changes.planning.notices import refusal_error
 from acktrail.group_changes.verification.open_attempts import check_free
 
-__all__ = [
-    "check_preview",
-    "execute_group_change",
-    "settle_group_change",
-]
-
 _WAIT_S: Final = 5.0
 _OPEN: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED})
 

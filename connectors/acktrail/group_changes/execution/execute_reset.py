@@ -25,8 +25,6 @@ from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusa
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, share_partition_of
 from acktrail.model.share_partition import state_partition_of
 
-__all__ = ["Execution", "execute_reset", "refusal_of", "rows_to_send"]
-
 Key = tuple[str, str, int]
 """Group, topic, partition."""
 

@@ -10,8 +10,6 @@ from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 
-__all__ = ["LeftOut", "execution_row", "left_out", "not_reached"]
-
 _Key = tuple[str, str, int]
 
 

@@ -7,8 +7,6 @@ from typing import Self
 
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
 
-__all__ = ["OpenRequests"]
-
 
 class OpenRequests:
     """Around everything from the first request of a plan to its verification, as a context manager; it may be entered

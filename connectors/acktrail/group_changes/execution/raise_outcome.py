@@ -13,7 +13,6 @@ from acktrail.group_changes.lifecycle.change_status import Status
 if TYPE_CHECKING:
     from acktrail.group_changes.execution.execute_reset import Execution
 
-__all__ = ["raise_unless_ok"]
 
 _UNCLEAR = frozenset(
     {

@@ -11,8 +11,6 @@ from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event
 from acktrail.group_changes.planning.plan import PartitionPlan
 
-__all__ = ["SentPart", "SentRequest", "answer_detail", "request_detail", "sent_request"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPart:

@@ -15,8 +15,6 @@ from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, 
 from acktrail.group_changes.lifecycle.undo import UndoLedger
 from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age
 
-__all__ = ["Admission", "account", "check_approvals", "check_approver", "requesters"]
-
 _EVENT = {Step.APPROVE: Event.APPROVED, Step.REJECT: Event.REJECTED, Step.EXPIRE: Event.EXPIRED}
 
 

@@ -13,18 +13,6 @@ from typing import Any, Final
 
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event, in_order
 
-__all__ = [
-    "NOTHING_CHANGED",
-    "PARTIAL",
-    "ChangeStatus",
-    "GroupStatus",
-    "Lease",
-    "Status",
-    "blocking",
-    "standings",
-    "worst_status",
-]
-
 
 class ChangeStatus(StrEnum):
     """How an attempt to change one group stands, or a whole plan. In the order of how much it asks of a person; those

@@ -25,8 +25,6 @@ from acktrail.group_changes.lifecycle.change_status import (
 )
 from acktrail.times import utc_text
 
-__all__ = ["LIFE", "Because", "Decision", "PlanLife", "Refusal", "Step", "life_of"]
-
 
 class Step(StrEnum):
     """What is asked of a plan."""

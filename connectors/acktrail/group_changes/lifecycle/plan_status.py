@@ -18,8 +18,6 @@ from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.group_changes.planning.plan_file import DAY_MS
 from acktrail.times import now_ms, utc_text
 
-__all__ = ["audit_rows", "done_before", "list_plans", "outcomes_of", "plan_status"]
-
 
 def done_before(cluster: Cluster, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
     """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""

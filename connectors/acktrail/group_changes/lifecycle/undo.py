@@ -16,8 +16,6 @@ from acktrail.group_changes.planning.plan import ChangeKind, PartitionPlan, Rese
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 
-__all__ = ["UndoLedger", "check_not_undone", "read_ledger", "read_whole_ledger", "undo_offsets", "undo_request"]
-
 Key = tuple[str, str, int]
 
 _OPEN: Final = frozenset({ChangeStatus.RUNNING, ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED})

@@ -12,17 +12,6 @@ from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.json_values import fingerprint, to_json_value, with_hash
 from acktrail.group_changes.planning.notices import Notice, Severity, by_severity, refusals_among
 
-__all__ = [
-    "GROUP_CHANGE_FORMAT",
-    "ConfigStep",
-    "GroupChange",
-    "GroupChangeKind",
-    "GroupChangePlan",
-    "KeptOffset",
-    "build_group_change_plan",
-    "config_notices",
-]
-
 GROUP_CHANGE_FORMAT: Final = "acktrail-change-plan"
 _VERSION: Final = 1
 _NEAREST: Final = 3

@@ -15,8 +15,6 @@ from acktrail.group_changes.planning.notices import Notice, Severity, by_severit
 from acktrail.group_changes.planning.partition_rules import PlannedRow, notices_on_partitions
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
 
-__all__ = ["notices_before", "notices_on"]
-
 _UNKNOWN_TOPIC: Final = 3
 _MEMBERS_SHOWN: Final = 5
 

@@ -14,8 +14,6 @@ from acktrail.group_changes.json_values import ADDED
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
 
-__all__ = ["Impact", "impact_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impact:

@@ -10,8 +10,6 @@ from typing import Final
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuthorized
 from acktrail.group_changes.collection.facts import GroupFacts
 
-__all__ = ["Notice", "RefusedParts", "Severity", "by_severity", "refusal_error", "refusals_among"]
-
 
 class Severity(StrEnum):
     """How much a notice matters, the worst first. A refusal forbids what it is about."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.times import instant_text
 
-__all__ = ["delivered", "forgotten"]
-
 
 def forgotten(plan: ResetPlan) -> tuple[str, str]:
     """How many acknowledgements, and how many archived records, a plan forgets."""

@@ -10,8 +10,6 @@ from typing import Final
 from acktrail.group_changes.planning.plan import PartitionPlan
 from acktrail.model.delivery import DeliveryState
 
-__all__ = ["CellState", "OffsetBar", "offset_bar"]
-
 
 class CellState(IntEnum):
     """What a cell shows; where it stands for several records, the highest of theirs, so that none is hidden."""

@@ -12,9 +12,6 @@ from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.strategies import Clamp, Resolution
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
 
-__all__ = ["PlannedRow", "notices_on_partitions"]
-
-
 _BACK_TO_BEFORE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY})
 """What lies below their targets was finished at an earlier time."""
 

@@ -23,19 +23,6 @@ from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolv
 from acktrail.group_changes.request.reset_request import ResetRequest
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 
-__all__ = [
-    "PLAN_FORMAT",
-    "PLAN_VERSION",
-    "ChangeKind",
-    "PartitionPlan",
-    "RecordCounts",
-    "ResetPlan",
-    "Totals",
-    "build_plan",
-    "share_partition_of",
-    "with_totals",
-]
-
 PLAN_FORMAT = "acktrail-reset-plan"
 PLAN_VERSION = 2
 """Version 1 counted as forgotten only what the state has at or above the start offset."""

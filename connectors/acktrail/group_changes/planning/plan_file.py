@@ -12,8 +12,6 @@ from acktrail.group_changes.planning.group_change_plan import GROUP_CHANGE_FORMA
 from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan
 from acktrail.times import instant_text
 
-__all__ = ["DAY_MS", "Plan", "check_age", "parse_plan", "plan_json", "read_plan", "write_plan", "write_text"]
-
 Plan = ResetPlan | GroupChangePlan
 
 _READABLE: Final = (1, PLAN_VERSION)

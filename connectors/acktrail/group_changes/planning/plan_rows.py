@@ -13,8 +13,6 @@ from acktrail.group_changes.planning.notices import Notice, RefusedParts
 from acktrail.group_changes.planning.plan import PartitionPlan
 from acktrail.group_changes.planning.plan_file import Plan, plan_json
 
-__all__ = ["partition_rows", "plan_row"]
-
 
 def plan_row(plan: Plan) -> dict[str, Any]:
     """The row of a plan of any kind."""

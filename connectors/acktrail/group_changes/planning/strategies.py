@@ -8,8 +8,6 @@ from enum import StrEnum
 from acktrail.group_changes.collection.facts import PartitionFacts
 from acktrail.group_changes.request.reset_request import LARGEST_OFFSET, OutOfRange, Strategy, StrategyKind
 
-__all__ = ["Clamp", "Resolution", "resolve"]
-
 
 class Clamp(StrEnum):
     """Why the target is not the offset that was asked for."""

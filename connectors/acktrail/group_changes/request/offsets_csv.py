@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from acktrail.errors import ChangeRefused, MalformedFile
 from acktrail.group_changes.request.reset_request import excerpt, parse_offset
 
-__all__ = ["OffsetRow", "check_rows", "offset_rows", "read_offsets", "write_offsets"]
-
 _THREE: Final = 3
 _FOUR: Final = 4
 _DIGITS: Final = 9

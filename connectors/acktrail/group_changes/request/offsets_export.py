@@ -11,8 +11,6 @@ from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.offsets_csv import write_offsets
 from acktrail.group_changes.request.reset_request import ResetRequest, TopicScope
 
-__all__ = ["current_offsets", "planned_offsets"]
-
 Row = tuple[str, str, int, int | None]
 
 

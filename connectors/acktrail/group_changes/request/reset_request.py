@@ -12,24 +12,6 @@ from acktrail.errors import ChangeRefused
 from acktrail.group_changes.json_values import ADDED
 from acktrail.times import MissingTimeZone, instant_text, iso_duration_ms, now_ms, parse_instant
 
-__all__ = [
-    "LARGEST_OFFSET",
-    "OutOfRange",
-    "ResetRequest",
-    "Strategy",
-    "StrategyKind",
-    "TopicScope",
-    "check_request",
-    "choose_strategy",
-    "excerpt",
-    "parse_duration",
-    "parse_moment",
-    "parse_offset",
-    "parse_out_of_range",
-    "parse_request",
-    "parse_topic",
-]
-
 LARGEST_OFFSET: Final = (1 << 63) - 1
 _LARGEST_PARTITION: Final = (1 << 31) - 1
 _LONGEST_GROUP_ID: Final = (1 << 15) - 1

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from acktrail.broker.state.state_lookup import PartitionReading
     from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["TargetOffset", "TargetOffsets", "from_file", "from_history", "states_at"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOffset:

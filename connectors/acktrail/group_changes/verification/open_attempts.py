@@ -19,7 +19,6 @@ from acktrail.group_changes.verification.state_watch import LaterRequest, SentPa
 if TYPE_CHECKING:
     from acktrail.group_changes.verification.verify import VerifiedPartition
 
-__all__ = ["check_free", "closing", "open_attempts", "sent_in_attempts"]
 
 _UNSETTLED: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED, ChangeStatus.STARTED})
 _MAY_CHANGE: Final = frozenset({ChangeStatus.FAILED, ChangeStatus.OVERWRITTEN, ChangeStatus.PARTLY})

@@ -22,8 +22,6 @@ from acktrail.group_changes.verification.partition_outcome import (
 )
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["Exported", "LaterRequest", "SentPartition", "StateWatch", "sent_partitions"]
-
 Exported = Callable[[Mapping[int, tuple[int, int]]], Sequence[tuple[SharePartition, Seen]] | None]
 """Gives the records between two offsets of state partitions (the second excluded) as the tables have them; None: the
 tables do not have all of them."""

@@ -26,8 +26,6 @@ from acktrail.group_changes.verification.open_attempts import closing, open_atte
 from acktrail.group_changes.verification.partition_outcome import GroupNow, ResetOutcome, Status
 from acktrail.group_changes.verification.state_watch import SentPartition, StateWatch
 
-__all__ = ["VerifiedPartition", "verify_reset"]
-
 WAIT_S: Final = 30.0
 """How long a record may take to show, and how long a request may be on its way after its sender was killed."""
 WATCH_S: Final = 5.0

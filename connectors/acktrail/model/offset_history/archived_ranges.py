@@ -12,8 +12,6 @@ from acktrail.model.offset_history.status_changes import RecordPosition, StatusC
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["ArchivedRange", "archived_ranges"]
-
 _ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 
 

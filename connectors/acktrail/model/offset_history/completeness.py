@@ -17,8 +17,6 @@ from acktrail.model.offset_history.status_intervals import StatusInterval, statu
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["HistoryCompleteness", "LastKnownState", "MissingRecords", "last_known_states"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingRecords:

@@ -14,18 +14,6 @@ from typing import Final, Literal
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.replay import SharePartitionState
 
-__all__ = [
-    "ABSENT",
-    "LAST_OFFSET",
-    "UNKNOWN",
-    "KnownState",
-    "OffsetStatus",
-    "OffsetStatusKind",
-    "StatusRange",
-    "differences",
-    "status_ranges",
-]
-
 LAST_OFFSET: Final = 2**63 - 1
 """The highest offset of a topic partition. Other numbers in a state record are not offsets of any record."""
 

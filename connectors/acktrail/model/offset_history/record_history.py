@@ -11,8 +11,6 @@ from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStat
 from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
 from acktrail.model.offset_history.status_intervals import StatusEnd, StatusInterval, status_intervals
 
-__all__ = ["RecordHistory", "UnknownPeriod", "UnknownReason", "record_history"]
-
 
 class UnknownReason(StrEnum):
     """Why something about a record is not known. `since` and `until` are those of ``UnknownPeriod``."""

@@ -28,8 +28,6 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition
 
-__all__ = ["DATING", "Cause", "History", "RecordPosition", "StatusChange"]
-
 
 class Cause(StrEnum):
     """What changed the status of offsets."""

@@ -11,8 +11,6 @@ from typing import Final
 from acktrail.model.offset_history.offset_status import LAST_OFFSET, OffsetStatus, OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
 
-__all__ = ["StatusEnd", "StatusInterval", "status_end", "status_intervals"]
-
 
 class StatusEnd(StrEnum):
     """How an interval ended."""

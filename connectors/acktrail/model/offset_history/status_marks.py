@@ -20,8 +20,6 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
 from acktrail.model.replay import SharePartitionState
 
-__all__ = ["LEAST_RECORDED", "UNRECORDED_KINDS", "OffsetMarks", "mark", "mark_of_status", "status_of_mark"]
-
 UNRECORDED_KINDS: Final = tuple(kind for kind in OffsetStatusKind if kind is not OffsetStatusKind.RECORDED)
 """The kinds of status without a delivery state; the mark of ``STANDINGS[n]`` is ``LEAST_RECORDED - 1 - n``."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from acktrail.model.strict.violations import Rule
 
-__all__ = ["Epochs", "broken_by_snapshot", "broken_by_update"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs:

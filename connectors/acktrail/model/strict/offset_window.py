@@ -11,16 +11,6 @@ from acktrail.model.batches import prune_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.strict.violations import Rule
 
-__all__ = [
-    "DOCUMENTED_STATES",
-    "ORDER_RULES",
-    "OffsetWindow",
-    "batch_violations",
-    "effective_start_offset",
-    "effective_window",
-    "window_violations",
-]
-
 ORDER_RULES: Final = frozenset({Rule.BATCH_FIRST_LE_LAST, Rule.BATCHES_ASCENDING, Rule.BATCHES_NON_OVERLAPPING})
 """Batches that break none of these are ascending and disjoint."""
 

@@ -17,8 +17,6 @@ from acktrail.model.strict.epoch_rules import Epochs, broken_by_snapshot, broken
 from acktrail.model.strict.offset_window import OffsetWindow, batch_violations, window_violations
 from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation
 
-__all__ = ["StrictReplay", "replay_strictly"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrictReplay:

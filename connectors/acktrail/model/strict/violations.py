@@ -10,8 +10,6 @@ from typing import Final
 
 from acktrail.model.share_partition import GroupId, SharePartition
 
-__all__ = ["DIFFERING_RULES", "Policy", "Rule", "RuleSeverity", "Violation", "severity_of"]
-
 
 class Policy(StrEnum):
     """Which records change the state."""

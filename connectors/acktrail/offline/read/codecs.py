@@ -12,8 +12,6 @@ from acktrail.errors import MalformedRecord, MissingDependency
 from acktrail.wire.primitives import INT32
 from acktrail.wire.record_batch import Compression
 
-__all__ = ["LARGEST_UNPACKED", "unpacked"]
-
 LARGEST_UNPACKED: Final = 256 * 1024 * 1024
 """Bytes of one batch's records, unpacked. A broker's own bound on a batch is 1 MB unless it was raised."""
 

@@ -13,7 +13,6 @@ from acktrail.wire.raw_record import RawRecord
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMN_SUFFIXES", "read_column_batches", "read_columns"]
 
 COLUMN_SUFFIXES: Final = (".parquet", ".arrow", ".feather")
 

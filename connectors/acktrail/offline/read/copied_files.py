@@ -18,17 +18,6 @@ from acktrail.wire.dialects.detect_layout import detect_layout
 from acktrail.wire.dialects.released import KAFKA_4_2, Dialect
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = [
-    "AUTO",
-    "SUFFIXES",
-    "choose_dialect",
-    "conflicting_records",
-    "in_log_order",
-    "read_file",
-    "read_files",
-    "sample_of",
-]
-
 AUTO: Final = "auto"
 
 SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX)

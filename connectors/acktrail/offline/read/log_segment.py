@@ -21,8 +21,6 @@ from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log,
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import ControlType, LogRecord, batch_records, control_type
 
-__all__ = ["SEGMENT_SUFFIX", "UNNAMED_PARTITION", "read_segment", "state_partition_of_folder"]
-
 SEGMENT_SUFFIX: Final = ".log"
 
 UNNAMED_PARTITION: Final = -1

@@ -13,8 +13,6 @@ from typing import Any, BinaryIO, Final
 
 from acktrail.errors import MalformedFile, MissingDependency, UnknownName
 
-__all__ = ["COMPRESSED_SUFFIXES", "bare_suffix", "open_file", "reason_of", "zstandard_stream"]
-
 COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 
 

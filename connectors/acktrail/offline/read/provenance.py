@@ -14,8 +14,6 @@ from acktrail.model.share_partition import topic_id_bytes
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX
 from acktrail.offline.read.open_file import bare_suffix
 
-__all__ = ["cluster_id_beside", "sha256_of", "shown_name", "topic_id_beside"]
-
 _LARGEST: Final = 64 * 1024
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["ReadReport", "SegmentDamage", "SegmentDamageStatus"]
-
 
 class SegmentDamageStatus(StrEnum):
     """Why the records of a piece of a log are not known."""

@@ -21,8 +21,6 @@ from acktrail.errors import MalformedFile, UnknownName
 from acktrail.offline.read.open_file import reason_of, zstandard_stream
 from acktrail.wire.raw_record import RawRecord
 
-__all__ = ["DUMP_SUFFIX", "dump_line", "read_dump"]
-
 DUMP_SUFFIX: Final = ".jsonl"
 
 _INTEGER_RANGES: Final = {"partition": 31, "offset": 63, "timestamp": 63}

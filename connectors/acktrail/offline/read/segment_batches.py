@@ -15,8 +15,6 @@ from typing import BinaryIO, Final
 from acktrail.errors import MalformedRecord
 from acktrail.wire.record_batch import HEADER_BYTES, BatchHeader, is_intact, read_header
 
-__all__ = ["LARGEST_BATCH", "Fragment", "IntactBatch", "is_log", "read_batches"]
-
 LARGEST_BATCH: Final = 64 * 1024 * 1024
 """Bytes of one batch. A broker's own bound is 1 MB unless it was raised; a greater length is treated as damage."""
 

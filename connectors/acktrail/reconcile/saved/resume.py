@@ -41,8 +41,6 @@ from acktrail.tables.exported.record_files import (
 )
 from acktrail.workers import Results, Workers, balanced_shares, merged
 
-__all__ = ["ReplayResume", "ReplayStart", "replay_of", "replay_shares", "run_replay"]
-
 _RECORDS_OF_A_SHARE: Final = 250_000
 """A worker holds what it still needs of the records of one share: more records make more shares, not larger ones."""
 

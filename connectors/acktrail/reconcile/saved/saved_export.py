@@ -9,8 +9,6 @@ from typing import Any, Final
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.exported_until import ExportedRange, Gap, KnownRanges
 
-__all__ = ["exported_column", "known_ranges", "quarantined_of"]
-
 _QUARANTINED: Final = {
     "quarantined": "quarantined",
     "quarantined_at": "quarantined_offset",

@@ -21,18 +21,6 @@ from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.record_files import UsedRecords
 
-__all__ = [
-    "REPLAY_TABLE",
-    "SAVED_COLUMNS",
-    "SavedReplay",
-    "SavedVersion",
-    "SourceVersion",
-    "read_saved_replay",
-    "read_saved_version",
-    "save_replay",
-    "source_of",
-]
-
 REPLAY_TABLE: Final = "replay_memory"
 _REPLAY_VERSION: Final = 1
 """Raised whenever replay makes different states of the same records: states saved before are then not used."""

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["ClusterFingerprint", "cluster_fingerprint", "records_version"]
-
 _OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
 """Columns that differ between two samples of a cluster in which nothing happened."""
 

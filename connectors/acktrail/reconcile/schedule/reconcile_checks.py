@@ -19,8 +19,6 @@ from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["check_due", "last_reconciliation", "note_begun", "note_reconciled"]
-
 CHECKS: Final = "reconcile_checks"
 _OF_EXPORTS: Final = ("offset_observations", "group_observations", "state_records")
 _NOTHING: Final[Mapping[str, Any]] = {**dict.fromkeys(TABLES[CHECKS].names), "checks": 0}

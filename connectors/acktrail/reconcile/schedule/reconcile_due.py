@@ -14,8 +14,6 @@ from typing import Final
 
 from acktrail.reconcile.schedule.cluster_fingerprint import ClusterFingerprint
 
-__all__ = ["LONGEST", "CheckDecision", "DueCheck", "LastReconciliation", "decide"]
-
 LONGEST: Final = dt.timedelta(hours=1)
 """The greatest age of a reconciliation, whether or not anything changed."""
 

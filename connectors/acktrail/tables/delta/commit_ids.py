@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["reconciliation_commit"]
-
 
 def reconciliation_commit(cluster_id: str | None, run_id: str, piece: str) -> str:
     """The commit that brought a piece of a reconciliation; pieces of rows are numbered from 0, which is

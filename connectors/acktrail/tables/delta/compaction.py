@@ -13,8 +13,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import writer_properties
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["FULL_FILE_BYTES", "compact_small_files"]
-
 FULL_FILE_BYTES: Final = 256 * 1024
 """A file of at least this size is left alone, so that one compaction never costs more than a few of them."""
 

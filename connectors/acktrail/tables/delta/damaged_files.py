@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
-__all__ = ["Damage", "broken_data", "data_damage", "log_damage", "named_file"]
-
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT: Final = re.compile(r"^(\d{20})\.checkpoint\..*parquet$")

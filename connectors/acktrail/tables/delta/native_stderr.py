@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["without_panics"]
-
 _STDERR: Final = 2
 _PANIC: Final = re.compile(
     rb"\n?thread '[^'\n]*'(?: \(\d+\))? panicked at [^\n]*\n.*?"

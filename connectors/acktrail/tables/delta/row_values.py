@@ -13,8 +13,6 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 
-__all__ = ["append_rows", "read_rows", "snapshot_rows"]
-
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
 from acktrail.tables.delta.damaged_files import Damage
 
-__all__ = ["damaged_table", "storage_failure"]
-
 REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 """Tables that are derived from ``state_records`` and can be built again."""
 _EXPORTED: Final = frozenset({"state_records", "export_ranges"})

@@ -26,8 +26,6 @@ from acktrail.tables.delta.table_place import TablePlace, table_root
 from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
 from acktrail.tables.delta.write_probe import ensure_conditional_put, ensure_writable
 
-__all__ = ["Tables"]
-
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
 _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}

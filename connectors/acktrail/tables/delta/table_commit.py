@@ -20,8 +20,6 @@ from acktrail.tables.delta.table_layout import writer_properties
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, TableSnapshot
 
-__all__ = ["check_expected", "commit", "write_rows"]
-
 _RETRIES: Final = 30
 """How often a commit tries again when others commit in between and nothing contradicts it."""
 

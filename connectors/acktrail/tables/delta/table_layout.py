@@ -12,8 +12,6 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProp
 
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 
-__all__ = ["CHUNK", "UPSERT_RULES", "cast_to_schema", "creation", "merge_rows", "writer_properties"]
-
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
 

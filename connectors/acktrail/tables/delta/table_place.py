@@ -25,8 +25,6 @@ from acktrail.errors import AcktrailError, DamagedTables
 from acktrail.tables.delta.damaged_files import Damage, broken_data, data_damage, log_damage, named_file
 from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
 
-__all__ = ["TablePlace", "TableRoot", "table_root"]
-
 _LOCAL_SCHEMES: Final = {"", "file"}
 
 

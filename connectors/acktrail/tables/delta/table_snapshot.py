@@ -20,8 +20,6 @@ from acktrail.tables.delta.damaged_files import Damage, data_damage
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_place import TablePlace
 
-__all__ = ["COMMIT_ID", "PROPERTY_PREFIX", "CommitRecord", "DataFile", "TableSnapshot", "all_of"]
-
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
 

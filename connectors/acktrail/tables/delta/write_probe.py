@@ -21,8 +21,6 @@ from deltalake.fs import DeltaStorageHandler
 
 from acktrail.tables.delta.table_place import TableRoot
 
-__all__ = ["ensure_conditional_put", "ensure_writable"]
-
 _WRITERS: Final = 4
 _ROUNDS: Final = 2
 _COLUMNS: Final = pa.schema([pa.field("number", pa.int64())])

@@ -20,8 +20,6 @@ from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
 from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT
 from acktrail.tables.exported.record_files import RECORDS
 
-__all__ = ["RANGES_TABLE", "LostOffsets", "ensure_whole", "is_whole", "lost_at_the_end", "range_task"]
-
 RANGES_TABLE: Final = "export_ranges"
 _ENDS: Final = ("cluster_id", "state_topic_id", "state_partition")
 _SHOWN: Final = 3

@@ -20,16 +20,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_whole, lost_at_the_end
 from acktrail.tables.exported.record_files import RECORDS
 
-__all__ = [
-    "DamageReport",
-    "DamagedFile",
-    "Presence",
-    "RepairAction",
-    "find_damage",
-    "missing_records",
-    "present_records",
-]
-
 _FIRST: Final = f"{0:020d}.json"
 _RESTORE: Final = "restore the table from the storage's own versions or a backup"
 

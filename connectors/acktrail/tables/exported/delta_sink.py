@@ -27,8 +27,6 @@ from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, merge_sp
 from acktrail.tables.exported.stored_log import StoredRecords, log_marks
 from acktrail.tables.exported.topic_rows import renew_topics
 
-__all__ = ["DeltaSink"]
-
 
 @dataclass(slots=True, kw_only=True)
 class _Pending:

@@ -21,8 +21,6 @@ from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, CommitRecord
 
-__all__ = ["COPIED", "COPIED_COMMIT", "RANGES", "copy_ranges", "merge_spans", "range_rows", "ranges_text"]
-
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
 

@@ -13,8 +13,6 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 
-__all__ = ["COMPARED_COLUMNS", "CONTRADICTIONS", "contradictions", "differing_columns"]
-
 CONTRADICTIONS: Final = pa.schema(
     [pa.field("state_partition", pa.int32()), pa.field("offset", pa.int64()), pa.field("columns", pa.string())]
 )

@@ -16,8 +16,6 @@ from typing import Final
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["RECORDS", "NewRecords", "RecordFiles", "UsedRecords", "files_digest", "new_records", "replaced_version"]
-
 RECORDS: Final = "state_records"
 
 _ADDRESS: Final = ("state_partition", "offset")

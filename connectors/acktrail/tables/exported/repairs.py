@@ -18,8 +18,6 @@ from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.exported.stored_log import shift_mark
 
-__all__ = ["EMPTY_COMMIT", "corrected", "end_positions", "note_lost", "shifts_of"]
-
 _TASK: Final = ("cluster_id", "state_topic_id", "state_partition")
 
 EMPTY_COMMIT: Final = json.dumps({"commitInfo": {"operation": "WRITE", "operationParameters": {}}}) + "\n"

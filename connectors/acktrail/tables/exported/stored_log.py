@@ -17,8 +17,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.wire.record_fingerprint import record_fingerprint
 
-__all__ = ["StoredRecords", "log_marks", "offset_shifts", "shift_mark"]
-
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"
 _COLUMNS: Final = ("offset", "timestamp_ms", "key", "value")

@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.table_schemas import TOPICS
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["departed", "named", "renew_topics"]
-
 _HIDDEN: Final = "not_authorized"
 _LASTING: Final = ("topic", "partition_count", "is_internal")
 

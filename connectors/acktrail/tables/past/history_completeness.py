@@ -26,8 +26,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of
 from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions, unattributed_records
 
-__all__ = ["Scope", "read_completeness"]
-
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 """Records with the whole state: nothing is unknown after them."""

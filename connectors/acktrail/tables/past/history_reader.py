@@ -27,8 +27,6 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.past.history_completeness import Scope, read_completeness
 from acktrail.tables.past.history_tables import CHANGES, HELD, RECORDS_USED
 
-__all__ = ["HistoryReader", "RecordInstance", "TopicName"]
-
 _NEAREST: Final = 3
 _UNKNOWN: Final = StatusInterval(first_offset=0, last_offset=LAST_OFFSET, status=UNKNOWN, since=None, is_dated=False)
 _ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")

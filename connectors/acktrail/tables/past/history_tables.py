@@ -30,21 +30,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = [
-    "CHANGES",
-    "FULL_ROWS",
-    "HELD",
-    "RECORDS_USED",
-    "HistoryTables",
-    "SavedStates",
-    "change_positions",
-    "drop_partitions",
-    "first_rewritten",
-    "saved_positions",
-    "saved_rows",
-    "unattributed_records",
-]
-
 CHANGES: Final = "delivery_history"
 HELD: Final = "held_states"
 

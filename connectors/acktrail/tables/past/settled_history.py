@@ -32,8 +32,6 @@ from acktrail.tables.past.history_tables import (
     unattributed_records,
 )
 
-__all__ = ["AffectedRange", "RangeOutcome", "SettledHistory"]
-
 _RECORDS: Final = "state_records"
 _NO_HISTORY: Final = "the tables have no history (run acktrail export, then acktrail history)"
 

@@ -14,22 +14,6 @@ from acktrail.errors import UnsupportedRecord
 from acktrail.model.delivery import StateBatch
 from acktrail.wire.primitives import INT8, INT16, INT32, INT64, Reader, write_unsigned_varint
 
-__all__ = [
-    "UINT8",
-    "UINT16",
-    "UINT32",
-    "absent_if_none",
-    "group_id_bytes",
-    "none_if_absent",
-    "packed",
-    "read_batch_array",
-    "read_compact_batch_array",
-    "read_offset",
-    "read_version",
-    "write_batch_array",
-    "write_compact_batch_array",
-]
-
 UINT8: Final = Struct(">B")
 UINT16: Final = Struct(">H")
 UINT32: Final = Struct(">I")

@@ -15,8 +15,6 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, Dialect
 
-__all__ = ["CANDIDATES", "DetectedLayout", "detect_layout", "reads"]
-
 CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)
 """4.2 also covers 4.1: it reads 4.1 records the same way, and keeps the count of later records."""
 

@@ -22,8 +22,6 @@ from acktrail.wire.dialects.batch_arrays import (
 from acktrail.wire.dialects.kafka_4_2 import decode_values, encode_values
 from acktrail.wire.primitives import INT32, INT64, Reader
 
-__all__ = ["decode", "encode"]
-
 _NO_TAGS: Final = b"\x00"
 
 

@@ -11,8 +11,6 @@ from dataclasses import replace
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.wire.dialects import kafka_4_2
 
-__all__ = ["decode", "encode"]
-
 
 def decode(key: bytes | None, value: bytes | None) -> StateRecord:
     """The record encoded in a key and a value; raises as ``kafka_4_2.decode``."""

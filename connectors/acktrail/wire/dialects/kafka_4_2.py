@@ -24,8 +24,6 @@ from acktrail.wire.dialects.batch_arrays import (
 from acktrail.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 
-__all__ = ["VALUE_VERSION", "decode", "decode_values", "encode", "encode_values"]
-
 VALUE_VERSION: Final = 0
 
 _ABSENT: Final = -1

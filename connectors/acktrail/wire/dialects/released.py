@@ -10,8 +10,6 @@ from typing import Final, Generic, TypeVar
 from acktrail.model.records import StateRecord
 from acktrail.wire.dialects import kafka_4_0, kafka_4_1, kafka_4_2
 
-__all__ = ["KAFKA_4_0", "KAFKA_4_1", "KAFKA_4_2", "Dialect", "RecordLocation"]
-
 RecordT = TypeVar("RecordT")
 
 

@@ -9,17 +9,6 @@ from __future__ import annotations
 
 from kafka.protocol.api_message import ApiMessage
 
-__all__ = [
-    "AlterShareGroupOffsetsRequest",
-    "AlterShareGroupOffsetsResponse",
-    "DeleteShareGroupOffsetsRequest",
-    "DeleteShareGroupOffsetsResponse",
-    "DescribeShareGroupOffsetsRequest",
-    "DescribeShareGroupOffsetsResponse",
-    "ShareGroupDescribeRequest",
-    "ShareGroupDescribeResponse",
-]
-
 _HERE = __name__
 
 

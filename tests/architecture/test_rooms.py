@@ -16,8 +16,8 @@ MOST_LINES_OF_THE_WHEEL: Final = 48_700
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})
 """Module names that a package may have in several folders: each says the same of its own folder."""
 
-NAMED_AFTER_THEIR_SUBJECT: Final = frozenset({"commands", "suites", "frames"})
-"""Folders whose modules are named after a command or a table: `suites/x` and `frames/x` are two halves for table x."""
+NAMED_AFTER_THEIR_SUBJECT: Final = frozenset({"commands", "suites"})
+"""Folders whose modules are named after a command or a table."""
 
 
 def shipped() -> list[Path]:

@@ -34,7 +34,7 @@ __all__ = ["Worked", "Workload", "until"]
 
 
 _MEMBERS: Final = 8
-_FIRST_RECORD_S: Final = 60.0
+_FIRST_RECORD_S: Final = 15.0
 _CLOSE_S: Final = 15.0
 
 

@@ -167,7 +167,10 @@ class LogReader:
         deadline = time.monotonic() + self._timeout_s
         try:
             while True:
-                messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
+                # One alone first: a call waits for as many as it may return, or for all of its time.
+                messages = self._consumer.consume(1, _SLICE_S)
+                if messages:
+                    messages += self._consumer.consume(_MESSAGES_AT_ONCE, 0)
                 if self._failure is not None:
                     raise read_failure(self._topic, self._failure)
                 if not messages and time.monotonic() > deadline:

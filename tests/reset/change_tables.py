@@ -20,8 +20,7 @@ from acktrail.group_changes.lifecycle.change_status import standings
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 from acktrail.group_changes.verification.open_attempts import closing, open_attempts
-from acktrail.group_changes.verification.partition_outcome import Status
-from acktrail.group_changes.verification.verify import VerifiedPartition
+from acktrail.group_changes.verification.partition_outcome import Status, VerifiedPartition
 from acktrail.tables.cluster_check import create_for
 
 __all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]

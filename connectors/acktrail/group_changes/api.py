@@ -38,7 +38,7 @@ from acktrail.times import new_run_id, now_ms
 if TYPE_CHECKING:
     from acktrail.group_changes.audit.journal import Journal
     from acktrail.group_changes.execution.execute_reset import Execution
-    from acktrail.group_changes.verification.verify import VerifiedPartition
+    from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
 
 __all__ = [
     "approval_needed",

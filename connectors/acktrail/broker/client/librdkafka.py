@@ -167,7 +167,7 @@ class LogReader:
         deadline = time.monotonic() + self._timeout_s
         try:
             while True:
-                # One alone first: a call waits for as many as it may return, or for all of its time.
+                # One message first: a call returns when it has all it may return, or when its time is up.
                 messages = self._consumer.consume(1, _SLICE_S)
                 if messages:
                     messages += self._consumer.consume(_MESSAGES_AT_ONCE, 0)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.execution.execute_reset import Execution
     from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
-    from acktrail.group_changes.verification.verify import VerifiedPartition
+    from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
 
 
 _HOURS = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acktrail.errors import ChangeInProgress
 from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
@@ -13,12 +13,8 @@ from acktrail.group_changes.audit.journal import Journal, host_and_pid
 from acktrail.group_changes.execution.sent_request import sent_request
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus, standings
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.verification.partition_outcome import Place, Status
+from acktrail.group_changes.verification.partition_outcome import Place, Status, VerifiedPartition
 from acktrail.group_changes.verification.state_watch import LaterRequest, SentPartition, sent_partitions
-
-if TYPE_CHECKING:
-    from acktrail.group_changes.verification.verify import VerifiedPartition
-
 
 _UNSETTLED: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED, ChangeStatus.STARTED})
 _MAY_CHANGE: Final = frozenset({ChangeStatus.FAILED, ChangeStatus.OVERWRITTEN, ChangeStatus.PARTLY})

@@ -22,7 +22,7 @@ from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 
-__all__ = ["GroupNow", "ResetEvidence", "ResetOutcome", "Status", "judge"]
+__all__ = ["GroupNow", "ResetEvidence", "ResetOutcome", "Status", "VerifiedPartition", "judge"]
 
 
 Place = tuple[int, int]
@@ -302,3 +302,28 @@ def _by_state_epoch(before: PartitionState | None, state_epoch: int | None) -> S
     if before is None or before.state_epoch is None or state_epoch is None or state_epoch > before.state_epoch:
         return Status.OK
     return Status.OK_EPOCH_NOT_BUMPED if state_epoch == before.state_epoch else Status.EPOCH_WENT_BACK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPartition:
+    """What became of one share partition. Epochs and start offsets before are the plan's, after the state topic's."""
+
+    group_id: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    target_offset: int
+    status: Status
+    error_code: int | None
+    error: str | None
+    error_scope: str | None
+    advice: str
+    start_offset_before: int | None
+    start_offset_after: int | None
+    described_start_offset: int | None
+    snapshot_epoch_before: int | None
+    snapshot_epoch_after: int | None
+    state_epoch_before: int | None
+    state_epoch_after: int | None
+    evidence_state_partition: int | None
+    evidence_offset: int | None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -23,37 +22,12 @@ from acktrail.group_changes.collection.partition_states import StateFacts, read_
 from acktrail.group_changes.lifecycle.change_status import GroupStatus
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.verification.open_attempts import closing, open_attempts, sent_in_attempts
-from acktrail.group_changes.verification.partition_outcome import GroupNow, ResetOutcome, Status
+from acktrail.group_changes.verification.partition_outcome import GroupNow, ResetOutcome, Status, VerifiedPartition
 from acktrail.group_changes.verification.state_watch import SentPartition, StateWatch
 
 WAIT_S: Final = 30.0
 """How long a record may take to show, and how long a request may be on its way after its sender was killed."""
 WATCH_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedPartition:
-    """What became of one share partition. Epochs and start offsets before are the plan's, after the state topic's."""
-
-    group_id: str
-    topic: str
-    topic_id: str | None
-    partition: int
-    target_offset: int
-    status: Status
-    error_code: int | None
-    error: str | None
-    error_scope: str | None
-    advice: str
-    start_offset_before: int | None
-    start_offset_after: int | None
-    described_start_offset: int | None
-    snapshot_epoch_before: int | None
-    snapshot_epoch_after: int | None
-    state_epoch_before: int | None
-    state_epoch_after: int | None
-    evidence_state_partition: int | None
-    evidence_offset: int | None
 
 
 def verify_reset(

@@ -348,7 +348,7 @@ class _OneBatch:
     def start(self, position: int | None) -> None:
         """There is no position to resume from."""
 
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002
+    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # SourceTask's
         return self._waiting.pop() if self._waiting else None
 
     @property

@@ -112,5 +112,5 @@ def row_key(row: TableRow) -> PartitionKey:
 
 def row_value(kind: type[ValueT], row: Mapping[str, Any], **changes: Any) -> ValueT:
     """`row` as a value of the dataclass `kind`, whose fields are named as the row's columns; `changes` go first."""
-    names = (field.name for field in fields(kind) if field.name not in changes)  # type: ignore[arg-type]
+    names = (field.name for field in fields(kind) if field.name not in changes)  # type: ignore[arg-type]  # a dataclass
     return kind(**{name: row[name] for name in names}, **changes)

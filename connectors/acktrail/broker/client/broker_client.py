@@ -81,14 +81,14 @@ class _ConnectionManager(KafkaConnectionManager):
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
-        receive = transport._sock_recv  # noqa: SLF001
+        receive = transport._sock_recv  # noqa: SLF001  # kafka-python has no hook
 
         def receive_data_first() -> tuple[bytes, Exception | None]:
             """The end of the stream is there the next time as well."""
             data, error = receive()
             return data, None if data else error
 
-        transport._sock_recv = receive_data_first  # noqa: SLF001
+        transport._sock_recv = receive_data_first  # noqa: SLF001  # see above
         return transport
 
 

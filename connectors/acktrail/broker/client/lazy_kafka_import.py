@@ -31,5 +31,5 @@ def enter_package(name: str) -> None:
         loader.exec_module(package)
         return getattr(package, attribute)
 
-    package.__getattr__ = fill  # type: ignore[method-assign]
+    package.__getattr__ = fill  # type: ignore[method-assign]  # PEP 562
     sys.modules[name] = package

@@ -67,7 +67,7 @@ def reading_checks(config: TablesConfig) -> Iterator[DoctorCheck]:
             yield tried("records and raw bytes", lambda: _bytes(tables, progress))
         for name in TABLES:
             if name not in damaged and name != RECORDS and tables.exists(name):
-                yield tried(f"table {name}", lambda name=name: _rows(tables, name, progress))  # type: ignore[misc]
+                yield tried(f"table {name}", lambda name=name: _rows(tables, name, progress))  # type: ignore[misc]  # bound now
 
 
 def _records(report: DamageReport) -> str:

@@ -216,7 +216,7 @@ class _Planner:
         return TopicPlan(name=self._named(name), incarnation=incarnation, partitions=partitions, waves=tuple(waves))
 
     def _group(self, name: str, script: GroupScript, *topics: TopicPlan, **more: object) -> GroupPlan:
-        return GroupPlan(group_id=self._named(name), script=script, topics=topics, **more)  # type: ignore[arg-type]
+        return GroupPlan(group_id=self._named(name), script=script, topics=topics, **more)  # type: ignore[arg-type]  # its fields
 
     def _retries(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
         """A tenth of the records is accepted only at the second delivery, some at the third."""

@@ -122,7 +122,7 @@ def _room(module: str) -> str | None:
         return None
     if package != "acktrail":
         return package
-    is_room = bool(inner) and (ROOT / "connectors/acktrail" / inner[0]).is_dir()
+    is_room = bool(inner) and (ROOT / "connectors/acktrail" / inner[0] / "__init__.py").is_file()
     return f"acktrail.{inner[0]}" if is_room else None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of, topic_id_text
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 
 SHARE_PARTITIONS = 2_000
 UPDATES_PER_SNAPSHOT = 500

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from acktrail.broker.descriptions import LogOffsets
 from acktrail.broker.state.log_continuity import Resumption, openings
-from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.record_fingerprint import record_fingerprint
+from acktrail.wire.raw_record import RawRecord, record_fingerprint
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from acktrail.export.export_run import export, observe
 from acktrail.export.repair_run import preview, repair
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.commands.reconcile import reconcile
 from acktrail_jobs.commands.verify import verify

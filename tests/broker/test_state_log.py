@@ -23,7 +23,7 @@ from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import STATE_TOPIC
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 
 pytestmark = pytest.mark.broker
 

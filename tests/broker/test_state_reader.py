@@ -6,7 +6,7 @@ from state_topics.coordinator_log import batch, share_partition
 
 from acktrail.broker.state.state_lookup import PartitionReading, after_record
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_raw
 
 KEY = share_partition()

@@ -14,7 +14,7 @@ from acktrail.cli import main as command_line
 from acktrail.model.records import ShareSnapshot, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.offline.read.record_dump import dump_line
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.raw_record import RawRecord
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")

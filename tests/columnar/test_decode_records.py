@@ -17,7 +17,7 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.raw_record import DecodeStatus
 
 Pair = tuple[bytes | None, bytes | None]

@@ -25,7 +25,7 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.reconcile.newest_offsets import NewestOffsets
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.raw_record import RawRecord, decode_raw
 from acktrail.wire.state_key import encode_key
 

@@ -20,7 +20,7 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 
 Pair = tuple[bytes | None, bytes | None]
 

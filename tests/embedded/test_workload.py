@@ -28,7 +28,7 @@ from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.kafka_4_2 import decode
+from acktrail.wire.dialects.released import decode
 
 PREFIX = "workload-"
 STATES = {

@@ -27,7 +27,7 @@ from acktrail.broker.changes import NewStartOffset, Outcome
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import RELEASES
 from acktrail.offline.read.record_dump import dump_line
-from acktrail.wire.dialects.kafka_4_2 import decode
+from acktrail.wire.dialects.released import decode
 from acktrail.wire.raw_record import RawRecord
 
 FOLDER: Final = Path(__file__).parent / "state_topic"

@@ -20,7 +20,7 @@ from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.state_key import encode_key
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]

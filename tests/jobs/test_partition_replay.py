@@ -25,7 +25,7 @@ from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.saved.saved_replay import SavedReplay
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.state_key import encode_key
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]

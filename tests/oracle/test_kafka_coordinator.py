@@ -14,7 +14,7 @@ from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOP
 
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.dialects.batch_arrays import none_if_absent
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.coordinator.state_write import StateWrite

@@ -27,7 +27,7 @@ from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.read.record_dump import dump_line, read_dump
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_sorted import replay_sorted
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.raw_record import RawRecord
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -15,7 +15,7 @@ from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.row_values import append_rows
 from acktrail.tables.delta.store import Tables
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 
 STATE_TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)

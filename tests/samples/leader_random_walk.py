@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.coordinator.state_write import StateWrite

@@ -15,7 +15,7 @@ from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail_simulation.coordinator.state_topic import ShareCoordinatorService
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode

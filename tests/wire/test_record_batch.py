@@ -12,7 +12,6 @@ from kafka.record.util import calc_crc32c
 from state_topics.segment_bytes import APPEND_TIME, batch, record_bytes, varint
 
 from acktrail.errors import InputError, MalformedRecord
-from acktrail.wire.crc32c import crc32c
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import (
     HEADER_BYTES,
@@ -21,6 +20,7 @@ from acktrail.wire.record_batch import (
     LogRecord,
     batch_records,
     control_type,
+    crc32c,
     is_intact,
     read_header,
 )

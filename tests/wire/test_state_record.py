@@ -11,7 +11,7 @@ from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.kafka_4_2 import decode, encode
+from acktrail.wire.dialects.released import decode, encode
 from acktrail.wire.raw_record import DecodeStatus, RawRecord, decode_raw
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=7)

@@ -43,10 +43,9 @@ StatePartition = Annotated[
 def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect[Any]:
     """The dialect called `name`, or the one that the files agree on; sets `reading` to read its kind of records."""
     from acktrail.offline.read.copied_files import choose_dialect, sample_of
-    from acktrail.wire.dialects.released import RecordLocation
 
     dialect = choose_dialect(name, lambda: sample_of(files, reading))
-    reading.control = dialect.location is RecordLocation.CONTROL_BATCH
+    reading.control = dialect.in_control_batches
     return dialect
 
 

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 from acktrail.drafts import checkpoint_layout, control_layout, snapshot_layout
 from acktrail.errors import UnknownName
-from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect, RecordLocation
+from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect
 
 _DRAFTS: Final[tuple[Dialect[Any], ...]] = (
     Dialect(  # SHARE_CHECKPOINT and SHARE_DELTA control records with EndOffset
         name="i",
-        location=RecordLocation.CONTROL_BATCH,
+        in_control_batches=True,
         shipped=False,
         decode=control_layout.decode_i,
         encode=control_layout.encode_i,
     ),
     Dialect(  # control records whose deltas are chained by BackOffset
         name="ii",
-        location=RecordLocation.CONTROL_BATCH,
+        in_control_batches=True,
         shipped=False,
         decode=control_layout.decode_ii,
         encode=control_layout.encode_ii,

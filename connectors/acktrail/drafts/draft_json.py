@@ -22,9 +22,9 @@ from acktrail.drafts.draft_records import (
 from acktrail.drafts.snapshot_log import DraftState
 from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.offset_window import OffsetWindow
-from acktrail.wire.dialects.batch_arrays import absent_if_none
-from acktrail.wire.json_parts import batches_form, key_form
+from acktrail.wire.dialects.batch_arrays import absent_if_none, batches_form
 from acktrail.wire.raw_record import RawRecord
+from acktrail.wire.state_key import key_form
 
 
 def draft_content(record: object, raw: RawRecord) -> dict[str, object] | None:

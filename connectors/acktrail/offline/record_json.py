@@ -14,9 +14,9 @@ from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation, severity_of
 from acktrail.offline.read.read_report import SegmentDamage
-from acktrail.wire.dialects.batch_arrays import absent_if_none
-from acktrail.wire.json_parts import batches_form, key_form
+from acktrail.wire.dialects.batch_arrays import absent_if_none, batches_form
 from acktrail.wire.raw_record import AddressedRecord
+from acktrail.wire.state_key import key_form
 
 SKIPPED_BY_RULES: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
 """Rules whose breach keeps a record out of the state, by policy ``strict`` or by the rules of a draft."""

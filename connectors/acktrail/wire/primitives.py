@@ -13,9 +13,6 @@ INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
 
-_INT_BYTES: Final = 5
-_LONG_BYTES: Final = 10
-
 ItemT = TypeVar("ItemT")
 
 
@@ -67,16 +64,16 @@ class Reader:
 
     def unsigned_varint(self) -> int:
         """An unsigned LEB128 number of at most five bytes (Kafka: ``ByteUtils.readUnsignedVarint``)."""
-        return self._varint(_INT_BYTES, "five")
+        return self._varint(5, "five")
 
     def varint(self) -> int:
         """A zigzag number of at most five bytes (Kafka: ``ByteUtils.readVarint``)."""
-        value = self._varint(_INT_BYTES, "5")
+        value = self._varint(5, "5")
         return (value >> 1) ^ -(value & 1)
 
     def varlong(self) -> int:
         """A zigzag number of at most ten bytes (Kafka: ``ByteUtils.readVarlong``)."""
-        value = self._varint(_LONG_BYTES, "10")
+        value = self._varint(10, "10")
         return (value >> 1) ^ -(value & 1)
 
     def compact_string(self) -> str:
@@ -94,10 +91,7 @@ class Reader:
 
     def compact_array(self, read_item: Callable[[], ItemT], *, least: int, items: str = "items") -> tuple[ItemT, ...]:
         """A compact array that is not null: unsigned varint count plus one, then items of at least `least` bytes each.
-
-        A count that does not fit into the buffer is malformed, before any item is read. `items` is their name in
-        errors.
-        """
+        A count that does not fit into the buffer is malformed, before any item is read."""
         start = self.position
         count_plus_one = self.unsigned_varint()
         if count_plus_one == 0:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.model.records import StateRecord
-from acktrail.wire.dialects.kafka_4_2 import decode
+from acktrail.wire.dialects.released import decode
 
 RecordT = TypeVar("RecordT")
+
+_FINGERPRINT_HEAD: Final = struct.Struct(">qq?q?")
 
 
 class DecodeStatus(StrEnum):
@@ -61,11 +65,21 @@ def decode_with(decoder: Callable[[bytes | None, bytes | None], RecordT], raw: R
         status = DecodeStatus.UNKNOWN_TYPE if error.part == "key" else DecodeStatus.UNKNOWN_VERSION
         return AddressedRecord(raw=raw, status=status, reason=error.message, record=None)
     except MalformedRecord as error:
-        return AddressedRecord(raw=raw, status=_malformed(raw, error), reason=error.message, record=None)
+        if error.part == "key":
+            status = DecodeStatus.NULL_KEY if raw.key is None else DecodeStatus.MALFORMED_KEY
+        else:
+            status = DecodeStatus.NULL_UPDATE if raw.value is None else DecodeStatus.MALFORMED_VALUE
+        return AddressedRecord(raw=raw, status=status, reason=error.message, record=None)
     return AddressedRecord(raw=raw, status=DecodeStatus.DECODED, reason=None, record=record)
 
 
-def _malformed(raw: RawRecord, error: MalformedRecord) -> DecodeStatus:
-    if error.part == "key":
-        return DecodeStatus.NULL_KEY if raw.key is None else DecodeStatus.MALFORMED_KEY
-    return DecodeStatus.NULL_UPDATE if raw.value is None else DecodeStatus.MALFORMED_VALUE
+def record_fingerprint(offset: int, timestamp_ms: int | None, key: bytes | None, value: bytes | None) -> int:
+    """A positive 63-bit number of a record's offset in Kafka's log, its timestamp and its bytes.
+
+    Two logs that have the same record at an offset have the same records before it (Kafka: replicas agree up to the
+    high watermark), so one comparison shows whether a log is the one that was read before.
+    """
+    time = -1 if timestamp_ms is None else timestamp_ms
+    head = _FINGERPRINT_HEAD.pack(offset, time, key is None, len(key or b""), value is None)
+    digest = hashlib.sha256(head + (key or b"") + (value or b"")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1 or 1

@@ -9,13 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from acktrail.errors import UnsupportedRecord
-from acktrail.model.share_partition import GroupId, SharePartition, topic_id_bytes, topic_id_text
+from acktrail.model.share_partition import (
+    TOPIC_ID_BYTES,
+    GroupId,
+    SharePartition,
+    topic_id_bytes,
+    topic_id_text,
+)
 from acktrail.wire.primitives import INT16, INT32, Reader
 
 SNAPSHOT_TYPE: Final = 0
 UPDATE_TYPE: Final = 1
-
-_TOPIC_ID_LENGTH: Final = 16
 
 
 def decode_key(key: bytes) -> tuple[int, SharePartition]:
@@ -36,20 +40,22 @@ def read_share_partition(reader: Reader) -> SharePartition:
     """Group id, topic id and partition, as every key of the state topic has them."""
     return SharePartition(
         group_id=GroupId(reader.string()),
-        topic_id=topic_id_text(reader.raw(_TOPIC_ID_LENGTH)),
+        topic_id=topic_id_text(reader.raw(TOPIC_ID_BYTES)),
         partition=reader.integer(INT32),
     )
+
+
+def key_form(share_partition: SharePartition) -> dict[str, object]:
+    """In JSON: group, topic id and partition."""
+    return {
+        "group": share_partition.group_id,
+        "topic_id": share_partition.topic_id,
+        "partition": share_partition.partition,
+    }
 
 
 def encode_key(kind: int, share_partition: SharePartition) -> bytes:
     """The key of a record of type `kind`."""
     group_id = share_partition.group_id.encode("utf-8")
-    return b"".join(
-        (
-            INT16.pack(kind),
-            INT16.pack(len(group_id)),
-            group_id,
-            topic_id_bytes(share_partition.topic_id),
-            INT32.pack(share_partition.partition),
-        )
-    )
+    head = INT16.pack(kind) + INT16.pack(len(group_id)) + group_id
+    return head + topic_id_bytes(share_partition.topic_id) + INT32.pack(share_partition.partition)

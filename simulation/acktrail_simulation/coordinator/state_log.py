@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from acktrail.model.records import RecordAt, StateRecord
-from acktrail.wire.dialects.kafka_4_2 import encode
+from acktrail.wire.dialects.released import encode
 from acktrail.wire.raw_record import RawRecord
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from acktrail.broker.descriptions import LogOffsets
 from acktrail.broker.state.partition_buffer import Opening
 from acktrail.connect.contract import StoredLog
-from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.record_fingerprint import record_fingerprint
+from acktrail.wire.raw_record import RawRecord, record_fingerprint
 
 ReadRecords = Callable[[Mapping[int, int]], Mapping[int, RawRecord | None]]
 """Reads the record at one offset of each of some partitions; None: there is none."""

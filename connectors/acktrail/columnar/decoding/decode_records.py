@@ -20,7 +20,7 @@ from acktrail.columnar.decoding.irregular_values import IrregularRows
 from acktrail.columnar.decoding.regular_values import read_values
 from acktrail.columnar.record_columns import CONTENT_NUMBERS
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
-from acktrail.wire.dialects.kafka_4_2 import decode
+from acktrail.wire.dialects.released import decode
 from acktrail.wire.raw_record import DecodeStatus
 
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])

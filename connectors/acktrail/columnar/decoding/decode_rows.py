@@ -12,7 +12,7 @@ from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.errors import InputError
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.kafka_4_2 import decode
+from acktrail.wire.dialects.released import decode
 from acktrail.wire.raw_record import AddressedRecord, RawRecord, decode_with
 from acktrail.wire.state_key import SNAPSHOT_TYPE, decode_key
 

@@ -1,6 +1,6 @@
 """Irregular values (unknown tagged fields, long varints, bytes left over, damage), many at once.
 
-Results and errors equal the strict decoder's (``wire.dialects.kafka_4_2``). It could decode these rows too, one by one,
+Results and errors equal the strict decoder's (``wire.dialects.released``). It could decode these rows too, one by one,
 but 1 % of irregular records would then take 1.6x the time of regular ones (here 1.1x), and a release that adds a tagged
 field to every value 8x the time of this module (``benchmarks/decode.py``).
 """

@@ -1,4 +1,4 @@
-"""Values of the state topic, decoded in bulk: the layouts of ``wire.dialects.kafka_4_2``."""
+"""Values of the state topic, decoded in bulk: the layouts of ``wire.dialects.released``."""
 
 from __future__ import annotations
 

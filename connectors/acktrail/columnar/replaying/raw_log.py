@@ -41,7 +41,7 @@ class RawLogReplay:
 
     >>> from acktrail.model.records import ShareSnapshot, ShareUpdate
     >>> from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
-    >>> from acktrail.wire.dialects.kafka_4_2 import encode
+    >>> from acktrail.wire.dialects.released import encode
     >>> key = SharePartition(group_id=GroupId("orders"), topic_id=ZERO_TOPIC_ID, partition=0)
     >>> common = {"key": key, "snapshot_epoch": 0, "delivery_complete_count": 0, "batches": ()}
     >>> times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}

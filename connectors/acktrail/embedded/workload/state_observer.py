@@ -14,7 +14,7 @@ from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
 from acktrail.errors import InputError
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
-from acktrail.wire.dialects.kafka_4_2 import decode
+from acktrail.wire.dialects.released import decode
 
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from acktrail.connect.contract import LogSpan, TaskId, state_task_id
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.wire.record_fingerprint import record_fingerprint
+from acktrail.wire.raw_record import record_fingerprint
 
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"

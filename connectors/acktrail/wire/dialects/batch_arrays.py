@@ -98,6 +98,11 @@ def write_compact_batch_array(batches: tuple[StateBatch, ...]) -> bytes:
     return write_unsigned_varint(len(batches) + 1) + b"".join(_batch_bytes(batch) + b"\x00" for batch in batches)
 
 
+def batches_form(batches: tuple[StateBatch, ...]) -> list[list[int]]:
+    """In JSON: ``[first, last, delivery_state, delivery_count]`` for each batch."""
+    return [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in batches]
+
+
 def _read_batch(reader: Reader) -> StateBatch:
     return StateBatch(
         first_offset=reader.integer(INT64),
@@ -114,11 +119,6 @@ def _read_tagged_batch(reader: Reader) -> StateBatch:
 
 
 def _batch_bytes(batch: StateBatch) -> bytes:
-    return b"".join(
-        (
-            packed(INT64, batch.first_offset, "first offset"),
-            packed(INT64, batch.last_offset, "last offset"),
-            packed(INT8, batch.delivery_state, "delivery state"),
-            packed(INT16, batch.delivery_count, "delivery count"),
-        )
-    )
+    offsets = packed(INT64, batch.first_offset, "first offset") + packed(INT64, batch.last_offset, "last offset")
+    delivery_state = packed(INT8, batch.delivery_state, "delivery state")
+    return offsets + delivery_state + packed(INT16, batch.delivery_count, "delivery count")

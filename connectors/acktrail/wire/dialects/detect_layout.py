@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
-from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.wire.dialects.batch_arrays import batches_form
 from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, Dialect
+from acktrail.wire.state_key import decode_key
 
 CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)
 """4.2 also covers 4.1: it reads 4.1 records the same way, and keeps the count of later records."""
@@ -77,9 +78,7 @@ def reads(dialect: Dialect[StateRecord], key: bytes, value: bytes) -> bool:
 
 def _has_known_key(key: bytes) -> bool:
     try:
-        KAFKA_4_2.decode(key, None)
-    except MalformedRecord as error:
-        return error.part == "value"
+        decode_key(key)
     except InputError:
         return False
     return True
@@ -97,38 +96,34 @@ def _is_exact(dialect: Dialect[StateRecord], key: bytes, value: bytes, record: S
 
 
 def _is_sane(record: ShareSnapshot | ShareUpdate) -> bool:
-    epochs = [record.snapshot_epoch, record.leader_epoch or 0]
-    times: list[int | None] = []
+    numbers = [record.snapshot_epoch, record.leader_epoch or 0]
     if isinstance(record, ShareSnapshot):
-        epochs.append(record.state_epoch)
-        times += [record.create_timestamp_ms, record.write_timestamp_ms]
-    return (
-        min(epochs) >= 0
-        and all(time is None or 0 <= time < _LATEST_MS for time in times)
-        and all(_is_sane_batch(batch) for batch in record.batches)
+        times = (record.create_timestamp_ms or 0, record.write_timestamp_ms or 0)
+        if max(times) >= _LATEST_MS:
+            return False
+        numbers += [record.state_epoch, *times]
+    return min(numbers) >= 0 and all(
+        0 <= batch.first_offset <= batch.last_offset and batch.delivery_state >= 0 and batch.delivery_count >= 0
+        for batch in record.batches
     )
 
 
-def _is_sane_batch(batch: StateBatch) -> bool:
-    return 0 <= batch.first_offset <= batch.last_offset and batch.delivery_state >= 0 and batch.delivery_count >= 0
-
-
 def _undecided(
-    witnesses: dict[str, tuple[bytes, bytes]],
-    counts: dict[str, int],
-    both: tuple[bytes, bytes] | None,
-    unread: int,
+    witnesses: dict[str, tuple[bytes, bytes]], counts: dict[str, int], both: tuple[bytes, bytes] | None, unread: int
 ) -> ConfigurationError:
+    readings = {}
     if witnesses:
         readings = {name: _reading(name, *record) for name, record in witnesses.items()}
         shown = "; ".join(f"{counts[name]} as {name}, such as {reading}" for name, reading in readings.items())
-        return ConfigurationError(f"the records are of two dialects: {shown}", hint=_HINT, data={"readings": readings})
-    if both is not None:
+        fault = f"the records are of two dialects: {shown}"
+    elif both is not None:
         readings = {candidate.name: _reading(candidate.name, *both) for candidate in CANDIDATES}
         shown = "; ".join(f"{name} reads {reading}" for name, reading in readings.items())
-        return ConfigurationError(f"the dialect is ambiguous: {shown}", hint=_HINT, data={"readings": readings})
-    reason = f"none of {unread} records can be read" if unread else "no record with a value was given"
-    return ConfigurationError(f"the dialect is not known: {reason}", hint=_HINT, data={"readings": {}})
+        fault = f"the dialect is ambiguous: {shown}"
+    else:
+        reason = f"none of {unread} records can be read" if unread else "no record with a value was given"
+        fault = f"the dialect is not known: {reason}"
+    return ConfigurationError(fault, hint=_HINT, data={"readings": readings})
 
 
 def _reading(name: str, key: bytes, value: bytes) -> str:
@@ -137,9 +132,8 @@ def _reading(name: str, key: bytes, value: bytes) -> str:
     if isinstance(record, Tombstone):
         return "tombstone"
     kind = "snapshot" if isinstance(record, ShareSnapshot) else "update"
-    batches = [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in record.batches[:3]]
     more = f" and {len(record.batches) - 3} more" if len(record.batches) > 3 else ""
     return (
         f"{kind} with snapshot_epoch {record.snapshot_epoch}, leader_epoch {record.leader_epoch},"
-        f" start_offset {record.start_offset}, batches {batches}{more}"
+        f" start_offset {record.start_offset}, batches {batches_form(record.batches[:3])}{more}"
     )

@@ -17,7 +17,7 @@ SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 def compare(broker: EmbeddedBroker, group: str | None = None, rounds: int = 7) -> list[Row]:
     """The table's rows for a group of a broker; None: for one of the demo, which is put there."""
     if group is None:
-        group = min({item.group_id for item in run_workload(broker.bootstrap_servers).share_partitions})
+        group = min(plan.group_id for plan in run_workload(broker.bootstrap_servers).scenario.groups)
     acktrail = Path(sys.executable).with_name("acktrail")
     ours, theirs = in_turn(
         [str(acktrail), "groups", "describe", group, "--bootstrap-server", broker.bootstrap_servers],

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from embedded.workload_report import WorkloadReport, report_of
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.embedded.workload.workload_report import WorkloadReport
 from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.tables.delta.store import Tables
 
@@ -35,7 +35,7 @@ def own_broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture(scope="module")
 def workload(own_broker: EmbeddedBroker) -> WorkloadReport:
     """Share groups at work, and what they did."""
-    return run_workload(own_broker.bootstrap_servers, scale=0.3)
+    return report_of(run_workload(own_broker.bootstrap_servers, scale=0.3))
 
 
 @pytest.fixture(scope="module")

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from embedded.workload_report import (
+    Fate,
+    SharePartitionRun,
+    WorkloadReport,
+    action_ranges,
+    fate_ranges,
+    report_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
 from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
-from acktrail.embedded.workload.ledger import ConfirmedAck, Ledger, action_ranges, fate_ranges
-from acktrail.embedded.workload.scenario import HOSTILE_GROUP, FinalAck, GroupScript, PartitionLog, plan_scenario
-from acktrail.embedded.workload.workload_deadline import WorkloadUnfinished
-from acktrail.embedded.workload.workload_report import Action, Fate, SharePartitionRun, WorkloadReport
-from acktrail.embedded.workload.workload_run import DEFAULT_SEED, main, run_workload
+from acktrail.embedded.workload.demo_cluster import WorkloadUnfinished
+from acktrail.embedded.workload.scenario import (
+    ALWAYS,
+    HOSTILE_GROUP,
+    Action,
+    GroupScript,
+    PartitionLog,
+    RecordPlan,
+    plan_scenario,
+)
+from acktrail.embedded.workload.share_member import ConfirmedAck, Ledger
+from acktrail.embedded.workload.workload_run import DEFAULT_SEED, run_workload
 from acktrail.errors import ConfigurationError, InputError, Unreachable
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone
@@ -64,9 +77,11 @@ def performance(request: pytest.FixtureRequest) -> Iterator[Performance]:
         else:
             broker = stack.enter_context(EmbeddedBroker(request.param))
         shown: list[tuple[str, int, int]] = []
-        report = run_workload(broker.bootstrap_servers, prefix=PREFIX, progress=lambda *step: shown.append(step))
+        run = run_workload(broker.bootstrap_servers, prefix=PREFIX, progress=lambda *step: shown.append(step))
         records = tuple(_state_records(broker))
-        yield Performance(broker=broker, report=report, records=records, states=replay(records), shown=tuple(shown))
+        yield Performance(
+            broker=broker, report=report_of(run), records=records, states=replay(records), shown=tuple(shown)
+        )
 
 
 def _state_records(broker: EmbeddedBroker) -> Iterator[StateRecord]:
@@ -184,7 +199,7 @@ def test_every_promised_state_is_there(performance: Performance) -> None:
     )
     unstarted = [run for run in performance.live if run.effective_start_offset is None]
     assert {run.topic for run in unstarted} == {f"{PREFIX}newsletters", f"{PREFIX}shipments"}
-    assert len({topic.topic_id for topic in report.topics if topic.name == f"{PREFIX}price-changes"}) == 2
+    assert len({topic_id for (name, _), topic_id in report.topic_ids.items() if name == f"{PREFIX}price-changes"}) == 2
 
 
 @pytest.mark.broker
@@ -196,9 +211,9 @@ def test_progress_ascends_to_its_end(performance: Performance) -> None:
     assert performance.shown[-1] == ("done", performance.shown[0][2], performance.shown[0][2])
 
 
-def same_in_every_run(report: WorkloadReport) -> list[tuple[object, ...]]:
+def same_in_every_run(report: WorkloadReport, prefix: str) -> list[tuple[object, ...]]:
     """What two runs with one seed have in common: all but topic ids, cluster, prefix and time."""
-    cut = len(report.prefix)
+    cut = len(prefix)
     return [
         (
             *(run.group_id[cut:], run.topic[cut:], run.incarnation, run.partition),
@@ -211,9 +226,9 @@ def same_in_every_run(report: WorkloadReport) -> list[tuple[object, ...]]:
 @pytest.mark.broker
 def test_equal_seeds_give_equal_expectations(performance: Performance) -> None:
     """A second run on the same broker does to every record what the first did."""
-    again = run_workload(performance.broker.bootstrap_servers, prefix="once-more-")
-    assert same_in_every_run(again) == same_in_every_run(performance.report)
-    assert {t.topic_id for t in again.topics}.isdisjoint(t.topic_id for t in performance.report.topics)
+    again = report_of(run_workload(performance.broker.bootstrap_servers, prefix="once-more-"))
+    assert same_in_every_run(again, "once-more-") == same_in_every_run(performance.report, PREFIX)
+    assert set(again.topic_ids.values()).isdisjoint(performance.report.topic_ids.values())
 
 
 @pytest.mark.broker
@@ -244,30 +259,10 @@ def test_a_release_that_cannot_serve_every_consumer_is_refused() -> None:
         run_workload(old.bootstrap_servers)
 
 
-@pytest.mark.broker
-def test_the_command_writes_the_report(
-    broker: EmbeddedBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The file holds the whole report as one JSON object; a failed run leaves it alone."""
-    out = tmp_path / "report.json"
-    arguments = ["--bootstrap-server", broker.bootstrap_servers, "--out", str(out)]
-    assert main([*arguments, "--prefix", "command-", "--scale", "0.01", "--seed", "7"]) == 0
-    report = json.loads(out.read_text(encoding="utf-8"))
-    assert (report["seed"], report["prefix"], len(report["groups"])) == (7, "command-", 9)
-    ranges = [acted for run in report["share_partitions"] for acted in run["actions"]]
-    assert {action for _, _, action, _ in ranges} <= set(Action)
-    assert ranges
-    assert main([*arguments, "--prefix", "command-"]) == ConfigurationError.exit_code
-    assert capfd.readouterr().err.count("error: topic") == 1
-
-
-def test_nobody_at_the_address_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No broker: Unreachable, in seconds; at the command line one line, a hint and exit code 4."""
-    with pytest.raises(Unreachable):
+def test_nobody_at_the_address_is_one_clear_error() -> None:
+    """No broker: Unreachable, in seconds."""
+    with pytest.raises(Unreachable, match=r"no Kafka broker answered at 127\.0\.0\.1:1"):
         run_workload("127.0.0.1:1", deadline_s=5)
-    assert main(["--bootstrap-server", "127.0.0.1:1", "--out", str(tmp_path / "r"), "--deadline", "5"]) == 4
-    assert "error: no Kafka broker answered at 127.0.0.1:1" in capsys.readouterr().err
-    assert not (tmp_path / "r").exists()
 
 
 @given(st.integers(), st.sampled_from([0.01, 0.1, 0.5]))
@@ -283,8 +278,9 @@ def test_the_plan_follows_from_the_seed(seed: int, scale: float) -> None:
     for plan in scenario.groups:
         ends = {log: topic.end_offset(log.partition) for topic in plan.topics for log in topic.logs}
         assert all(offset < ends[log] for log, offset in plan.record_plans)
-    finals = {t.final for plan in scenario.groups for t in plan.record_plans.values()}
-    assert finals >= {FinalAck.REJECT, FinalAck.EXHAUST, FinalAck.LEAVE}
+    plans = [plan for group in scenario.groups for plan in group.record_plans.values()]
+    assert {plan.final for plan in plans} == set(Action)
+    assert RecordPlan(releases=ALWAYS) in plans
 
 
 def test_other_seeds_plan_otherwise() -> None:
@@ -327,7 +323,7 @@ def test_ranges_lose_nothing(actions: dict[int, list[Action]], limit: int) -> No
 def test_only_confirmed_acknowledgements_settle() -> None:
     """A record stays outstanding until it is accepted, rejected, or released at the delivery count limit."""
     plan = next(plan for plan in plan_scenario(seed=1).groups if plan.group_id == "fraud-scoring")
-    (log, offset), _ = next((k, t) for k, t in plan.record_plans.items() if t.final is FinalAck.EXHAUST)
+    (log, offset), _ = next((k, t) for k, t in plan.record_plans.items() if t.releases == ALWAYS)
     ledger = Ledger(plan, limit=3)
     ledger.announce(log, [offset])
     for delivery, left in ((1, 1), (2, 1), (3, 0)):

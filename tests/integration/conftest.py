@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from coordinator_messages import coordinator_states
+from embedded.workload_report import report_of
 from integration.end_to_end_run import RUN_ID, Observed
 from state_topics.filled_topic import read_all
 
@@ -21,7 +22,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     version = request.param
     tables = TablesConfig(uri=str(tmp_path_factory.mktemp("tables")))
     with EmbeddedBroker(version) as broker:
-        workload = run_workload(broker.bootstrap_servers)
+        workload = report_of(run_workload(broker.bootstrap_servers))
         kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
         observe(kafka, tables, run_id=RUN_ID)
         command = KafkaTool(version).command(

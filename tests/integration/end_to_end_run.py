@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from coordinator_messages import CoordinatorState
+from embedded.workload_report import WorkloadReport
 from state_topics.filled_topic import write_dump
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.workload.workload_report import WorkloadReport
 from acktrail.model.share_partition import SharePartition
 from acktrail.wire.raw_record import RawRecord
 

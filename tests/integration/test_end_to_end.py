@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from embedded.workload_report import Fate, SharePartitionRun
 from integration.end_to_end_run import RUN_ID, Observed, dump_of
 
 from acktrail.broker.client.error_codes import NONE
 from acktrail.columnar.change_rows import changes_of
-from acktrail.embedded.workload.workload_report import Action, Fate, SharePartitionRun
+from acktrail.embedded.workload.scenario import Action
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, status_ranges
 from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.offset_history.status_intervals import StatusInterval, status_intervals

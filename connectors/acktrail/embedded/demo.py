@@ -77,7 +77,7 @@ class Demo:
         """
         self.say("share groups go to work while Airflow starts")
         workload = run_workload(self.broker.bootstrap_servers, progress=self.progress)
-        self.say(f"{len(workload.groups)} share groups are done; waiting for Airflow")
+        self.say(f"{len(workload.ledgers)} share groups are done; waiting for Airflow")
         self.airflow.wait_until_healthy()
         self.say(f"Airflow {self.airflow.url} is healthy")
         run = self._run_dags(self.airflow)

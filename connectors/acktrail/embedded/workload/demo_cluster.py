@@ -1,12 +1,14 @@
-"""The demo workload's administration of a cluster: topics, groups and their configuration."""
+"""The demo workload's hold on a cluster: topics, groups, their configuration, the records that it writes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import (
     RESOURCE_BROKER,
     RESOURCE_GROUP,
@@ -21,13 +23,56 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import error_for
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
-from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
+from acktrail.embedded.workload.scenario import DemoRecord
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
-from acktrail.model.share_partition import TopicId, topic_id_text
+from acktrail.model.share_partition import TopicId
 
-DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
-_BROKER_DELIVERY_COUNT_LIMIT: Final = "group.share.delivery.count.limit"
-_UNSIGNED: Final = 1 << 64
+_PAUSE_S: Final = 0.05
+_URL_SAFE: Final = str.maketrans("+/", "-_", "=")
+# Full batches of fifty at any pace of this machine: they decide which records consumers get together.
+_BATCHES: Final = {"linger.ms": 5_000, "batch.num.messages": 50, "enable.idempotence": True}
+
+
+class WorkloadUnfinished(RetryableError):
+    """The workload did not finish; its groups and topics remain."""
+
+    def __init__(self, reason: str, *, waiting_for: str) -> None:
+        super().__init__(
+            f"the demo workload is not finished, {reason}: waiting for {waiting_for}",
+            hint="give it more time, or start it on an idle broker",
+            data={"waiting_for": waiting_for},
+        )
+
+
+class WorkloadDeadline:
+    """`seconds` from now. Several threads share it, and any of them can bring it forward."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._stopped = threading.Event()
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, at least a tenth: clients take no time-out of zero."""
+        return max(0.1, self._end - time.monotonic())
+
+    def stop(self) -> None:
+        """Make every later `check` fail."""
+        self._stopped.set()
+
+    def check(self, waiting_for: str) -> None:
+        """Do nothing in time. Raises WorkloadUnfinished when time is up or another thread gave up."""
+        if self._stopped.is_set():
+            raise WorkloadUnfinished("it was stopped", waiting_for=waiting_for)
+        if time.monotonic() > self._end:
+            raise WorkloadUnfinished(f"its {self.seconds:g} s are over", waiting_for=waiting_for)
+
+    def wait_until(self, condition: Callable[[], bool], waiting_for: str) -> None:
+        """Wait until `condition` holds. Raises WorkloadUnfinished."""
+        while not condition():
+            self.check(waiting_for)
+            self._stopped.wait(_PAUSE_S)
 
 
 class DemoCluster:
@@ -69,7 +114,8 @@ class DemoCluster:
             TopicCollection(list(partitions)), request_timeout=self._deadline.remaining_s
         )
         found = self._settle(answers, "DESCRIBE", "topic")
-        return {name: _topic_id(description.topic_id) for name, description in found.items()}
+        # librdkafka prints ids in standard base64, Kafka in the URL-safe form.
+        return {name: TopicId(str(about.topic_id).translate(_URL_SAFE)) for name, about in found.items()}
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the cluster does not know the name any more."""
@@ -96,10 +142,8 @@ class DemoCluster:
         resource = ConfigResource(RESOURCE_GROUP, group_id, incremental_configs=entries)
         answers = self._client.incremental_alter_configs([resource], request_timeout=self._deadline.remaining_s)
         self._settle(dict(zip([group_id], answers.values(), strict=True)), "ALTER_CONFIGS", "group")
-        return int({**in_force, **known}.get(DELIVERY_COUNT_LIMIT) or self._broker_delivery_count_limit())
-
-    def _broker_delivery_count_limit(self) -> str:
-        return self._configs(RESOURCE_BROKER, "broker", self._node)[_BROKER_DELIVERY_COUNT_LIMIT]
+        limit = {**in_force, **known}.get("share.delivery.count.limit")
+        return int(limit or self._configs(RESOURCE_BROKER, "broker", self._node)["group.share.delivery.count.limit"])
 
     def _configs(self, resource: Any, kind: str, name: str) -> dict[str, str]:
         answers = self._client.describe_configs(
@@ -119,12 +163,51 @@ class DemoCluster:
         return found
 
 
-def client_properties(config: KafkaConfig) -> dict[str, Any]:
-    """What a client of librdkafka is configured with to connect as `config` says; it logs nothing.
+class DemoProducer:
+    """An idempotent producer that makes sure that its records are where the plan has them. Threads take turns."""
 
-    Raises:
-        ConfigurationError: the configuration is not understood.
-    """
+    def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._producer = Producer({**client_properties(config), **_BATCHES})
+        self._failure: AcktrailError | None = None
+        self.written = 0
+
+    def write(self, topic: str, records: Iterable[DemoRecord]) -> None:
+        """Write `records` to `topic` and wait until the broker has them.
+
+        Raises ConfigurationError when a record got another offset (the topic has another producer), WorkloadUnfinished.
+        """
+        with self._lock:
+            for record in records:
+                self._producer.produce(
+                    topic,
+                    key=record.key,
+                    value=record.value,
+                    partition=record.partition,
+                    on_delivery=lambda error, message, record=record: self._check(error, message, record),
+                )
+                self._producer.poll(0)
+            left = self._producer.flush(self._deadline.remaining_s)
+            if self._failure is not None:
+                raise self._failure
+            if left:
+                raise WorkloadUnfinished("its time is over", waiting_for=f"{left} records to be written to {topic!r}")
+
+    def _check(self, error: KafkaError | None, message: Message, record: DemoRecord) -> None:
+        self.written += 1
+        topic = message.topic()
+        if error is not None:
+            self._failure = to_acktrail_error(KafkaException(error), operation="WRITE", kind="topic", name=topic)
+        elif message.offset() != record.offset:
+            self._failure = ConfigurationError(
+                f"another producer writes to topic {topic!r}",
+                hint="start the demo workload on its own broker, or with its own prefix",
+            )
+
+
+def client_properties(config: KafkaConfig) -> dict[str, Any]:
+    """What a client of librdkafka is configured with to connect as `config` says; it logs nothing."""
     return {**to_librdkafka(config), "log_level": 2}
 
 
@@ -133,13 +216,4 @@ def to_acktrail_error(error: KafkaException, *, operation: str, kind: str, name:
     inner: KafkaError = error.args[0]
     if inner.code() < 0:
         return RetryableError(f"{kind} {name!r}: {inner.str()}", hint="try again")
-    try:
-        raise error_for(inner.code(), inner.str(), operation=operation, kind=kind, name=name)
-    except AcktrailError as known:
-        return known
-
-
-def _topic_id(uuid: Uuid) -> TopicId:
-    """librdkafka prints ids in standard base64, Kafka in the URL-safe form."""
-    halves = (uuid.get_most_significant_bits(), uuid.get_least_significant_bits())
-    return topic_id_text(b"".join((half % _UNSIGNED).to_bytes(8, "big") for half in halves))
+    return error_for(inner.code(), inner.str(), operation=operation, kind=kind, name=name)

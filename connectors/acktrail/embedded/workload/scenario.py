@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -19,23 +19,23 @@ HOSTILE_GROUP: Final = 'Zahlung "prüfen": 💸 <b>eilig</b> ../a\'b; --'
 DELIVERY_COUNT_LIMIT: Final = 3
 """What the group with poison records asks for where a group can ask (Kafka 4.3 and later)."""
 
+ALWAYS: Final = 1_000_000
+"""Releases of a record that the broker archives at the delivery count limit."""
+
 MAX_SCALE: Final = 1000.0
 
+_FROM_THE_BEGINNING: Final = MappingProxyType({"share.auto.offset.reset": "earliest"})
 _FEW: Final = 3
-
 _MOST_EXHAUSTED: Final = 8
 """In a partition: a broker hands out records that are about to be archived one at a time."""
 
 
-class FinalAck(StrEnum):
-    """How a consumer is finally done with a record."""
+class Action(StrEnum):
+    """An acknowledgement."""
 
     ACCEPT = "accept"
+    RELEASE = "release"
     REJECT = "reject"
-    EXHAUST = "exhaust"
-    """Release it at every delivery, until the broker archives it at the delivery count limit."""
-    LEAVE = "leave"
-    """Release it, and that was the last thing the consumer did."""
 
 
 class GroupScript(StrEnum):
@@ -90,10 +90,14 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlan:
-    """What a consumer does with a record: release it `releases` times, then `final`."""
+    """What a consumer does with a record: release it `releases` times, then `final`; a final release is the last thing
+    that the consumer does."""
 
     releases: int = 0
-    final: FinalAck = FinalAck.ACCEPT
+    final: Action = Action.ACCEPT
+
+
+RecordPlans = Mapping[tuple[PartitionLog, int], RecordPlan]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +108,31 @@ class GroupPlan:
     script: GroupScript
     topics: tuple[TopicPlan, ...]
     members: int = 1
-    configs: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({"share.auto.offset.reset": "earliest"})
-    )
-    record_plans: Mapping[tuple[PartitionLog, int], RecordPlan] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=lambda: _FROM_THE_BEGINNING)
+    record_plans: RecordPlans = field(default_factory=dict)
 
     def record_plan(self, log: PartitionLog, offset: int) -> RecordPlan:
         return self.record_plans.get((log, offset), RecordPlan())
 
+    @property
+    def deleted_topics(self) -> tuple[TopicPlan, ...]:
+        """The incarnations of topics that are deleted when the script ends."""
+        gone = {GroupScript.DELETE_TOPIC: self.topics[-1:], GroupScript.RECREATE_TOPIC: self.topics[:1]}
+        return gone.get(self.script, ())
+
+    @property
+    def records_to_settle(self) -> int:
+        """How many records the group settles in all."""
+        if self.script is GroupScript.NEVER_START:
+            return 0
+        waves = 2 if self.script is GroupScript.STOP_AND_LAG else None
+        return sum(len(wave) for topic in self.topics for wave in topic.waves[:waves])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that is going to happen. Equal arguments give equal scenarios."""
+    """Everything that is going to happen. Equal seeds, scales and prefixes give equal scenarios."""
 
-    seed: int
-    scale: float
-    prefix: str
     topics: tuple[TopicPlan, ...]
     groups: tuple[GroupPlan, ...]
 
@@ -128,15 +141,15 @@ def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "") -> Scenari
     """Topics, records and what each group does with each record.
 
     `scale` multiplies the number of records (about 4,300), `prefix` goes before every group and topic.
-
-    Raises:
-        ConfigurationError: when `scale` is not above 0 and at most 1000.
+    Raises ConfigurationError when `scale` is not above 0 and at most 1000.
     """
     if not 0 < scale <= MAX_SCALE:
         raise ConfigurationError(
             f"scale {scale} is not above 0 and at most {MAX_SCALE:g}", hint="1 is about 4,300 records"
         )
-    return _Planner(seed=seed, scale=scale, prefix=prefix).scenario()
+    planner = _Planner(seed=seed, scale=scale, prefix=prefix)
+    topics = planner.topics()
+    return Scenario(topics=tuple(topics.values()), groups=planner.groups(topics))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,17 +158,7 @@ class _Planner:
     scale: float
     prefix: str
 
-    def scenario(self) -> Scenario:
-        topics = self._topics()
-        return Scenario(
-            seed=self.seed,
-            scale=self.scale,
-            prefix=self.prefix,
-            topics=tuple(topics.values()),
-            groups=self._groups(topics),
-        )
-
-    def _topics(self) -> dict[str, TopicPlan]:
+    def topics(self) -> dict[str, TopicPlan]:
         return {
             "orders": self._topic("orders", 4, 1200, 16, 400, last_of_one=1),
             "payments": self._topic("payments", 3, 900),
@@ -164,43 +167,31 @@ class _Planner:
             "returns-2025": self._topic("returns-2025", 2, 300),
             "price-changes": self._topic("price-changes", 3, 360),
             "price-changes again": self._topic("price-changes", 2, 300, incarnation=2),
-            "newsletters": TopicPlan(name=self._named("newsletters"), partitions=2),
+            "newsletters": self._topic("newsletters", 2),
         }
 
-    def _groups(self, topics: Mapping[str, TopicPlan]) -> tuple[GroupPlan, ...]:
+    def groups(self, topics: Mapping[str, TopicPlan]) -> tuple[GroupPlan, ...]:
         payments, orders, shipments = topics["payments"], topics["orders"], topics["shipments"]
-        again = topics["price-changes again"]
-        limited = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT)}
+        changes, again = topics["price-changes"], topics["price-changes again"]
+        limited = {**_FROM_THE_BEGINNING, "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT)}
+        latest = {"share.auto.offset.reset": "latest"}
+        script = GroupScript
         return (
-            self._group("order-fulfilment", GroupScript.CONSUME, orders, members=2),
-            self._group(HOSTILE_GROUP, GroupScript.CONSUME, payments, record_plans=self._retries(payments)),
+            self._group("order-fulfilment", script.CONSUME, orders, members=2),
+            self._group(HOSTILE_GROUP, script.CONSUME, payments, record_plans=self._retries(payments)),
             self._group(
-                "fraud-scoring", GroupScript.CONSUME, payments, record_plans=self._poison(payments), configs=limited
+                "fraud-scoring", script.CONSUME, payments, record_plans=self._poison(payments), configs=limited
             ),
-            self._group("order-analytics", GroupScript.STOP_AND_LAG, orders, record_plans=self._left(orders)),
-            self._group("shipment-tracking", GroupScript.CONSUME, shipments, topics["newsletters"]),
-            self._group(
-                "churn-model", GroupScript.NEVER_START, shipments, configs={"share.auto.offset.reset": "latest"}
-            ),
-            self._group("spring-campaign", GroupScript.DELETE_GROUP, shipments),
-            self._group("returns-desk", GroupScript.DELETE_TOPIC, topics["returns"], topics["returns-2025"]),
-            self._group(
-                "price-watch",
-                GroupScript.RECREATE_TOPIC,
-                topics["price-changes"],
-                again,
-                record_plans=self._rejections(again),
-            ),
+            self._group("order-analytics", script.STOP_AND_LAG, orders, record_plans=self._left(orders)),
+            self._group("shipment-tracking", script.CONSUME, shipments, topics["newsletters"]),
+            self._group("churn-model", script.NEVER_START, shipments, configs=latest),
+            self._group("spring-campaign", script.DELETE_GROUP, shipments),
+            self._group("returns-desk", script.DELETE_TOPIC, topics["returns"], topics["returns-2025"]),
+            self._group("price-watch", script.RECREATE_TOPIC, changes, again, record_plans=self._rejections(again)),
         )
 
-    def _named(self, name: str) -> str:
-        return f"{self.prefix}{name}"
-
-    def _scaled(self, count: int) -> int:
-        return max(16, round(count * self.scale))
-
     def _random(self, *subject: object) -> random.Random:
-        return random.Random(f"{self.seed}:{subject}")  # noqa: S311
+        return random.Random(f"{self.seed}:{subject}")  # noqa: S311  # a plan to repeat, no secret
 
     def _topic(
         self, name: str, partitions: int, *counts: int, incarnation: int = 1, last_of_one: int | None = None
@@ -210,64 +201,60 @@ class _Planner:
         ends = [0] * partitions
         waves = []
         for number, count in enumerate(counts):
-            single = number == last_of_one
-            sized = count if single else self._scaled(count)
-            waves.append(tuple(_records(name, chance, ends, sized, partition=0 if single else None)))
-        return TopicPlan(name=self._named(name), incarnation=incarnation, partitions=partitions, waves=tuple(waves))
+            if number == last_of_one:
+                waves.append(tuple(_records(name, chance, ends, count, partition=0)))
+            else:
+                waves.append(tuple(_records(name, chance, ends, max(16, round(count * self.scale)))))
+        return TopicPlan(name=self.prefix + name, incarnation=incarnation, partitions=partitions, waves=tuple(waves))
 
     def _group(self, name: str, script: GroupScript, *topics: TopicPlan, **more: object) -> GroupPlan:
-        return GroupPlan(group_id=self._named(name), script=script, topics=topics, **more)  # type: ignore[arg-type]  # its fields
+        return GroupPlan(group_id=self.prefix + name, script=script, topics=topics, **more)  # type: ignore[arg-type]  # its fields
 
-    def _retries(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
+    def _retries(self, topic: TopicPlan) -> RecordPlans:
         """A tenth of the records is accepted only at the second delivery, some at the third."""
         chance = self._random("retries")
         return {
             (log, offset): RecordPlan(releases=chance.choice((1, 1, 1, 2)))
-            for log in topic.logs
-            for offset in _some(chance, topic.end_offset(log.partition), share=0.1)
+            for log, offsets in _some(chance, topic, share=0.1)
+            for offset in offsets
         }
 
-    def _poison(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
+    def _poison(self, topic: TopicPlan) -> RecordPlans:
         """Some records are rejected at their first or second delivery, some never succeed."""
         chance = self._random("poison")
-        record_plans: dict[tuple[PartitionLog, int], RecordPlan] = {}
-        for log in topic.logs:
-            chosen = _some(chance, topic.end_offset(log.partition), share=0.06)
-            exhausted = set(chosen[: min(_MOST_EXHAUSTED, (len(chosen) + 1) // 2)])
-            for offset in chosen:
-                record_plans[log, offset] = (
-                    RecordPlan(final=FinalAck.EXHAUST)
-                    if offset in exhausted
-                    else RecordPlan(releases=chance.choice((0, 0, 1)), final=FinalAck.REJECT)
-                )
-        return record_plans
+        found = {}
+        for log, offsets in _some(chance, topic, share=0.06):
+            exhausted = min(_MOST_EXHAUSTED, (len(offsets) + 1) // 2)
+            for offset in offsets[:exhausted]:
+                found[log, offset] = RecordPlan(releases=ALWAYS)
+            for offset in offsets[exhausted:]:
+                found[log, offset] = RecordPlan(releases=chance.choice((0, 0, 1)), final=Action.REJECT)
+        return found
 
-    def _rejections(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
-        chance = self._random("rejections")
-        return {
-            (log, offset): RecordPlan(final=FinalAck.REJECT)
-            for log in topic.logs
-            for offset in _some(chance, topic.end_offset(log.partition), share=0.03)
-        }
+    def _rejections(self, topic: TopicPlan) -> RecordPlans:
+        places = _some(self._random("rejections"), topic, share=0.03)
+        return {(log, offset): RecordPlan(final=Action.REJECT) for log, offsets in places for offset in offsets}
 
-    def _left(self, topic: TopicPlan) -> dict[tuple[PartitionLog, int], RecordPlan]:
+    def _left(self, topic: TopicPlan) -> RecordPlans:
         """The first record of the second wave and some others are released as the consumer stops, some rejected."""
         first, *others = topic.waves[1]
         chosen = self._random("left").sample(others, 2 * _FEW)
-        finals = [FinalAck.LEAVE] * (_FEW + 1) + [FinalAck.REJECT] * _FEW
+        finals = [Action.RELEASE] * (_FEW + 1) + [Action.REJECT] * _FEW
         return {
             (topic.logs[record.partition], record.offset): RecordPlan(final=final)
             for record, final in zip([first, *chosen], finals, strict=True)
         }
 
 
-def _some(chance: random.Random, end_offset: int, *, share: float) -> Sequence[int]:
-    """At least one of the offsets below `end_offset`, in random order; none of an empty log."""
-    return chance.sample(range(end_offset), min(end_offset, max(1, round(end_offset * share))))
+def _some(chance: random.Random, topic: TopicPlan, *, share: float) -> Iterator[tuple[PartitionLog, list[int]]]:
+    """Of each log at least one of its offsets, in random order; none of an empty log."""
+    for log in topic.logs:
+        end_offset = topic.end_offset(log.partition)
+        yield log, chance.sample(range(end_offset), min(end_offset, max(1, round(end_offset * share))))
 
 
 def _records(
-    topic: str, chance: random.Random, ends: list[int], count: int, *, partition: int | None
+    topic: str, chance: random.Random, ends: list[int], count: int, *, partition: int | None = None
 ) -> Iterator[DemoRecord]:
     """Records of customers, each to its key's partition, or to `partition`; advances `ends`."""
     for _ in range(count):

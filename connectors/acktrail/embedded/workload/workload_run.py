@@ -1,33 +1,21 @@
-"""The demo workload: real share groups at work on a real broker, and an exact account of what they did.
-
-::
-
-    python -m acktrail.embedded.workload.workload_run --bootstrap-server localhost:9092 --out report.json
-"""
+"""The demo workload: real share groups at work on a real broker, each with a script of its own."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-from acktrail.config import KafkaConfig, read_properties
-from acktrail.embedded.workload.demo_cluster import DemoCluster
-from acktrail.embedded.workload.group_scripts import WorkloadContext, count_to_settle, deleted_topics, run_script
-from acktrail.embedded.workload.ledger import Ledger, action_ranges, fate_ranges
-from acktrail.embedded.workload.producer import DemoProducer
-from acktrail.embedded.workload.scenario import GroupScript, Scenario, plan_scenario
+from acktrail.config import KafkaConfig
+from acktrail.embedded.workload.demo_cluster import DemoCluster, DemoProducer, WorkloadDeadline
+from acktrail.embedded.workload.scenario import GroupScript, Scenario, TopicPlan, plan_scenario
+from acktrail.embedded.workload.share_member import Ledger, ShareMember
 from acktrail.embedded.workload.state_observer import StateObserver
-from acktrail.embedded.workload.workload_deadline import WorkloadDeadline
-from acktrail.embedded.workload.workload_report import GroupRun, SharePartitionRun, TopicRun, WorkloadReport
-from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.stderr_lines import StepLines
+from acktrail.errors import ConfigurationError
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 DEFAULT_SEED: Final = 932
 
@@ -36,7 +24,15 @@ Progress = Callable[[str, int, int], None]
 
 _SHOW_EVERY_S: Final = 0.1
 _ANSWER_MS: Final = 10_000
-_INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadRun:
+    """What was done: the plan, the ids of its topics by name and incarnation, each group's acknowledgements."""
+
+    scenario: Scenario
+    topic_ids: Mapping[tuple[str, int], TopicId]
+    ledgers: tuple[Ledger, ...]
 
 
 def run_workload(
@@ -47,12 +43,11 @@ def run_workload(
     prefix: str = "",
     progress: Progress = lambda _doing, _done, _steps: None,
     deadline_s: float = 120.0,
-    properties: Mapping[str, str] | None = None,
-) -> WorkloadReport:
+) -> WorkloadRun:
     """Create topics, produce about ``4,300 * scale`` records and let nine share groups consume them, side by side.
 
-    Equal seeds and scales give equal actions and fates. Every group and topic name starts with `prefix`.
-    No consumer is left at the end. `properties` are Kafka's own client properties (TLS, SASL).
+    Equal seeds and scales give equal acknowledgements. Every group and topic name starts with `prefix`.
+    No consumer is left at the end.
 
     Raises:
         Unreachable: when no broker answers.
@@ -61,49 +56,30 @@ def run_workload(
         WorkloadUnfinished: when `deadline_s` seconds were not enough; groups and topics remain.
         OutcomeUnknown: when the broker did not say whether it took an acknowledgement.
     """
-    begun = time.monotonic()
     scenario = plan_scenario(seed=seed, scale=scale, prefix=prefix)
+    steps = sum(len(wave) for topic in scenario.topics for wave in topic.waves)
+    steps += sum(plan.records_to_settle for plan in scenario.groups)
     deadline = WorkloadDeadline(deadline_s)
-    config = KafkaConfig(
-        bootstrap_servers=bootstrap_servers, properties=dict(properties or {}), request_timeout_ms=_ANSWER_MS
-    )
-    steps = _Steps(scenario, progress)
-    steps.show("connecting")
+    config = KafkaConfig(bootstrap_servers=bootstrap_servers, request_timeout_ms=_ANSWER_MS)
+    progress("connecting", 0, steps)
     cluster = DemoCluster(config, deadline)
     with contextlib.closing(StateObserver(config, deadline)) as observer:
-        context = _set_up(scenario, cluster, observer, deadline)
+        scripts = _set_up(scenario, cluster, observer, deadline)
         ledgers = [Ledger(plan, limit=cluster.configure_group(plan.group_id, plan.configs)) for plan in scenario.groups]
-        steps.follow(context.producer, ledgers)
-        _side_by_side([partial(_write_first_waves, scenario, context)], deadline, partial(steps.show, "producing"))
-        _side_by_side(
-            [partial(run_script, context, led) for led in ledgers], deadline, partial(steps.show, "consuming")
-        )
+
+        def show(doing: str) -> None:
+            progress(doing, scripts.producer.written + sum(ledger.settled for ledger in ledgers), steps)
+
+        _side_by_side([partial(scripts.write_first_waves, scenario)], deadline, partial(show, "producing"))
+        _side_by_side([partial(scripts.run, ledger) for ledger in ledgers], deadline, partial(show, "consuming"))
     cluster.wait_until_empty([plan.group_id for plan in scenario.groups if plan.script is not GroupScript.DELETE_GROUP])
-    steps.show("done")
-    return _report(scenario, context, ledgers, elapsed_s=time.monotonic() - begun)
-
-
-class _Steps:
-    """Counts records written and records settled."""
-
-    def __init__(self, scenario: Scenario, progress: Progress) -> None:
-        self._progress = progress
-        self._all = sum(len(wave) for topic in scenario.topics for wave in topic.waves)
-        self._all += sum(count_to_settle(plan) for plan in scenario.groups)
-        self._producer: DemoProducer | None = None
-        self._ledgers: Sequence[Ledger] = ()
-
-    def follow(self, producer: DemoProducer, ledgers: Sequence[Ledger]) -> None:
-        self._producer, self._ledgers = producer, ledgers
-
-    def show(self, doing: str) -> None:
-        written = self._producer.written if self._producer else 0
-        self._progress(doing, written + sum(ledger.settled for ledger in self._ledgers), self._all)
+    show("done")
+    return WorkloadRun(scenario=scenario, topic_ids=scripts.topic_ids, ledgers=tuple(ledgers))
 
 
 def _set_up(
     scenario: Scenario, cluster: DemoCluster, observer: StateObserver, deadline: WorkloadDeadline
-) -> WorkloadContext:
+) -> GroupScripts:
     """Create every topic's first incarnation."""
     first = {topic.name: topic.partitions for topic in scenario.topics if topic.incarnation == 1}
     there = sorted(cluster.topic_names() & first.keys())
@@ -111,20 +87,13 @@ def _set_up(
         raise ConfigurationError(
             f"topic {there[0]!r} exists already", hint="start a new broker, or choose another prefix"
         )
-    return WorkloadContext(
+    return GroupScripts(
         cluster=cluster,
         producer=DemoProducer(cluster.config, deadline),
         observer=observer,
         deadline=deadline,
         topic_ids={(name, 1): topic_id for name, topic_id in cluster.create_topics(first).items()},
     )
-
-
-def _write_first_waves(scenario: Scenario, context: WorkloadContext) -> None:
-    """Produce the records that exist before the first consumer joins."""
-    for topic in scenario.topics:
-        if topic.incarnation == 1 and topic.waves:
-            context.producer.write(topic.name, topic.waves[0])
 
 
 def _side_by_side(jobs: Sequence[Callable[[], None]], deadline: WorkloadDeadline, show: Callable[[], None]) -> None:
@@ -142,101 +111,103 @@ def _side_by_side(jobs: Sequence[Callable[[], None]], deadline: WorkloadDeadline
             raise
 
 
-def _report(
-    scenario: Scenario, context: WorkloadContext, ledgers: Sequence[Ledger], *, elapsed_s: float
-) -> WorkloadReport:
-    gone = {(topic.name, topic.incarnation) for plan in scenario.groups for topic in deleted_topics(plan)}
-    return WorkloadReport(
-        seed=scenario.seed,
-        scale=scenario.scale,
-        prefix=scenario.prefix,
-        cluster_id=context.cluster.cluster_id,
-        elapsed_s=round(elapsed_s, 3),
-        topics=tuple(
-            TopicRun(
-                name=topic.name,
-                incarnation=topic.incarnation,
-                topic_id=context.topic_ids[topic.name, topic.incarnation],
-                end_offsets=tuple(topic.end_offset(partition) for partition in range(topic.partitions)),
-                deleted=(topic.name, topic.incarnation) in gone,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupScripts:
+    """What happens to each group, from its first consumer to its last answer; no member is left at the end.
+
+    `topic_ids` are by name and incarnation: a script enters the topic that it creates again.
+    """
+
+    cluster: DemoCluster
+    producer: DemoProducer
+    observer: StateObserver
+    deadline: WorkloadDeadline
+    topic_ids: dict[tuple[str, int], TopicId]
+
+    def write_first_waves(self, scenario: Scenario) -> None:
+        """Produce the records that exist before the first consumer joins."""
+        for topic in scenario.topics:
+            if topic.incarnation == 1 and topic.waves:
+                self.producer.write(topic.name, topic.waves[0])
+
+    def run(self, ledger: Ledger) -> None:
+        """Run the script of the ledger's group."""
+        plan = ledger.plan
+        match plan.script:
+            case GroupScript.STOP_AND_LAG:
+                self._stop_and_lag(ledger)
+            case GroupScript.NEVER_START:  # joined and initialized, but without a record
+                keys = self._keys(ledger, plan.topics)
+                with self._member(ledger, plan.topics) as member:
+                    member.consume_until(lambda: self.observer.has_state(keys))
+            case GroupScript.RECREATE_TOPIC:
+                self._recreate_topic(ledger)
+            case _:
+                self._consume(ledger, plan.topics)
+                if plan.script is GroupScript.DELETE_GROUP:
+                    self.cluster.delete_group(plan.group_id)
+                    self.observer.wait(self._keys(ledger, plan.topics), deleted=True)
+                self._delete_topics(ledger)
+
+    def _stop_and_lag(self, ledger: Ledger) -> None:
+        """Consume the first wave, then a little of the second, release its rest and leave before the others."""
+        (topic,) = topics = ledger.plan.topics
+        _announce(ledger, topics, waves=1)
+        with self._member(ledger, topics) as member:
+            member.settle_all()
+            for record in topic.waves[1]:
+                ledger.announce(topic.logs[record.partition], [record.offset])
+            self.producer.write(topic.name, topic.waves[1])
+            member.settle_all()
+        for wave in topic.waves[2:]:
+            self.producer.write(topic.name, wave)
+
+    def _recreate_topic(self, ledger: Ledger) -> None:
+        """Consume a topic, delete it, and consume the new topic of its name."""
+        before, after = ledger.plan.topics
+        self._consume(ledger, (before,))
+        self._delete_topics(ledger)
+        created = self.cluster.create_topics({after.name: after.partitions})
+        self.topic_ids[after.name, after.incarnation] = created[after.name]
+        for wave in after.waves:
+            self.producer.write(after.name, wave)
+        self._consume(ledger, (after,))
+
+    def _consume(self, ledger: Ledger, topics: Sequence[TopicPlan]) -> None:
+        """All members settle everything that these topics will ever hold, side by side."""
+        _announce(ledger, topics)
+
+        def settle() -> None:
+            with self._member(ledger, topics) as member:
+                member.settle_all()
+
+        with ThreadPoolExecutor(ledger.plan.members, thread_name_prefix="member") as pool:
+            for future in [pool.submit(settle) for _ in range(ledger.plan.members)]:
+                future.result()
+        self.observer.wait(self._keys(ledger, topics))
+
+    def _delete_topics(self, ledger: Ledger) -> None:
+        gone = ledger.plan.deleted_topics
+        for topic in gone:
+            self.cluster.delete_topic(topic.name)
+        self.observer.wait(self._keys(ledger, gone), deleted=True)
+
+    def _member(self, ledger: Ledger, topics: Sequence[TopicPlan]) -> ShareMember:
+        return ShareMember(self.cluster.config, ledger, topics, self.deadline)
+
+    def _keys(self, ledger: Ledger, topics: Iterable[TopicPlan]) -> tuple[SharePartition, ...]:
+        """The share partitions of a group on topics."""
+        group_id = GroupId(ledger.plan.group_id)
+        return tuple(
+            SharePartition(
+                group_id=group_id, topic_id=self.topic_ids[log.topic, log.incarnation], partition=log.partition
             )
-            for topic in scenario.topics
-        ),
-        groups=tuple(
-            GroupRun(
-                group_id=ledger.plan.group_id,
-                story=ledger.plan.script,
-                delivery_count_limit=ledger.limit,
-                deleted=ledger.plan.script is GroupScript.DELETE_GROUP,
-            )
-            for ledger in ledgers
-        ),
-        share_partitions=tuple(run for ledger in ledgers for run in _share_partitions(context, ledger)),
-    )
-
-
-def _share_partitions(context: WorkloadContext, ledger: Ledger) -> Iterator[SharePartitionRun]:
-    plan = ledger.plan
-    for topic in plan.topics:
-        deleted = plan.script is GroupScript.DELETE_GROUP or topic in deleted_topics(plan)
-        for log in topic.logs:
-            entries, end_offset = ledger.of(log), topic.end_offset(log.partition)
-            yield SharePartitionRun(
-                group_id=plan.group_id,
-                topic=topic.name,
-                incarnation=topic.incarnation,
-                topic_id=context.topic_ids[topic.name, topic.incarnation],
-                partition=log.partition,
-                log_end_offset=end_offset,
-                deleted=deleted,
-                actions=action_ranges(entries),
-                fates=fate_ranges(entries, end_offset=end_offset, limit=ledger.limit),
-            )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: 0, or the error's exit code."""
-    parser = argparse.ArgumentParser(prog="python -m acktrail.embedded.workload.workload_run", description=_summary())
-    parser.add_argument("--bootstrap-server", required=True, help="host:port of a broker, Kafka 4.2 or later")
-    parser.add_argument("--out", required=True, type=Path, help="file for the report, JSON")
-    parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
-    parser.add_argument("--scale", type=float, default=1.0, help="how many times 4,300 records (default 1)")
-    parser.add_argument("--prefix", default="", help="what the names of topics and groups start with")
-    parser.add_argument("--deadline", type=float, default=120.0, help="seconds (default 120)")
-    parser.add_argument("--client-config", type=Path, help="key=value lines for the Kafka clients")
-    options = parser.parse_args(arguments)
-    try:
-        report = _run_with_progress(options)
-        report.write(options.out)
-    except AcktrailError as error:
-        sys.stderr.write(f"error: {error.message}\n" + f"hint: {error.hint}\n" * bool(error.hint))
-        return error.exit_code
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except OSError as error:
-        sys.stderr.write(f"error: cannot write {options.out}: {error.strerror}\n")
-        return ConfigurationError.exit_code
-    sys.stdout.write(f"{len(report.groups)} share groups, {report.elapsed_s:.1f} s, written to {options.out}\n")
-    return 0
-
-
-def _summary() -> str:
-    return "Let nine share groups work on a broker and record exactly what they did."
-
-
-def _run_with_progress(options: argparse.Namespace) -> WorkloadReport:
-    properties = read_properties(options.client_config) if options.client_config else {}
-    with StepLines() as lines:
-        return run_workload(
-            options.bootstrap_server,
-            seed=options.seed,
-            scale=options.scale,
-            prefix=options.prefix,
-            progress=lines.count,
-            deadline_s=options.deadline,
-            properties=properties,
+            for topic in topics
+            for log in topic.logs
         )
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _announce(ledger: Ledger, topics: Iterable[TopicPlan], *, waves: int | None = None) -> None:
+    for topic in topics:
+        for log in topic.logs:
+            ledger.announce(log, range(topic.end_offset(log.partition, waves=waves)))

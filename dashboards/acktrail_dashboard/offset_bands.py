@@ -20,6 +20,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import PartitionKey
 from acktrail_dashboard.verdicts import canonical
+from acktrail_dashboard.wording import counted, number
 
 
 class BandKind(StrEnum):
@@ -169,3 +170,37 @@ def _runs(kinds: list[BandKind]) -> tuple[tuple[BandKind, float, float], ...]:
     lengths = [(kind, len(list(same))) for kind, same in groupby(kinds)]
     ends = list(accumulate(length for _, length in lengths))
     return tuple((kind, float(end - length), float(end)) for (kind, length), end in zip(lengths, ends, strict=True))
+
+
+STRIP_WIDTH: Final = 240
+"""Units across a picture of bands: no picture has more of them."""
+STRIP_HEIGHT: Final = 14
+
+_LEAST: Final = {BandKind.ARCHIVED: 3.0, BandKind.ARCHIVING: 3.0}
+"""Bands that a reader must not miss are at least so wide."""
+_ORDER: Final = (
+    BandKind.AVAILABLE, BandKind.ACKNOWLEDGED, BandKind.REMOVED, BandKind.UNKNOWN, BandKind.ARCHIVING, BandKind.ARCHIVED
+)  # fmt: skip
+"""What is drawn later covers what is drawn earlier."""
+
+
+def strip_paths(drawn: tuple[OffsetBand, ...]) -> list[tuple[BandKind, str]]:
+    """The path in SVG of each kind of band, in the order to draw them."""
+    pieces: dict[BandKind, str] = {}
+    for kind, begin, end in scaled_bands(drawn, STRIP_WIDTH):
+        wide = max(end - begin, _LEAST.get(kind, 0.0))
+        left = max(0.0, min(begin, STRIP_WIDTH - wide))
+        pieces[kind] = pieces.get(kind, "") + f"M{short(left)} 0h{short(wide)}v{STRIP_HEIGHT}h-{short(wide)}z"
+    return [(kind, pieces[kind]) for kind in _ORDER if kind in pieces]
+
+
+def strip_label(drawn: tuple[OffsetBand, ...]) -> str:
+    """The same in words."""
+    counts = (f"{number(count)} {kind}" for kind, count in records_by_kind(drawn).items())
+    total = counted(drawn[-1].last - drawn[0].first + 1, "record")
+    return f"{total} from offset {number(drawn[0].first)}: {', '.join(counts)}"
+
+
+def short(value: float) -> str:
+    """Two decimals at most."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") or "0"

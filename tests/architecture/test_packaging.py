@@ -39,6 +39,14 @@ def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
     }
 
 
+def test_the_wheel_brings_the_templates_of_the_report(unpacked: Path) -> None:
+    """Style sheet and templates are beside the module that renders them."""
+    files = ("style.css", "html/page.html", "html/macros.html")
+    source = ROOT / "dashboards/acktrail_dashboard"
+
+    assert all((unpacked / "acktrail_dashboard" / name).read_bytes() == (source / name).read_bytes() for name in files)
+
+
 def test_every_package_of_the_wheel_is_typed(unpacked: Path) -> None:
     """Each has its marker, and nothing else is at the top."""
     found = {folder.name for folder in unpacked.iterdir() if not folder.name.endswith(".dist-info")}

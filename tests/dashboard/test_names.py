@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.plain_tables import printable
-from acktrail_dashboard.html.markup import element, name
+from acktrail_dashboard.html.report import page_templates
 
 ANY_TEXT = st.text(alphabet=st.characters())
+PAGE = page_templates().get_template("macros.html")
+ELEMENT = page_templates().from_string("<p title='{{ text }}'>{{ text }}</p>")
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Control, format (direction, zero width), surrogate, line end, paragraph end."""
 
@@ -61,7 +63,7 @@ def read(html: str) -> Events:
 @given(ANY_TEXT)
 def test_text_never_becomes_markup(text: str) -> None:
     """Any text, as content or attribute, is read back by a parser as that text; no tag comes of it."""
-    as_name, inside = read(name(text).html), read(element("p", text, title=text).html)
+    as_name, inside = read(str(PAGE.module.name(text))), read(ELEMENT.render(text=text))
     assert as_name.text == inside.text == printable(text)
     assert {tag for tag, _ in as_name.tags} <= {"bdi", "span"}
     assert inside.tags == [("p", [("title", printable(text))])]

@@ -17,8 +17,7 @@ import pytest
 
 from acktrail.errors import ConfigurationError
 from acktrail.plain_tables import printable
-from acktrail_dashboard.html.partition_section import PARTITIONS_SHOWN
-from acktrail_dashboard.html.report import render_html, write_whole
+from acktrail_dashboard.html.report import PARTITIONS_SHOWN, render_html, write_whole
 from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import render_text

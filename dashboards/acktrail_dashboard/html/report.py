@@ -10,33 +10,30 @@ from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from acktrail import __version__
 from acktrail.errors import ConfigurationError
-from acktrail.plain_tables import printable
-from acktrail_dashboard.html.detail_sections import (
-    archived_section,
-    expectation_section,
-    export_section,
-    finding_section,
-    group_section,
-    topic_section,
-    unknown_section,
-)
-from acktrail_dashboard.html.markup import Markup, element
-from acktrail_dashboard.html.partition_section import PARTITIONS_SHOWN, partition_section
-from acktrail_dashboard.html.report_header import report_header, tiles
-from acktrail_dashboard.html.svg import patterns
-from acktrail_dashboard.offset_bands import state_windows
+from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.plain_tables import printable, printable_parts
+from acktrail_dashboard import offset_bands, verdicts, wording
 from acktrail_dashboard.rows.run_tables import RunTables, rows_of_run
 from acktrail_dashboard.summary import most_urgent, summarize
-from acktrail_dashboard.wording import instant
+from acktrail_dashboard.summary_types import Summary
 
-_SECTIONS: Final = (
-    "Share partitions", "Findings", "Archived", "Expectations", "Groups", "Topics", "Export", "Not known"
+PARTITIONS_SHOWN: Final = 400
+ROWS_SHOWN: Final = 200
+"""Rows of a table with one body; the others are counted."""
+
+_FILTERS: Final = (
+    offset_bands.bands, offset_bands.short, offset_bands.strip_label, offset_bands.strip_paths, printable,
+    printable_parts, verdicts.result_tone, verdicts.severity_tone, verdicts.verdict_tone, wording.counted,
+    wording.failed_line, wording.findings_line, wording.headline, wording.instant, wording.notes, wording.number,
+    wording.quality_line, wording.unknowns, wording.verdict_text, wording.verdicts_line,
 )  # fmt: skip
-"""Titles of the links; the anchors are the same in lower case with hyphens."""
 
 
 def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker: str | None = None) -> str:
@@ -47,35 +44,69 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
         written_at: the instant to print as the report's own.
         broker: what the caller knows of the broker (address, version); the tables do not hold it.
     """
-    own = rows_of_run(tables, run_id)
-    summary = summarize(tables, run_id)
-    shown = most_urgent(summary, PARTITIONS_SHOWN)
-    windows = state_windows(own.share_partition_states, own.reconciliations, {row.key for row in shown})
-    body = element(
-        "body",
-        patterns(),
-        element("a", "Skip to the share partitions", href="#share-partitions", class_="skip"),
-        report_header(summary, broker=broker),
-        element("nav", *map(_link, _SECTIONS), aria_label="Sections"),
-        element(
-            "main",
-            tiles(summary),
-            partition_section(summary, shown, windows),
-            finding_section(summary),
-            archived_section(summary),
-            expectation_section(summary),
-            group_section(summary),
-            topic_section(summary),
-            export_section(summary),
-            unknown_section(summary),
-        ),
-        element("footer", f"Written by acktrail {__version__} at {instant(written_at)} from its tables alone."),
+    own, summary = rows_of_run(tables, run_id), summarize(tables, run_id)
+    shown, totals = most_urgent(summary, PARTITIONS_SHOWN), summary.totals
+    return (
+        page_templates()
+        .get_template("page.html")
+        .render(
+            summary=summary,
+            shown=shown,
+            groups={row.group_id: row for row in summary.groups},
+            windows=offset_bands.state_windows(
+                own.share_partition_states, own.reconciliations, {row.key for row in shown}
+            ),
+            verdict_shares=[(verdicts.verdict_tone(word), count) for word, count in totals.verdicts],
+            finding_shares=[(verdicts.severity_tone(word), count) for word, count in totals.findings],
+            result_shares=verdicts.tally(map(verdicts.result_tone, summary.expectations), reversed(verdicts.TONES)),
+            archived_note=_archived_note(summary),
+            broker=broker,
+            written_at=written_at,
+        )
     )
-    return "<!doctype html>\n" + element("html", _head(run_id), body, lang="en").html + "\n"
 
 
-def _link(title: str) -> Markup:
-    return element("a", title, href=f"#{title.lower().replace(' ', '-')}")
+@cache
+def page_templates() -> Environment:
+    """The templates of the page, which put out nothing but escaped, visible text and what another template made."""
+    found = Environment(
+        loader=PackageLoader("acktrail_dashboard", "html"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    found.filters |= {function.__name__: function for function in _FILTERS}
+    found.globals |= {
+        "address": wording.address,
+        "policy": _policy(),
+        "rows_shown": ROWS_SHOWN,
+        "state_topic": STATE_TOPIC,
+        "strip_size": (offset_bands.STRIP_WIDTH, offset_bands.STRIP_HEIGHT),
+        "style": _style(),
+        "verdict_meanings": verdicts.VERDICT_MEANINGS,
+        "version": __version__,
+    }
+    return found
+
+
+def _shown(value: Any) -> Any:
+    """What a template puts out for `value`: hidden characters of text are shown, None is nothing."""
+    if value is None:
+        return ""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _archived_note(summary: Summary) -> str | None:
+    now = sum(row.records for row in summary.archived if row.retained)
+    earlier = sum(row.records for row in summary.archived) - now
+    unlisted = summary.totals.archived_seen - now - earlier
+    parts = [f"{wording.counted(now, 'record')} in the current state: no consumer of its group will see them again"]
+    parts += [f"{wording.number(earlier)} in the history only"] if earlier else []
+    parts += [f"{wording.number(unlisted)} more whose offsets are not in the history"] if unlisted > 0 else []
+    return "; ".join(parts) if now or earlier or unlisted > 0 else None
 
 
 def write_whole(text: str, out: Path) -> Path:
@@ -103,19 +134,6 @@ def write_whole(text: str, out: Path) -> Path:
             f"cannot write {out}: {why}", hint="name a file in a folder you may write to"
         ) from error
     return out
-
-
-def _head(run_id: str) -> Markup:
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy()),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", f"acktrail: share group report, run {printable(run_id)}"),
-        element("style", Markup(_style())),
-    )
 
 
 def _policy() -> str:

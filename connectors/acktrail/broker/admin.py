@@ -8,33 +8,32 @@
         results = admin.alter_offsets("billing", [NewStartOffset(topic="orders", partition=0, start_offset=17)])
         raise_unless_done(results, operation="READ")
 
-The calls that librdkafka lacks go through kafka-python's connections (TLS, SASL/PLAIN, SCRAM), with message schemas of
-our own: ShareGroupDescribe (77), DescribeShareGroupOffsets (90, with lag from Kafka 4.2 on), AlterShareGroupOffsets
-(91), DeleteShareGroupOffsets (92).
-
-Questions follow a coordinator or leader that moves, and are asked again while it is elected or loads. They raise what a
-caller can act on (`acktrail.errors`), or have the error in the row where one row of many fails. The four changes
-(`alter_offsets`, `delete_offsets`, `delete_group`, `alter_group_configs`) are sent once: see `broker.changes`.
+The calls that librdkafka lacks go through kafka-python's connections, with message schemas of our own
+(`broker.groups.messages`). Questions follow a coordinator or leader that moves, and are asked again while it is elected
+or loads. They raise what a caller can act on (`acktrail.errors`), or have the error in the row where one row of many
+fails. The changes are sent once: see `GroupWriter`.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
+from uuid import UUID
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
-from acktrail.broker.client.backoff import Backoff
-from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, Broker, BrokerClient, NoResponse
-from acktrail.broker.client.coordinators import Coordinators
+from acktrail.broker.client.broker_client import Backoff, NoResponse
 from acktrail.broker.client.error_codes import (
     ASK_AGAIN,
     COORDINATOR_NOT_AVAILABLE,
     GROUP_ID_NOT_FOUND,
+    LOOK_AGAIN,
     NONE,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
+    error_text,
 )
 from acktrail.broker.descriptions import (
     Capabilities,
@@ -59,50 +58,24 @@ from acktrail.broker.logs.batch_headers import (
     read_batch_times,
     read_batches,
 )
-from acktrail.broker.logs.describe_topics import describe_topics, hidden_topics
 from acktrail.broker.logs.list_offsets import list_log_offsets, list_offsets_at
-from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
+from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes
 
 _NEAREST: Final = 3
 _SHARE: Final = "share"
+_IDS_AT_ONCE: Final = 1_000
+_LOADING_S: Final = 2.0
+"""How long to ask again about a topic that was created a moment ago (LEADER_NOT_AVAILABLE)."""
 
 
 class ShareGroupAdmin(GroupWriter):
     """Asks a cluster about its share groups; the methods of `GroupWriter` change them. Not thread-safe. Use it as a
-    context manager.
-
-    Raises:
-        Unreachable: no broker answered within `bootstrap_timeout_s`; every address is tried once.
-        ConfigurationError: the configuration is not understood, or the broker refused the login.
-    """
-
-    def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
-        client = BrokerClient(config, bootstrap_timeout_s=bootstrap_timeout_s)
-        super().__init__(client, Coordinators(client))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close every connection. May be called twice."""
-        self._client.close()
-
-    @property
-    def cluster_id(self) -> str:
-        """The cluster's own id, 22 characters of base64."""
-        return self._client.cluster_id
-
-    def brokers(self) -> tuple[Broker, ...]:
-        """The brokers, by node id."""
-        return self._client.brokers
+    context manager; see `BrokerClient` for what raises when it is made."""
 
     def capabilities(self) -> Capabilities:
         """Which requests are served, and whether lag is among the answers."""
-        return Capabilities.of(self._client.api_versions)
+        return Capabilities.of(self.api_versions())
 
     def list_groups(self, types: Sequence[str] = (_SHARE,)) -> tuple[GroupListing, ...]:
         """The groups of these types (none named: of every type) on every broker, by id. A group that this principal may
@@ -111,25 +84,20 @@ class ShareGroupAdmin(GroupWriter):
         Raises:
             Unreachable, RetryableError: one of the brokers did not answer; its groups are not known.
         """
-        backoff = Backoff(self._client.request_timeout_s)
+        backoff = Backoff(self.request_timeout_s)
         found: dict[str, GroupListing] = {}
-        pending = [broker.node_id for broker in self._client.brokers]
+        pending = [broker.node_id for broker in self.brokers()]
         while pending:
             requests = [(node, ListGroupsRequest(types_filter=list(types), min_version=5)) for node in pending]
             again: list[int] = []
-            for node, reply in zip(pending, self._client.send_all(requests), strict=True):
+            for node, reply in zip(pending, self.send_all(requests), strict=True):
                 if self._is_listed(reply):
                     found |= {g.group_id: g for g in group_requests.listings(reply, node)}
                 else:
                     again.append(node)
             if again and not backoff.wait():
-                raise error_for(
-                    COORDINATOR_NOT_AVAILABLE,
-                    None,
-                    operation="DESCRIBE",
-                    kind="the groups of broker",
-                    name=str(again[0]),
-                )
+                kind, name = "the groups of broker", str(again[0])
+                raise error_for(COORDINATOR_NOT_AVAILABLE, None, operation="DESCRIBE", kind=kind, name=name)
             pending = again
         return tuple(found[group_id] for group_id in sorted(found))
 
@@ -174,14 +142,11 @@ class ShareGroupAdmin(GroupWriter):
     def describe_group_offsets(
         self, group_ids: Iterable[str], *, tolerates_silence: bool = False
     ) -> tuple[GroupOffsets, ...]:
-        """Every initialized share partition of each group, in the order asked for, with errors as values.
+        """Every initialized share partition of each group, in the order asked for, with errors as values;
+        `tolerates_silence` and errors raised as in `describe_groups`.
 
-        A group that is not there has no offsets and no error: only `describe_groups` shows that. A
-        topic this principal may not DESCRIBE is left out without an error. `tolerates_silence`: a group whose
-        coordinator does not answer has error code 7.
-
-        Raises:
-            Unreachable, RetryableError: a coordinator did not answer.
+        A group that is not there has no offsets and no error: only `describe_groups` shows that. A topic this principal
+        may not DESCRIBE is left out without an error.
         """
         wanted = tuple(dict.fromkeys(group_ids))
         answers = self._coordinators.query(wanted, group_requests.offsets_request, tolerates_silence=tolerates_silence)
@@ -211,15 +176,39 @@ class ShareGroupAdmin(GroupWriter):
     def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         """These topics in the order asked for, with errors as values; None: all that this principal may DESCRIBE, by
         name. No topic is created by asking."""
-        return describe_topics(self._client, names)
+        if names is not None and not names:
+            return ()
+        backoff = Backoff(_LOADING_S)
+        rows = self.metadata(names).topics
+        while any(row.error_code in LOOK_AGAIN for row in rows) and backoff.wait():
+            rows = self.metadata(names).topics
+        found = {
+            row.name: TopicDescription(
+                name=row.name,
+                topic_id=group_requests.known_topic_id(row.topic_id),
+                partition_count=len(row.partitions) if row.error_code in LOOK_AGAIN | {NONE} else 0,
+                is_internal=row.is_internal,
+                error_code=row.error_code,
+                error=error_text(row.error_code),
+            )
+            for row in rows
+        }
+        return tuple(found[name] for name in dict.fromkeys(names or sorted(found)))
 
     def hidden_topics(self, topic_ids: Iterable[str]) -> frozenset[str]:
         """The `topic_ids` of existing topics that this principal may not DESCRIBE.
 
-        Raises:
-            Unreachable, RetryableError: no broker answered.
+        A broker tells only when it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
+        topic, 100 for one that is gone. A listing of all topics leaves both out.
         """
-        return hidden_topics(self._client, topic_ids)
+        wanted = sorted({topic_id for topic_id in topic_ids if topic_id != ZERO_TOPIC_ID})
+        asked = [UUID(bytes=topic_id_bytes(TopicId(topic_id))) for topic_id in wanted]
+        found: set[str | None] = set()
+        for begin in range(0, len(asked), _IDS_AT_ONCE):
+            rows = self.metadata_by_id(asked[begin : begin + _IDS_AT_ONCE]).topics
+            hidden = (row.topic_id for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED)
+            found |= {group_requests.known_topic_id(topic_id) for topic_id in hidden}
+        return frozenset(topic_id for topic_id in found if topic_id is not None)
 
     def list_offsets(self, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, ...]:
         """First offset, high watermark and last stable offset of each log, in the order asked for, with errors as
@@ -229,51 +218,42 @@ class ShareGroupAdmin(GroupWriter):
             InputError: a partition that is no int, or that Kafka has no room for.
             Unreachable, RetryableError: a leader did not answer.
         """
-        return list_log_offsets(self._client, _checked(partitions))
+        return list_log_offsets(self, _checked(partitions))
 
     def offsets_at(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> tuple[OffsetAtTime, ...]:
-        """The first record at or after `timestamp_ms` (since the epoch) in each log, in the order asked for, with
-        errors as values; an offset of None: the log has no such record.
-
-        Raises:
-            InputError: a partition or time that is no int, or that Kafka has no room for.
-            Unreachable, RetryableError: a leader did not answer.
-        """
+        """The first record at or after `timestamp_ms` (since the epoch) in each log, records of open transactions
+        included, in the order asked for, with errors as values; an offset of None: the log has no such record. Raises
+        as `list_offsets`."""
         check_timestamp(timestamp_ms)
-        return list_offsets_at(self._client, _checked(partitions), timestamp_ms)
+        return list_offsets_at(self, _checked(partitions), timestamp_ms)
 
     def batch_times(self, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
-        """When the record batches that hold these positions were written; what is not known is left out.
-
-        One small request a position: ask for some hundred, not for millions. Needs READ on the topics.
-        """
-        return read_batch_times(self._client, positions)
+        """When the record batches that hold these positions, or come next after them, were written; what is not known
+        is left out. One small request a position: ask for some hundred, not for millions. Needs READ on the topics."""
+        return read_batch_times(self, positions)
 
     def record_batches(
         self, stretches: Iterable[LogStretch], *, most_bytes: int
     ) -> dict[LogStretch, tuple[Batch, ...]]:
         """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes`, ends
         beyond the last stable offset or cannot be read is left out. Fetches them. Needs READ on the topics."""
-        return read_batches(self._client, stretches, most_bytes=most_bytes)
+        return read_batches(self, stretches, most_bytes=most_bytes)
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""
-        return group_requests.read_group_configs(self._client, group_ids)
+        return group_requests.read_group_configs(self, group_ids)
 
     def rights(self, group_ids: Iterable[str], topics: Iterable[str] = ()) -> Rights:
-        """The ACL operations of this principal on groups and topics, from their descriptions; nothing is tried.
-
-        Raises:
-            Unreachable, RetryableError: a broker did not answer.
-        """
-        return group_requests.read_rights(self._client, self._coordinators, group_ids, topics)
+        """The ACL operations of this principal on groups and topics, from their descriptions (KIP-430); nothing is
+        tried."""
+        return group_requests.read_rights(self, self._coordinators, group_ids, topics)
 
     def _is_listed(self, reply: Any) -> bool:
         """Whether a broker listed its groups. False: ask again."""
         if isinstance(reply, NoResponse):
             if reply.may_try_again:
                 return False
-            raise self._client.explain(reply)
+            raise self.explain(reply)
         if reply.error_code in ASK_AGAIN:
             return False
         if reply.error_code != NONE:
@@ -281,23 +261,20 @@ class ShareGroupAdmin(GroupWriter):
         return True
 
     def _check_partitions(self, topics: Mapping[str, Sequence[int]]) -> None:
-        for name, indices in topics.items():
-            for index in indices:
-                if type(index) is not int:
-                    check_partition(name, index)
+        for name, index in ((name, index) for name, indices in topics.items() for index in indices):
+            if type(index) is not int:
+                check_partition(name, index)
         for topic in self.topics(tuple(topics)):
+            if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                known = [other.name for other in self.topics()]
+                near = difflib.get_close_matches(topic.name, known, n=_NEAREST)
+                raise UnknownName("topic", topic.name, nearest=near)
             if topic.error_code != NONE:
-                self._refuse_topic(topic)
+                raise error_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
             outside = [index for index in topics[topic.name] if not 0 <= index < topic.partition_count]
             if outside:
                 last = f"{topic.name}:{topic.partition_count - 1}"
                 raise UnknownName("partition", f"{topic.name}:{outside[0]}", nearest=(last,))
-
-    def _refuse_topic(self, topic: TopicDescription) -> None:
-        if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-            known = [other.name for other in self.topics()]
-            raise UnknownName("topic", topic.name, nearest=difflib.get_close_matches(topic.name, known, n=_NEAREST))
-        raise error_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
 
 
 def _checked(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:

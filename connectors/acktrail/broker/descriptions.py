@@ -9,22 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_LIST_OFFSETS: Final = 2
-_DESCRIBE_LOG_DIRS: Final = 35
-_DELETE_GROUPS: Final = 42
 _SHARE_GROUP_DESCRIBE: Final = 77
 _DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
 _ALTER_SHARE_GROUP_OFFSETS: Final = 91
 
-# The newest first: a release is the first one whose request is served in this version.
+# The newest first: a release is the first one that serves this request (api key) in this version.
 _SIGNS: Final = (
-    ("4.4 or later", _DELETE_GROUPS, 3),
-    ("4.3", _DESCRIBE_LOG_DIRS, 5),
-    ("4.2", _LIST_OFFSETS, 11),
+    ("4.4 or later", 42, 3),  # DeleteGroups
+    ("4.3", 35, 5),  # DescribeLogDirs
+    ("4.2", 2, 11),  # ListOffsets
     ("4.1", _DESCRIBE_SHARE_GROUP_OFFSETS, 0),
     ("4.0", _SHARE_GROUP_DESCRIBE, 0),
 )
-_BEFORE_SHARE_GROUPS: Final = "before 4.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -37,17 +33,13 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What the cluster serves: lowest and highest version by api key."""
+    """What the cluster serves. `release` is the Kafka release with exactly such requests, for people to read:
+    ``4.3``, ``4.4 or later`` ..."""
 
-    api_versions: Mapping[int, tuple[int, int]]
     release: str
-    """The Kafka release that serves exactly such requests, for people to read: ``4.3``, ``4.4 or later`` ..."""
     describes_share_groups: bool
-    """Requests 77 and 90 are there."""
     reports_lag: bool
-    """Request 90 is there in version 1."""
-    resets_share_groups: bool = False
-    """Request 91 is served and does something: from 4.2 on. 4.1 answers without an error and changes nothing."""
+    resets_share_groups: bool
 
     @classmethod
     def of(cls, api_versions: Mapping[int, tuple[int, int]]) -> Capabilities:
@@ -58,8 +50,7 @@ class Capabilities:
             return low <= version <= high
 
         return cls(
-            api_versions=dict(api_versions),
-            release=next((name for name, key, version in _SIGNS if serves(key, version)), _BEFORE_SHARE_GROUPS),
+            release=next((name for name, key, version in _SIGNS if serves(key, version)), "before 4.0"),
             describes_share_groups=serves(_SHARE_GROUP_DESCRIBE, 1) and _DESCRIBE_SHARE_GROUP_OFFSETS in api_versions,
             reports_lag=serves(_DESCRIBE_SHARE_GROUP_OFFSETS, 1),
             # 4.1 answers 91 without an error and does nothing; it is the release without a lag in 90.

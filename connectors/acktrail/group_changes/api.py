@@ -101,7 +101,7 @@ def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: floa
     Raises:
         GroupNotEmpty: one still has members; it names them.
     """
-    from acktrail.broker.client.backoff import Backoff
+    from acktrail.broker.client.broker_client import Backoff
     from acktrail.group_changes.collection.collect import describe_groups
 
     backoff = Backoff(timeout_s)

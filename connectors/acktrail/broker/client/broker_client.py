@@ -7,6 +7,7 @@ caller's thread and only during a call: between calls nothing happens in the bac
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -23,13 +24,13 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
-from acktrail.broker.client.backoff import Backoff
 from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.broker.client.connection_errors import ensure_pem_files, explain
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
 
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
+_LONGEST_WAIT_S: Final = 1.0
 _LARGEST_ANSWER: Final = 100_000_000
 _REQUESTS_IN_FLIGHT: Final = 1_000
 
@@ -42,6 +43,28 @@ for _name in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
+class Backoff:
+    """Waits between tries, each longer than the one before, until `seconds` have passed in all."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._wait_s = 0.05
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline; 0 when it has passed."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    def wait(self) -> bool:
+        """Wait before the next try. False, at once, when the deadline has passed: there is no next try."""
+        left = self.left_s
+        if left <= 0:
+            return False
+        time.sleep(min(self._wait_s, left))
+        self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+        return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     """One broker as it advertises itself."""
@@ -50,10 +73,6 @@ class Broker:
     host: str
     port: int
     rack: str | None
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +125,7 @@ class BrokerClient:
         self._bootstrap_servers = config.bootstrap_servers
         self._timeout_s = bootstrap_timeout_s
         self._net = NetworkSelector()
-        self._manager = _ConnectionManager(self._net, **_connection_options(self._settings))
+        self._manager = _ConnectionManager(self._net, **self._connection_options())
         self._cluster = self._manager.cluster
         try:
             self._bootstrap()
@@ -114,18 +133,36 @@ class BrokerClient:
             self.close()
             raise
 
-    @property
-    def cluster_id(self) -> str:
-        """The cluster's own id."""
-        return str(self._cluster.cluster_id)
+    def _connection_options(self) -> dict[str, Any]:
+        """kafka-python's names for the settings."""
+        settings = self._settings
+        return {
+            "bootstrap_servers": list(settings.addresses),
+            "client_id": settings.client_id,
+            "request_timeout_ms": settings.request_timeout_ms,
+            "receive_message_max_bytes": _LARGEST_ANSWER,
+            "max_in_flight_requests_per_connection": _REQUESTS_IN_FLIGHT,
+            "security_protocol": settings.protocol,
+            "sasl_mechanism": settings.mechanism,
+            "sasl_plain_username": settings.username,
+            "sasl_plain_password": settings.password,
+            "ssl_check_hostname": settings.checks_host_name,
+            "ssl_cafile": settings.ca_file,
+            "ssl_certfile": settings.certificate_file,
+            "ssl_keyfile": settings.key_file,
+            "ssl_password": settings.key_password,
+        }
 
     @property
+    def cluster_id(self) -> str:
+        """The cluster's own id, 22 characters of base64."""
+        return str(self._cluster.cluster_id)
+
     def brokers(self) -> tuple[Broker, ...]:
         """The brokers as of the last metadata, by node id."""
         found = (Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in self._cluster.brokers())
         return tuple(sorted(found, key=lambda broker: broker.node_id))
 
-    @property
     def api_versions(self) -> Mapping[int, tuple[int, int]]:
         """Lowest and highest version of every request that the first broker serves, by api key."""
         return dict(self._manager.broker_version_data.api_versions)
@@ -169,11 +206,11 @@ class BrokerClient:
         """Metadata for `topics` (None: all). The client learns brokers from it. It creates no topic. `with_rights`:
         the response lists what this principal may do with each topic."""
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        answer = self.send(_metadata_request(wanted, with_rights=with_rights))
+        answer = self.send(_metadata_request(wanted, with_rights=with_rights, min_version=8 if with_rights else 0))
         self._cluster.update_metadata(answer)
         return answer
 
-    def topic_ids(self, topic_ids: Sequence[UUID]) -> Any:
+    def metadata_by_id(self, topic_ids: Sequence[UUID]) -> Any:
         """Metadata of topics by id (version 12, Kafka 3.1): beside an error the response has the id and no name."""
         wanted = [MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
         return self.send(_metadata_request(wanted, min_version=12))
@@ -221,9 +258,11 @@ class BrokerClient:
             except KafkaError as error:
                 reasons.append(explain(error, f"{node.host}:{node.port}", self._settings))
         configuration = [reason for reason in reasons if isinstance(reason, ConfigurationError)]
-        raise (
-            (configuration or reasons)[0] if len(reasons) == 1 or configuration else _none_answered(addresses, reasons)
-        )
+        if configuration or len(reasons) == 1:
+            raise (configuration or reasons)[0]
+        messages = "; ".join(reason.message.removeprefix("no Kafka broker answered at ") for reason in reasons)
+        hint = next((reason.hint for reason in reasons if reason.hint), "")
+        raise Unreachable(", ".join(addresses), reason=messages, hint=hint)
 
     async def _learn_from(self, node_id: str, timeout_s: float) -> None:
         timeout_ms = timeout_s * 1000
@@ -233,8 +272,13 @@ class BrokerClient:
         self._cluster.update_metadata(answer)
 
     async def _send_all(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
-        pending = [(node_id, self._start(request, node_id)) for node_id, request in requests]
-        return [await self._outcome(node_id, future) for node_id, future in pending]
+        pending: list[Any] = []
+        for node_id, request in requests:
+            try:
+                pending.append(self._manager.send(request, node_id))
+            except KafkaError as error:
+                pending.append(error)
+        return [await self._outcome(node_id, future) for (node_id, _), future in zip(requests, pending, strict=True)]
 
     async def _send_once(self, request: Any, node_id: int | None) -> Any:
         node = self._manager.least_loaded_node() if node_id is None else node_id
@@ -247,14 +291,9 @@ class BrokerClient:
             return replace(reply, may_have_arrived=False)
         return reply
 
-    def _start(self, request: Any, node_id: int | None) -> Any:
-        """A future, or the error that kept the request from being sent."""
-        try:
-            return self._manager.send(request, node_id)
-        except KafkaError as error:
-            return error
-
     async def _outcome(self, node_id: int | None, future: Any) -> Any:
+        """The response in `future`, or what became of a request; `future` may be the error that kept it from being
+        sent."""
         try:
             if isinstance(future, Exception):
                 raise future
@@ -275,36 +314,10 @@ class BrokerClient:
         return missing
 
 
-def _none_answered(addresses: Sequence[str], reasons: Sequence[AcktrailError]) -> Unreachable:
-    messages = "; ".join(reason.message.removeprefix("no Kafka broker answered at ") for reason in reasons)
-    hint = next((reason.hint for reason in reasons if reason.hint), "")
-    return Unreachable(", ".join(addresses), reason=messages, hint=hint)
-
-
 def _metadata_request(topics: Sequence[Any] | None, *, with_rights: bool = False, min_version: int = 0) -> Any:
     return MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=with_rights,
-        min_version=8 if with_rights else min_version,
+        min_version=min_version,
     )
-
-
-def _connection_options(settings: ClientSettings) -> dict[str, Any]:
-    """kafka-python's names for the settings."""
-    return {
-        "bootstrap_servers": list(settings.addresses),
-        "client_id": settings.client_id,
-        "request_timeout_ms": settings.request_timeout_ms,
-        "receive_message_max_bytes": _LARGEST_ANSWER,
-        "max_in_flight_requests_per_connection": _REQUESTS_IN_FLIGHT,
-        "security_protocol": settings.protocol,
-        "sasl_mechanism": settings.mechanism,
-        "sasl_plain_username": settings.username,
-        "sasl_plain_password": settings.password,
-        "ssl_check_hostname": settings.checks_host_name,
-        "ssl_cafile": settings.ca_file,
-        "ssl_certfile": settings.certificate_file,
-        "ssl_keyfile": settings.key_file,
-        "ssl_password": settings.key_password,
-    }

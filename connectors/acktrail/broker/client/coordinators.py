@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from acktrail.broker.client.backoff import Backoff
-from acktrail.broker.client.broker_client import BrokerClient, NoResponse
+from acktrail.broker.client.broker_client import Backoff, BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import (
     ASK_AGAIN,
     COORDINATOR_NOT_AVAILABLE,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
-from acktrail.broker.client.broker_client import BrokerClient, NoResponse
+from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, BrokerClient, NoResponse
 from acktrail.broker.client.coordinators import Coordinators, SendResult
 from acktrail.broker.client.error_codes import NONE, ErrorScope, Outcome, advice_for, error_text, outcome_of
 from acktrail.broker.groups.group_requests import GROUP_RESOURCE, known_topic_id
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
+from acktrail.config import KafkaConfig
 from acktrail.errors import InputError
 
 _LARGEST_PARTITION: Final = (1 << 31) - 1
@@ -21,16 +22,14 @@ _SET: Final = 0
 _DELETE: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeTarget:
+class ChangeTarget(NamedTuple):
     """What a change is about within its group: all of it, a topic, or a share partition."""
 
     topic: str | None = None
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartResponse:
+class PartResponse(NamedTuple):
     """The response about one part."""
 
     error_code: int
@@ -55,7 +54,7 @@ def _is_whole(number: object, largest: int) -> bool:
     return type(number) is int and 0 <= number <= largest
 
 
-class GroupWriter:
+class GroupWriter(BrokerClient):
     """Changes groups without members. Every request is sent once: after 14, 15, 16 and 27 on the whole request again,
     after silence never; see ``acktrail.broker.changes`` for the outcomes.
 
@@ -63,9 +62,9 @@ class GroupWriter:
         Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
     """
 
-    def __init__(self, client: BrokerClient, coordinators: Coordinators) -> None:
-        self._client = client
-        self._coordinators = coordinators
+    def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
+        super().__init__(config, bootstrap_timeout_s=bootstrap_timeout_s)
+        self._coordinators = Coordinators(self)
 
     def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
         """CHANGES start offsets of a group (request 91): one result for each, in the order asked for.
@@ -78,22 +77,29 @@ class GroupWriter:
             InputError: an offset or partition below 0, or a partition given twice: nothing was sent.
         """
         wanted = tuple(offsets)
-        alter_request(group_id, wanted)
-        sent = self._coordinators.send_once(group_id, lambda: alter_request(group_id, wanted), _top_error)
-        targets = [ChangeTarget(topic=new.topic, partition=new.partition) for new in wanted]
-        return results_per_target(group_id, targets, sent, _altered_parts, "READ")
+        request = alter_request(group_id, wanted)
+
+        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
+            rows = ((topic, row) for topic in reply.responses for row in topic.partitions)
+            return {ChangeTarget(topic.topic_name, row.partition_index): _part(row, topic) for topic, row in rows}
+
+        sent = self._coordinators.send_once(group_id, lambda: request, _top_error)
+        targets = [ChangeTarget(new.topic, new.partition) for new in wanted]
+        return results_per_target(group_id, targets, sent, parts, "READ")
 
     def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[ChangeResult, ...]:
         """DELETES the state of whole topics in a group (request 92): one result for each topic."""
-        wanted = tuple(dict.fromkeys(topics))
-        row = DeleteShareGroupOffsetsRequest.TopicToForget
+        targets = [ChangeTarget(topic) for topic in dict.fromkeys(topics)]
 
         def make_request() -> Any:
-            return DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[row(topic_name=topic) for topic in wanted])
+            rows = [DeleteShareGroupOffsetsRequest.TopicToForget(topic_name=target.topic) for target in targets]
+            return DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
+
+        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
+            return {ChangeTarget(row.topic_name): _part(row, row) for row in reply.responses}
 
         sent = self._coordinators.send_once(group_id, make_request, _top_error)
-        targets = [ChangeTarget(topic=topic) for topic in wanted]
-        return results_per_target(group_id, targets, sent, _deleted_parts, "DELETE")
+        return results_per_target(group_id, targets, sent, parts, "DELETE")
 
     def delete_group(self, group_id: str) -> ChangeResult:
         """DELETES a group with its state (request 42). Kafka deletes a group of any type: make sure first
@@ -102,7 +108,7 @@ class GroupWriter:
 
         def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
             own = (row for row in reply.results if row.group_id == group_id)
-            return {ChangeTarget(): PartResponse(error_code=row.error_code, message=None) for row in own}
+            return {ChangeTarget(): PartResponse(row.error_code, None) for row in own}
 
         def top_error(reply: Any) -> tuple[int, str | None]:
             return next((part.error_code for part in parts(reply).values()), NONE), None
@@ -116,7 +122,7 @@ class GroupWriter:
 
         def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
             own = (row for row in reply.responses if row.resource_name == change.group_id)
-            return {ChangeTarget(): PartResponse(error_code=row.error_code, message=row.error_message) for row in own}
+            return {ChangeTarget(): PartResponse(row.error_code, row.error_message) for row in own}
 
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         entries = [
@@ -124,10 +130,10 @@ class GroupWriter:
             for name, value in change.configs
         ]
         resources = [resource(resource_type=GROUP_RESOURCE, resource_name=change.group_id, configs=entries)]
-        reply = self._client.send_once(IncrementalAlterConfigsRequest(resources=resources, validate_only=False))
+        reply = self.send_once(IncrementalAlterConfigsRequest(resources=resources, validate_only=False))
         sent = SendResult(reply=reply)
         if isinstance(reply, NoResponse):
-            error = self._client.explain(reply)
+            error = self.explain(reply)
             if not reply.may_have_arrived:
                 raise error
             sent = SendResult(lost=error.message)
@@ -173,45 +179,34 @@ def results_per_target(
     An error on the whole request counts for every target; a target that the response does not mention was not
     attempted; where it is not known whether the request arrived, every outcome is unknown.
     """
-    if sent.lost is not None:
-        return tuple(
-            ChangeResult(
-                group_id=group_id,
-                topic=target.topic,
-                partition=target.partition,
-                outcome=Outcome.UNKNOWN,
-                error_code=None,
-                error=f"no answer: {sent.lost}",
-                error_scope=ErrorScope.NO_ANSWER,
-                advice="it was sent and may have been done: verify before anything else",
-            )
-            for target in targets
-        )
-    if sent.error_code != NONE:
-        top = PartResponse(error_code=sent.error_code, message=sent.message)
-        return tuple(_result(group_id, target, top, ErrorScope.TOP, operation) for target in targets)
-    parts = read(sent.reply)
-    return tuple(_result(group_id, target, parts.get(target), ErrorScope.PART, operation) for target in targets)
+    parts = read(sent.reply) if sent.lost is None and sent.error_code == NONE else {}
+    return tuple(_result(group_id, target, sent, parts.get(target), operation) for target in targets)
 
 
 def _result(
-    group_id: str, target: ChangeTarget, part: PartResponse | None, scope: ErrorScope, operation: str
+    group_id: str, target: ChangeTarget, sent: SendResult, part: PartResponse | None, operation: str
 ) -> ChangeResult:
+    result = partial(ChangeResult, group_id=group_id, topic=target.topic, partition=target.partition)
+    scope = ErrorScope.PART
+    if sent.lost is not None:
+        return result(
+            outcome=Outcome.UNKNOWN,
+            error_code=None,
+            error=f"no answer: {sent.lost}",
+            error_scope=ErrorScope.NO_ANSWER,
+            advice="it was sent and may have been done: verify before anything else",
+        )
+    if sent.error_code != NONE:
+        part, scope = PartResponse(sent.error_code, sent.message), ErrorScope.TOP
     if part is None:
-        return ChangeResult(
-            group_id=group_id,
-            topic=target.topic,
-            partition=target.partition,
+        return result(
             outcome=Outcome.NOT_ATTEMPTED,
             error_code=None,
             error="the answer does not mention it",
             error_scope=ErrorScope.ABSENT,
             advice="brokers of release 4.1 lose the error of the whole request: verify, and use a newer release",
         )
-    return ChangeResult(
-        group_id=group_id,
-        topic=target.topic,
-        partition=target.partition,
+    return result(
         topic_id=part.topic_id,
         outcome=outcome_of(part.error_code, scope),
         error_code=part.error_code,
@@ -221,21 +216,8 @@ def _result(
     )
 
 
-def _altered_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
-    """The parts of response 91, about share partitions."""
-    rows = [(topic, row) for topic in reply.responses for row in topic.partitions]
-    return {
-        ChangeTarget(topic=topic.topic_name, partition=row.partition_index): _part(row, topic) for topic, row in rows
-    }
-
-
-def _deleted_parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
-    """The parts of response 92, about topics."""
-    return {ChangeTarget(topic=row.topic_name): _part(row, row) for row in reply.responses}
-
-
 def _part(row: Any, topic: Any) -> PartResponse:
-    return PartResponse(error_code=row.error_code, message=row.error_message, topic_id=known_topic_id(topic.topic_id))
+    return PartResponse(row.error_code, row.error_message, known_topic_id(topic.topic_id))
 
 
 def _top_error(reply: Any) -> tuple[int, str | None]:

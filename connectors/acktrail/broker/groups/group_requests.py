@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -49,7 +50,6 @@ _OPERATIONS: Final = {
 }
 """ACL operations by their bit (KIP-430)."""
 _OPERATIONS_NOT_ASKED: Final = -(1 << 31)
-_NO_RIGHTS: Final[frozenset[str]] = frozenset()
 
 _Group = DescribeShareGroupOffsetsRequest.GroupToDescribe
 
@@ -76,17 +76,17 @@ def describe_request(group_ids: Sequence[str], *, with_rights: bool = False) -> 
 
 def description(group_id: str, answer: CoordinatorResponse) -> GroupDescription:
     """The part of response 77 about a group."""
-    error = error_text(answer.error_code, answer.message)
-    if answer.error_code != NONE:
-        return GroupDescription(
-            group_id=group_id, error_code=answer.error_code, error=error, coordinator_id=answer.node_id
-        )
-    body = answer.body
-    return GroupDescription(
+    described = GroupDescription(
         group_id=group_id,
-        error_code=NONE,
-        error=None,
+        error_code=answer.error_code,
+        error=error_text(answer.error_code, answer.message),
         coordinator_id=answer.node_id,
+    )
+    if answer.error_code != NONE:
+        return described
+    body = answer.body
+    return replace(
+        described,
         state=body.group_state,
         group_epoch=body.group_epoch,
         assignment_epoch=body.assignment_epoch,
@@ -112,22 +112,18 @@ def named_offsets_request(topics: Mapping[str, Sequence[int]]) -> Callable[[Sequ
 
 def offsets(group_id: str, answer: CoordinatorResponse) -> GroupOffsets:
     """The part of response 90 about a group."""
-    rows = () if answer.body is None else tuple(sorted(_share_offsets(answer.body)))
+    topics = () if answer.body is None else answer.body.topics
     return GroupOffsets(
         group_id=group_id,
         error_code=answer.error_code,
         error=error_text(answer.error_code, answer.message),
-        offsets=rows,
+        offsets=tuple(sorted(_share_offset(topic, row) for topic in topics for row in topic.partitions)),
     )
 
 
 def known_topic_id(topic_id: UUID | None) -> str | None:
     """A topic id in Kafka's text form; None for the zero id."""
     return topic_id_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
-
-
-def _share_offsets(body: Any) -> list[ShareOffset]:
-    return [_share_offset(topic, row) for topic in body.topics for row in topic.partitions]
 
 
 def _share_offset(topic: Any, row: Any) -> ShareOffset:
@@ -164,53 +160,37 @@ def _member(member: Any) -> GroupMember:
 def read_group_configs(client: BrokerClient, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
     """See ``ShareGroupAdmin.group_configs``."""
     wanted = tuple(dict.fromkeys(group_ids))
+    row = partial(DescribeConfigsRequest.DescribeConfigsResource, resource_type=GROUP_RESOURCE, configuration_keys=None)
     found: dict[str, GroupConfigs] = {}
     for at in range(0, len(wanted), _GROUPS_AT_ONCE):
-        answer = client.send(_configs_request(wanted[at : at + _GROUPS_AT_ONCE]))
-        found |= {result.resource_name: _configs(result) for result in answer.results}
+        resources = [row(resource_name=group_id) for group_id in wanted[at : at + _GROUPS_AT_ONCE]]
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+        found |= {result.resource_name: _configs(result) for result in client.send(request).results}
     return tuple(found[group_id] for group_id in wanted)
 
 
 def read_rights(
     client: BrokerClient, coordinators: Coordinators, group_ids: Iterable[str], topics: Iterable[str]
 ) -> Rights:
-    """See ``ShareGroupAdmin.rights``; the responses to DESCRIBE have them (KIP-430)."""
+    """See ``ShareGroupAdmin.rights``."""
     answers = coordinators.query(group_ids, partial(describe_request, with_rights=True))
-    groups = {
-        group_id: _NO_RIGHTS
-        if answer.error_code == GROUP_AUTHORIZATION_FAILED
-        else _named(answer.body.authorized_operations if answer.error_code == NONE else _OPERATIONS_NOT_ASKED)
-        for group_id, answer in answers.items()
-    }
     names = tuple(dict.fromkeys(topics))
     rows = client.metadata(names, with_rights=True).topics if names else ()
-    return Rights(groups=groups, topics={row.name: _topic_rights(row) for row in rows})
+    return Rights(
+        groups={name: _rights(answer, answer.body, GROUP_AUTHORIZATION_FAILED) for name, answer in answers.items()},
+        topics={row.name: _rights(row, row, TOPIC_AUTHORIZATION_FAILED) for row in rows},
+    )
 
 
-def _topic_rights(row: Any) -> frozenset[str] | None:
-    if row.error_code == TOPIC_AUTHORIZATION_FAILED:
-        return _NO_RIGHTS
-    if row.error_code != NONE:
-        return None
-    return _named(row.authorized_operations)
-
-
-def _named(operations: Any) -> frozenset[str] | None:
+def _rights(answer: Any, described: Any, no_rights_code: int) -> frozenset[str] | None:
     """Operations by name, from the bits of an integer or the numbers that kafka-python makes of them."""
+    if answer.error_code == no_rights_code:
+        return frozenset()
+    operations = described.authorized_operations if answer.error_code == NONE else None
     if operations is None or operations == _OPERATIONS_NOT_ASKED:
         return None
     bits = {number for number in range(32) if operations >> number & 1} if isinstance(operations, int) else operations
     return frozenset(_OPERATIONS[bit] for bit in bits if bit in _OPERATIONS)
-
-
-def _configs_request(group_ids: Iterable[str]) -> Any:
-    resources = [
-        DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=None
-        )
-        for group_id in group_ids
-    ]
-    return DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
 
 
 def _configs(result: Any) -> GroupConfigs:

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
-from acktrail.broker.client.backoff import Backoff
-from acktrail.broker.client.broker_client import BrokerClient, NoResponse
+from acktrail.broker.client.broker_client import Backoff, BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import (
     LEADER_NOT_AVAILABLE,
     LOOK_AGAIN,

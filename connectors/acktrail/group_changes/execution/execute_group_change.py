@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome
-from acktrail.broker.client.backoff import Backoff
+from acktrail.broker.client.broker_client import Backoff
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
 from acktrail.errors import AcktrailError, PlanStale
 from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry

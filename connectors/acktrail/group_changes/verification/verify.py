@@ -12,7 +12,7 @@ from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import Outcome
-from acktrail.broker.client.backoff import Backoff
+from acktrail.broker.client.broker_client import Backoff
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster

@@ -33,7 +33,7 @@ Every error has its data as attributes; the message is built from them, and `hin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class AcktrailError(Exception):
@@ -208,7 +208,7 @@ class ConcurrentCommit(RetryableError):
 class NotAllAnswered(RetryableError):
     """Everything else was done; requests without a response are recorded as unknown. `summary` is what was done."""
 
-    def __init__(self, message: str, *, summary: object, hint: str = "") -> None:
+    def __init__(self, message: str, *, summary: Any, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.summary = summary
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.worker import FlushPolicy, Progress
 from acktrail.errors import AcktrailError, InputError, OutcomeUnknown, RetryableError
 from acktrail.export.export_run import CONNECTORS, Deadline, ExportRun, ExportSummary, check_connectors
 from acktrail.times import new_run_id
 
-if TYPE_CHECKING:
-    from acktrail.connect.worker import FlushPolicy, Progress
-
-
-OBSERVE_EVERY_S: Final = 300.0
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
 _TOPIC_PAUSE_S: Final = 2.0
@@ -30,7 +27,7 @@ def export_continuously(
     stop: Event,
     run_id: str | None = None,
     connectors: Sequence[str] = CONNECTORS,
-    observe_every_s: float | None = OBSERVE_EVERY_S,
+    observe_every_s: float | None = 300.0,
     policy: FlushPolicy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     notice: Callable[[str], None] = lambda _: None,
@@ -54,7 +51,8 @@ def export_continuously(
         progress(now)
 
     run = ExportRun(kafka, tables, run_id, stop, policy, on_progress)
-    follower = _Follower(run, stop, observe_every_s if "offsets" in connectors else None, notice)
+    every_s = math.inf if observe_every_s is None or "offsets" not in connectors else observe_every_s
+    follower = _Follower(run, stop, every_s, notice)
     while not stop.is_set():
         try:
             with run.open():
@@ -65,37 +63,27 @@ def export_continuously(
 
 
 class _Follower:
-    """Reads continuously, and observes when it is time to."""
+    """Reads continuously, and observes at once and then every `every_s` seconds (infinite: never)."""
 
-    def __init__(
-        self, run: ExportRun, stop: Event, observe_every_s: float | None, notice: Callable[[str], None]
-    ) -> None:
-        self._export, self._stop, self._every_s, self._notice = run, stop, observe_every_s, notice
-        self._observed_at: float | None = None
+    def __init__(self, run: ExportRun, stop: Event, every_s: float, notice: Callable[[str], None]) -> None:
+        self._export, self._stop, self._every_s, self._notice = run, stop, every_s, notice
+        self._observe_at = math.inf if every_s == math.inf else time.monotonic()
         self._waits = False
 
     def run(self) -> None:
         """Until the stop. Raises the error that ends the reading."""
         while not self._stop.is_set():
-            left_s = self._left_s()
-            if left_s is not None and left_s <= 0:
-                self._observed_at = time.monotonic()
+            left_s = self._observe_at - time.monotonic()
+            if left_s <= 0:
+                self._observe_at = time.monotonic() + self._every_s
                 self._export.observe(new_run_id(), follows=True)
-            else:
-                self._read(left_s)
-
-    def _read(self, left_s: float | None) -> None:
-        self._export.read_state(bounded=False, stop=Deadline(self._stop, seconds=left_s))
-        if self._export.is_topic_absent:
-            if not self._waits:
-                self._notice("waiting for the state topic: no share consumer has come to this cluster yet")
-            self._waits = True
-            self._stop.wait(_TOPIC_PAUSE_S if left_s is None else min(left_s, _TOPIC_PAUSE_S))
-
-    def _left_s(self) -> float | None:
-        if self._every_s is None or self._observed_at is None:
-            return None if self._every_s is None else 0.0
-        return self._observed_at + self._every_s - time.monotonic()
+                continue
+            self._export.read_state(bounded=False, stop=Deadline(self._stop, seconds=left_s))
+            if self._export.is_topic_absent:
+                if not self._waits:
+                    self._notice("waiting for the state topic: no share consumer has come to this cluster yet")
+                self._waits = True
+                self._stop.wait(min(left_s, _TOPIC_PAUSE_S))
 
 
 class _Outage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import sys
 import time
@@ -10,16 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.groups.observation import observe as observe_brokers
+from acktrail.broker.groups.observation import unanswered_groups
+from acktrail.broker.state.state_source import StateSource, StateSourceStatus
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.contract import SourceBatch
+from acktrail.connect.worker import FlushPolicy, Progress, Worker, WorkerSummary
 from acktrail.errors import ConcurrentCommit, InputError, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.known_names import known_names
 from acktrail.times import new_run_id
-
-if TYPE_CHECKING:
-    from acktrail.connect.contract import Source, SourceBatch
-    from acktrail.connect.worker import FlushPolicy, Progress, WorkerSummary
-
 
 CONNECTORS: Final = ("offsets", "state")
 """What can be exported."""
@@ -121,16 +126,14 @@ def observe(
 
 
 class Deadline(Event):
-    """Is set when one of `events` is, or `seconds` after it was made (None: never)."""
+    """Is set when one of `events` is, or `seconds` after it was made."""
 
-    def __init__(self, *events: Event, seconds: float | None = None) -> None:
+    def __init__(self, *events: Event, seconds: float = math.inf) -> None:
         super().__init__()
-        self._events = events
-        self._at = None if seconds is None else time.monotonic() + seconds
+        self._events, self._at = events, time.monotonic() + seconds
 
     def is_set(self) -> bool:
-        is_late = self._at is not None and time.monotonic() >= self._at
-        return is_late or any(event.is_set() for event in self._events)
+        return time.monotonic() >= self._at or any(event.is_set() for event in self._events)
 
 
 class ExportRun:
@@ -152,7 +155,7 @@ class ExportRun:
         self._kafka, self._tables = kafka, tables
         self._run_id, self._stop = run_id or new_run_id(), stop
         self._policy, self._progress = policy, progress
-        self._done: WorkerSummary | None = None
+        self._done = WorkerSummary()
         self._unanswered: list[str] = []
         self._is_stopped = False
         self.is_topic_absent = False
@@ -162,8 +165,6 @@ class ExportRun:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Connect, and check that the tables belong to this cluster before anything is read."""
-        from acktrail.broker.admin import ShareGroupAdmin
-
         with ShareGroupAdmin(self._kafka) as admin:
             self._cluster_id = admin.cluster_id
             self._renew_sink()
@@ -198,53 +199,30 @@ class ExportRun:
 
     def read_state(self, *, bounded: bool, stop: Event | None = None) -> None:
         """Read the state topic from where the tables end: to its present end, or until `stop` is set."""
-        from acktrail.broker.state.state_source import StateSource, StateSourceStatus
-
-        def read() -> None:
-            source = StateSource(self._kafka, run_id=self._run_id, bounded=bounded, stored=self._sink)
-            self._move(source, stop or self._stop)
-            self.is_topic_absent = source.status is StateSourceStatus.STATE_TOPIC_ABSENT
-
-        self._resuming(read)
+        self._resuming(lambda: self._read(stop or self._stop, bounded=bounded))
 
     def summary(self) -> ExportSummary:
         """What was done so far; `gaps` are at most the newest thousand."""
-        status = "state_topic_absent" if self.is_topic_absent else "complete"
-        summary = ExportSummary(
+        done, status = self._done, "state_topic_absent" if self.is_topic_absent else "complete"
+        return ExportSummary(
             run_id=self._run_id,
             cluster_id=self._cluster_id,
             status="stopped" if self._is_stopped else status,
-            unanswered=tuple(self._unanswered),
-        )
-        done = self._done
-        if done is None:
-            return summary
-        gaps = (
-            ExportGap(
-                state_partition=span.partition,
-                first_offset=span.gap_first,
-                last_offset=span.gap_last,
-                reason=span.gap_reason,
-            )
-            for span in done.gaps
-            if span.gap_first is not None and span.gap_last is not None
-        )
-        return replace(
-            summary,
             records_read=done.records_read,
             records_decoded=done.records_decoded,
             records_quarantined=done.records_quarantined,
             commits=done.commits,
-            gaps=tuple(gaps),
+            gaps=tuple(
+                ExportGap(state_partition=span.partition, first_offset=first, last_offset=last, reason=span.gap_reason)
+                for span in done.gaps
+                if (first := span.gap_first) is not None and (last := span.gap_last) is not None
+            ),
             rows=dict(done.rows),
+            unanswered=tuple(self._unanswered),
         )
 
     def checked_summary(self) -> ExportSummary:
-        """``summary``.
-
-        Raises:
-            NotAllAnswered: brokers did not answer; it has the summary.
-        """
+        """``summary``. Raises NotAllAnswered, which has it, where brokers did not answer."""
         summary = self.summary()
         if summary.unanswered:
             hint = "the state records are exported; run again when the brokers answer"
@@ -265,40 +243,40 @@ class ExportRun:
                 return
 
     def _renew_sink(self) -> None:
-        from acktrail.tables.delta.store import Tables
-        from acktrail.tables.exported.delta_sink import DeltaSink
-
         self._sink = DeltaSink(Tables(self._tables), cluster_id=self._cluster_id, run_id=self._run_id)
 
     def _store(self, sampling: _Sampling) -> None:
         """Commit the brokers' responses, and remember the missing ones."""
-        from acktrail.broker.groups.observation import unanswered_groups
-
         if isinstance(sampling.error, RetryableError):
             self._unanswered.append(f"not observed {sampling.phase} the export: {sampling.error.message}")
         elif sampling.error is not None:
             raise sampling.error
-        if sampling.batch is None:
+        batch = sampling.batch
+        if batch is None:
             return
-        silent = unanswered_groups(sampling.batch)
+        silent = unanswered_groups(batch)
         if silent:
             named = ", ".join(map(repr, silent[:3])) + (", ..." if silent[3:] else "")
             self._unanswered.append(f"no coordinator answered for {len(silent)} group(s): {named}")
         self._unanswered = list(dict.fromkeys(self._unanswered))[-_REASONS_KEPT:]
-        batch = sampling.batch
-        self._resuming(lambda: self._move(_OneBatch(batch), Event()))
+        self._resuming(lambda: self._commit(batch))
 
-    def _move(self, source: Source, stop: Event) -> None:
-        from acktrail.connect.worker import Worker
+    def _commit(self, batch: SourceBatch) -> None:
+        self._sink.put(batch)
+        rows = self._sink.flush().rows
+        self._done = self._done.followed_by(WorkerSummary(commits=1 if rows else 0, rows=rows))
 
+    def _read(self, stop: Event, *, bounded: bool) -> None:
+        source = StateSource(self._kafka, run_id=self._run_id, bounded=bounded, stored=self._sink)
         worker = Worker(source, self._sink, policy=self._policy, progress=self._progress)
         try:
             with _tuned_interpreter():
                 worker.run(stop)
         finally:
             source.close()
-            done = worker.summary if self._done is None else self._done.followed_by(worker.summary)
+            done = self._done.followed_by(worker.summary)
             self._done = replace(done, gaps=done.gaps[-_GAPS_KEPT:])
+        self.is_topic_absent = source.status is StateSourceStatus.STATE_TOPIC_ABSENT
         if worker.summary.was_stopped and self._stop.is_set():
             self._is_stopped = True
 
@@ -315,48 +293,15 @@ class _Sampling:
 
     def _run(self) -> None:
         try:
-            self.batch = self._observe()
+            known = known_names(Tables(self._tables))
+            with ShareGroupAdmin(self._kafka) as admin:
+                self.batch = observe_brokers(
+                    admin, run_id=self._run_id, phase=self.phase, groups=known.groups, topic_ids=known.topic_ids
+                )
         except BaseException as error:  # noqa: BLE001  # raised again on the export's thread
             self.error = error
         finally:
             self.done.set()
-
-    def _observe(self) -> SourceBatch:
-        from acktrail.broker.admin import ShareGroupAdmin
-        from acktrail.broker.groups.observation import observe as observe_brokers
-        from acktrail.tables.delta.store import Tables
-        from acktrail.tables.known_names import known_names
-
-        known = known_names(Tables(self._tables))
-        with ShareGroupAdmin(self._kafka) as admin:
-            return observe_brokers(
-                admin, run_id=self._run_id, phase=self.phase, groups=known.groups, topic_ids=known.topic_ids
-            )
-
-
-class _OneBatch:
-    """One batch as a source with one task."""
-
-    def __init__(self, batch: SourceBatch) -> None:
-        self._waiting: list[SourceBatch] = [batch]
-        self.task_id = batch.task
-
-    def tasks(self) -> list[_OneBatch]:
-        """The one task."""
-        return [self]
-
-    def start(self, position: int | None) -> None:
-        """There is no position to resume from."""
-
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # SourceTask's
-        return self._waiting.pop() if self._waiting else None
-
-    @property
-    def is_finished(self) -> bool:
-        return not self._waiting
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 @contextmanager

@@ -3,14 +3,22 @@ are recorded as a gap."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.state.state_source import StateSource, StateTask
+from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import LostOffsets
 from acktrail.tables.exported.damage_report import (
@@ -20,15 +28,10 @@ from acktrail.tables.exported.damage_report import (
     missing_records,
     present_records,
 )
+from acktrail.tables.exported.export_ranges import copy_ranges
+from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.repairs import EMPTY_COMMIT, end_positions, note_lost, shifts_of
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.broker.state.state_source import StateTask
-
-
-_RECORDS: Final = "state_records"
 _POLL_S: Final = 5.0
 _Progress = Callable[[str, int], None]
 
@@ -52,8 +55,6 @@ def preview(
         ForeignCluster: the tables are another cluster's, or another incarnation's of the state topic.
         ConfigurationError, RetryableError: tables or cluster cannot be asked.
     """
-    from acktrail.broker.admin import ShareGroupAdmin
-
     with ShareGroupAdmin(kafka) as admin:
         return _preview(admin, Tables(target), progress)
 
@@ -68,10 +69,6 @@ def repair(
         ForeignCluster: the tables are another cluster's, or the state topic's log is another one.
         ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: run it again.
     """
-    from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.tables.exported.export_ranges import copy_ranges
-    from acktrail.tables.exported.repairs import end_positions, note_lost
-
     tables = Tables(target)
     with ShareGroupAdmin(kafka) as admin:
         first = _preview(admin, tables, progress)
@@ -83,7 +80,7 @@ def repair(
             raise DamagedTables(
                 f"tables at {tables.root}: the log of state_records cannot be repaired",
                 hint="restore the table from the storage's own versions or a backup",
-                table=_RECORDS,
+                table=RECORDS,
             )
         _export_again(kafka, admin, tables, now.available, run_id)
     if now.report.is_whole and not now.available and not now.gone:
@@ -98,10 +95,6 @@ def repair(
 
 
 def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> RepairPreview:
-    from acktrail.broker.state.state_topic import StateTopic
-    from acktrail.tables.cluster_check import check_state_topic, ensure_same_cluster
-    from acktrail.tables.exported.repairs import shifts_of
-
     report = find_damage(tables, progress)
     if report.lost is None:
         return RepairPreview(report=report, available=None, gone=None)
@@ -110,47 +103,32 @@ def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> Rep
     topic = StateTopic(admin)
     if not lost or not topic.is_present:
         return RepairPreview(report=report, available=(), gone=lost)
-    records = tables.snapshot(_RECORDS)
+    records = tables.snapshot(RECORDS)
     if records is not None:
         check_state_topic(tables, records, topic.topic_id)
-    logs = topic.log_offsets()
-    shifts = shifts_of(tables)
-    available: list[LostOffsets] = []
+    logs, shifts = topic.log_offsets(), shifts_of(tables)
     gone: list[LostOffsets] = []
     for each in lost:
-        log, shift = logs.get(each.state_partition), each.offset_shift
-        if log is None or shift != shifts.get(each.state_partition, 0):
-            gone.append(each)  # Kafka replaced its log
-            continue
-        for part, is_there in _parts(each, (log.log_start_offset or 0) + shift, (log.high_watermark or 0) + shift):
-            (available if is_there else gone).append(part)
-    return RepairPreview(report=report, available=tuple(available), gone=tuple(gone))
+        log, shift, kept = logs.get(each.state_partition), each.offset_shift, OffsetRanges()
+        if log is not None and shift == shifts.get(each.state_partition, 0):  # else Kafka replaced its log
+            start, end = (log.log_start_offset or 0) + shift, (log.high_watermark or 0) + shift
+            if start < end:
+                kept.add(start, end - 1)
+        gone += _parts(each, kept.outside(each.first_offset, each.last_offset))
+    return RepairPreview(report=report, available=_without(lost, gone), gone=tuple(gone))
 
 
-def _parts(lost: LostOffsets, start: int, end: int) -> Iterator[tuple[LostOffsets, bool]]:
-    """The parts of `lost` before, in and after a log from `start` to before `end`; whether the log has them."""
-    first, last = lost.first_offset, lost.last_offset
-    for begin, stop, is_there in (
-        (first, min(last, start - 1), False),
-        (max(first, start), min(last, end - 1), True),
-        (max(first, end, start), last, False),
-    ):
-        if begin <= stop:
-            yield replace(lost, first_offset=begin, last_offset=stop), is_there
+def _parts(lost: LostOffsets, ranges: Iterable[tuple[int, int]]) -> Iterator[LostOffsets]:
+    return (replace(lost, first_offset=first, last_offset=last) for first, last in ranges)
 
 
-def _without(available: Sequence[LostOffsets], gone: Sequence[LostOffsets]) -> tuple[LostOffsets, ...]:
-    """`available` without the offsets that are `gone`."""
-    left: dict[int, OffsetRanges] = {}
-    for each in available:
-        left.setdefault(each.state_partition, OffsetRanges()).add(each.first_offset, each.last_offset)
+def _without(lost: Iterable[LostOffsets], gone: Iterable[LostOffsets]) -> tuple[LostOffsets, ...]:
+    """`lost` without the offsets that are `gone`."""
+    ranges: defaultdict[int, OffsetRanges] = defaultdict(OffsetRanges)
     for each in gone:
-        left.get(each.state_partition, OffsetRanges()).remove(each.first_offset, each.last_offset)
-    return tuple(
-        LostOffsets(state_partition=number, first_offset=first, last_offset=last)
-        for number, ranges in sorted(left.items())
-        for first, last in ranges
-    )
+        ranges[each.state_partition].add(each.first_offset, each.last_offset)
+    left = ((each, ranges[each.state_partition].outside(each.first_offset, each.last_offset)) for each in lost)
+    return tuple(part for each, parts in left for part in _parts(each, parts))
 
 
 def _refuse(tables: Tables, report: DamageReport) -> None:
@@ -161,8 +139,6 @@ def _refuse(tables: Tables, report: DamageReport) -> None:
 
 
 def _repair_files(tables: Tables, report: DamageReport) -> None:
-    from acktrail.tables.exported.repairs import EMPTY_COMMIT
-
     for name in sorted({each.table for each in report.damages}):
         place, own = tables.place(name), [each for each in report.damages if each.table == name]
         with place.translated():
@@ -180,10 +156,6 @@ def _repair_files(tables: Tables, report: DamageReport) -> None:
 def _export_again(
     kafka: KafkaConfig, admin: ShareGroupAdmin, tables: Tables, available: Sequence[LostOffsets], run_id: str
 ) -> None:
-    from acktrail.broker.state.state_source import StateSource
-    from acktrail.broker.state.state_topic import StateTopic
-    from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
-
     if not available:
         return
     source = StateSource(kafka, run_id=run_id, bounded=True)
@@ -192,18 +164,15 @@ def _export_again(
         create_records_for(tables, admin.cluster_id, StateTopic(admin).topic_id, OWN_DIALECT)
         for number, own in groupby(available, key=lambda each: each.state_partition):
             for rows in _read(tasks[number], tables, list(own)):
-                tables.append(_RECORDS, rows)
+                tables.append(RECORDS, rows)
     finally:
         source.close()
 
 
 def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets]) -> Iterator[pa.Table]:
     """The `wanted` records of one state partition; the record before the first must equal the stored one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    number, first, last = wanted[0].state_partition, wanted[0].first_offset, wanted[-1].last_offset
-    shift = wanted[0].offset_shift
+    first, last, shift = wanted[0].first_offset, wanted[-1].last_offset, wanted[0].offset_shift
+    offset = pc.field("offset")
     task.start(max(first - 1 - shift, 0))
     reached = -1
     while reached < last and not task.is_finished:
@@ -211,9 +180,11 @@ def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets]) -> Ite
         if batch is None or batch.position is None:
             continue
         reached = batch.position - 1 + shift
-        rows = _shifted(batch.rows["state_records"], shift)
-        _check_same_log(tables, rows.filter(pc.field("offset") == first - 1), number)
-        offset = pc.field("offset")
+        rows = batch.rows[RECORDS]
+        if shift:
+            at = rows.column_names.index("offset")
+            rows = rows.set_column(at, rows.schema.field(at), pc.add(rows["offset"], shift))
+        _check_same_log(tables, rows.filter(offset == first - 1), wanted[0].state_partition)
         parts = [rows.filter((offset >= each.first_offset) & (offset <= each.last_offset)) for each in wanted]
         found = pa.concat_tables(parts)
         if found.num_rows:
@@ -221,24 +192,14 @@ def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets]) -> Ite
     task.close()
 
 
-def _shifted(rows: pa.Table, shift: int) -> pa.Table:
-    """Records with their offsets in the tables."""
-    import pyarrow.compute as pc
-
-    at = rows.column_names.index("offset")
-    return rows.set_column(at, rows.schema.field(at), pc.add(rows["offset"], shift)) if shift else rows
-
-
 def _check_same_log(tables: Tables, neighbour: pa.Table, number: int) -> None:
-    import pyarrow.compute as pc
-
     if not neighbour.num_rows:
         return
     columns = ["timestamp_ms", "key", "value"]
     (found,) = neighbour.select(columns).to_pylist()
     offset = neighbour["offset"][0].as_py()
     where = (pc.field("state_partition") == number) & (pc.field("offset") == offset)
-    kept = tables.read(_RECORDS, columns=columns, where=where).to_pylist()
+    kept = tables.read(RECORDS, columns=columns, where=where).to_pylist()
     if kept and kept[0] != found:
         raise ForeignCluster(
             f"state partition {number}: the record at offset {offset} is another one than in the tables",

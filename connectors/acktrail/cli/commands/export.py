@@ -13,11 +13,11 @@ import typer
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAllAnswered
-from acktrail.export.export_run import CONNECTORS, ExportGap, ExportSummary
 from acktrail.stderr_lines import LiveLine
 
 if TYPE_CHECKING:
     from acktrail.connect.worker import Progress
+    from acktrail.export.export_run import ExportGap, ExportSummary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -62,16 +62,16 @@ def export(
     Example: acktrail export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.export import export_run
-    from acktrail.export.continuous_export import export_continuously
 
     forgo_pandas()
     from acktrail.connect.signals import stop_on_signals
     from acktrail.connect.worker import FlushPolicy
+    from acktrail.export import export_run
+    from acktrail.export.continuous_export import export_continuously
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
-    chosen = tuple(connector or CONNECTORS)
+    chosen = tuple(connector or export_run.CONNECTORS)
     policy = FlushPolicy(rows=flush_records) if flush_records else None
     try:
         with LiveLine() as line, stop_on_signals() as stop:
@@ -100,8 +100,7 @@ def export(
     _show(summary, as_json=as_json)
 
 
-def _show(summary: object, *, as_json: bool) -> None:
-    assert isinstance(summary, ExportSummary)
+def _show(summary: ExportSummary, *, as_json: bool) -> None:
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 
 

@@ -51,11 +51,12 @@ def import_command(
     Example: acktrail import __share_group_state-*/*.log --tables /data/forensics --cluster 4L6g3nShT-eMCtK--X86sw
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
+
+    forgo_pandas()
     from acktrail.export.import_run import ImportPlan, import_files
     from acktrail.offline.read.read_report import ReadReport
     from acktrail.times import new_run_id
 
-    forgo_pandas()
     reading = ReadReport(state_partition=state_partition, on_damage=report_damage)
     plan = ImportPlan(
         files=tuple(files),

@@ -49,10 +49,11 @@ def repair(
     Example: acktrail repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
+
+    forgo_pandas()
     from acktrail.export import repair_run
     from acktrail.times import new_run_id
 
-    forgo_pandas()
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
     with table_progress() as progress:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from drivers.command_line import run
+from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import batch
 
@@ -19,7 +20,6 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.drafts.draft_records import DraftSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)

@@ -14,6 +14,7 @@ import pytest
 from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.dump_lines import dump_line
 from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch
 
@@ -23,7 +24,6 @@ from acktrail.config import TablesConfig
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.tables.delta.store import Tables
 from acktrail.wire.raw_record import RawRecord
 

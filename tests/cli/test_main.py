@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from samples.dump_lines import dump_line
 
 from acktrail.cli import main as command_line
 from acktrail.model.records import ShareSnapshot, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.dialects.released import encode
 from acktrail.wire.raw_record import RawRecord
 

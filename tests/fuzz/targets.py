@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from kafka.record.util import calc_crc32c
+from samples.dump_lines import dump_line
 
 from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
@@ -18,7 +19,7 @@ from acktrail.errors import ConfigurationError, InputError, MalformedRecord
 from acktrail.offline.read import log_segment as segment_module
 from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage
-from acktrail.offline.read.record_dump import dump_line, read_dump
+from acktrail.offline.read.record_dump import read_dump
 from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
 from acktrail.wire import group_record
 from acktrail.wire.dialects.detect_layout import detect_layout

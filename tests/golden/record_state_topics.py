@@ -20,13 +20,13 @@ from typing import Final
 
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType
+from samples.dump_lines import dump_line
 from state_topics.filled_topic import read_all
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, Outcome
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import RELEASES
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.dialects.released import decode
 from acktrail.wire.raw_record import RawRecord
 

@@ -16,10 +16,10 @@ from typing import Final
 import pytest
 from confluent_kafka import AcknowledgeType
 from reset.world import World
+from samples.dump_lines import dump_line
 from state_topics.filled_topic import read_all
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.offline.read.record_dump import dump_line
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 

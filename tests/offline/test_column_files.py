@@ -15,12 +15,12 @@ from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
+from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import MalformedFile, UnknownName
 from acktrail.offline.read.column_files import read_column_batches, read_columns
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

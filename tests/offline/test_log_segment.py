@@ -14,6 +14,7 @@ import pytest
 from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import COMPRESSORS, CONTROL, TRANSACTIONAL, batch, control_batch
 
@@ -23,7 +24,6 @@ from acktrail.offline.read import segment_batches as batches_module
 from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.log_segment import read_segment
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import Compression
 

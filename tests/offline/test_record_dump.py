@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.dump_lines import dump_line
 
 from acktrail.errors import InputError, MalformedFile, UnknownName
 from acktrail.offline.read.copied_files import in_log_order
-from acktrail.offline.read.record_dump import dump_line, read_dump
+from acktrail.offline.read.record_dump import read_dump
 from acktrail.wire.raw_record import RawRecord
 
 raw_records = st.builds(

@@ -13,6 +13,7 @@ from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.dialect_random_records import RECORDS
+from samples.dump_lines import dump_line
 from samples.generation_random_logs import checkpoint_logs, control_logs, draft_logs, state_logs
 from samples.golden_vectors import example, wire
 
@@ -23,7 +24,6 @@ from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.strict.strict_replay import replay_strictly
 from acktrail.model.strict.violations import Policy
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_dialects import replay_records
 from acktrail.wire.raw_record import RawRecord

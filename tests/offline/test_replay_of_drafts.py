@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from drivers.command_line import run
 from samples.draft_random_walks import CheckpointWalk, ControlWalk
+from samples.dump_lines import dump_line
 
 from acktrail.drafts.dialects import DIALECTS
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 LIVES: dict[str, Any] = {

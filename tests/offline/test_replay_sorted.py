@@ -9,12 +9,12 @@ import pytest
 from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.dump_lines import dump_line
 from samples.random_records import keys, records
 from state_topics.segment_bytes import batch
 
 from acktrail.cli.commands import replay as command
 from acktrail.offline.read.read_report import ReadReport
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.offline.replay_sorted import replay_sorted
 from acktrail.wire.dialects.released import KAFKA_4_2
 from acktrail.wire.raw_record import RawRecord

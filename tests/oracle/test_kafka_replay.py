@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from drivers.command_line import run
+from samples.dump_lines import dump_line
 
 from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.columnar.replaying.state_columns import states_of
@@ -24,7 +25,7 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.offline.read.read_report import ReadReport
-from acktrail.offline.read.record_dump import dump_line, read_dump
+from acktrail.offline.read.record_dump import read_dump
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_sorted import replay_sorted
 from acktrail.wire.dialects.released import encode

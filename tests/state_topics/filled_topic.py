@@ -8,9 +8,9 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from samples.dump_lines import dump_line
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.offline.read.record_dump import dump_line
 from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["STATE_TOPIC", "create_state_topic", "fill", "read_all", "write_dump"]

@@ -15,10 +15,16 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import Origin, state_task_id
 from acktrail.connect.worker import Progress, Worker, WorkerSummary
 from acktrail.errors import ConfigurationError, ForeignCluster, InputError
-from acktrail.offline.import_source import Destination, FileSource
-from acktrail.offline.load_files import FileSummary, ascending_groups, load_records, summarize_file
+from acktrail.export.import_source import (
+    Destination,
+    FileSource,
+    FileSummary,
+    ascending_groups,
+    load_records,
+    summarize_file,
+)
 from acktrail.offline.read.copied_files import choose_dialect, sample_of
-from acktrail.offline.read.provenance import cluster_id_beside, sha256_of, shown_name, topic_id_beside
+from acktrail.offline.read.log_segment import cluster_id_beside, sha256_of, shown_name, topic_id_beside
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables

@@ -1,40 +1,57 @@
 """Records and states as JSON: the stable output of ``acktrail decode`` and ``acktrail replay``.
 
-In these forms -1 is Kafka's own number for "not known" where Kafka has one (epochs, start offset); the delivery
-complete count is null instead.
+-1 is Kafka's own "not known" for epochs and start offset; a delivery complete count is null instead.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Final, assert_never
 
 from acktrail.drafts.draft_json import draft_content
+from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation, severity_of
 from acktrail.offline.read.read_report import SegmentDamage
 from acktrail.wire.dialects.batch_arrays import absent_if_none, batches_form
+from acktrail.wire.primitives import INT16
 from acktrail.wire.raw_record import AddressedRecord
 from acktrail.wire.state_key import key_form
 
 SKIPPED_BY_RULES: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
 """Rules whose breach keeps a record out of the state, by policy ``strict`` or by the rules of a draft."""
 
+_GROUP_NAMES: Final = {
+    "group_id": "group",
+    "member_id": "member",
+    "rack_id": "rack",
+    "assignment_timestamp_ms": "assignment_timestamp",
+}
+"""Fields of a group's record with another name in JSON."""
+
 
 def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
     """One decoded record with its address; for one that could not be read, its status and the reason."""
-    raw = addressed.raw
-    form: dict[str, object] = {
-        "state_partition": raw.state_partition,
-        "offset": raw.offset,
-        "timestamp": raw.timestamp_ms,
-        "decode_status": addressed.status.value,
-    }
+    form = _address("state_partition", addressed)
     if addressed.record is None:
-        return {**form, "decode_error": addressed.reason}
-    drafted = draft_content(addressed.record, raw)
+        return form
+    drafted = draft_content(addressed.record, addressed.raw)
     return {**form, **(_content(addressed.record) if drafted is None else drafted)}
+
+
+def group_record_json(addressed: AddressedRecord[ShareGroupRecord]) -> dict[str, object]:
+    """``record_json`` of a record of ``__consumer_offsets``."""
+    form, record = _address("partition", addressed), addressed.record
+    if record is None:
+        return form
+    if isinstance(record, ShareGroupTombstone):
+        member = {} if record.member_id is None else {"member": record.member_id}
+        return {**form, "type": "tombstone", "of": record.record_type.name.lower(), "group": record.group_id, **member}
+    kind = GroupRecordType(INT16.unpack_from(addressed.raw.key or b"")[0])
+    content = {_GROUP_NAMES.get(name, name): value for name, value in asdict(record).items()}
+    return {**form, "type": kind.name.lower(), **content}
 
 
 def damage_json(damage: SegmentDamage) -> dict[str, object]:
@@ -78,6 +95,14 @@ def finding_json(finding: Violation) -> dict[str, object]:
         "offset": finding.offset,
         "detail": finding.detail,
     }
+
+
+def _address(partition: str, addressed: AddressedRecord[Any]) -> dict[str, object]:
+    """Where a record is, its status, and why it could not be read."""
+    raw, record = addressed.raw, addressed.record
+    form = {partition: raw.state_partition, "offset": raw.offset, "timestamp": raw.timestamp_ms}
+    error = {"decode_error": addressed.reason} if record is None else {}
+    return {**form, "decode_status": addressed.status.value, **error}
 
 
 def _content(record: StateRecord) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -47,9 +48,10 @@ def replay_records(
     """
     rules = _DRAFT_RULES.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
     states, violations = rules(records, policy)
+    ordered = sorted(states, key=lambda form: (form["group"], form["topic_id"] or "", form["partition"]))
     lenient = policy is Policy.BROKER and dialect.name not in _WITHOUT_POLICY
     differences = () if lenient else tuple(violation for violation in violations if violation.rule in SKIPPED_BY_RULES)
-    return DialectReplay(states=_ordered(states), violations=tuple(violations), differences=differences)
+    return DialectReplay(states=tuple(ordered), violations=tuple(violations), differences=differences)
 
 
 def _unaudited(records: _Records, _policy: Policy) -> _Result:
@@ -61,10 +63,6 @@ def _shipped(records: _Records, policy: Policy) -> _Result:
     strict = replay_strictly(records)
     states = strict.states if policy is Policy.STRICT else replay(record_at.record for record_at in records)
     return map(state_json, states.values()), strict.violations
-
-
-def _ordered(forms: Iterable[_Form]) -> tuple[_Form, ...]:
-    return tuple(sorted(forms, key=lambda form: (form["group"], form["topic_id"] or "", form["partition"])))
 
 
 def _draft(records: _Records, policy: Policy) -> _Result:
@@ -92,15 +90,13 @@ def _scanned(records: _Records, _policy: Policy) -> _Result:
     states: list[_Form] = []
     violations: list[Violation] = []
     for (partition, group_id), own in _by(records, lambda p: (p.partition, p.record.group_id)).items():
-        replayed = replay_control_log(own, cleaned=not _is_first_checkpoint(own[0]))
+        first = own[0].record
+        is_cleaned = not (isinstance(first, ControlCheckpoint) and first.checkpoint_epoch == 1)
+        replayed = replay_control_log(own, cleaned=is_cleaned)
         if group_id in replayed.states:
             states.append(control_state_json(replayed.states[group_id], partition))
         violations += replayed.violations
-    return states, _in_log_order(violations)
-
-
-def _is_first_checkpoint(record_at: RecordAt[Any]) -> bool:
-    return isinstance(record_at.record, ControlCheckpoint) and record_at.record.checkpoint_epoch == 1
+    return states, sorted(violations, key=_place)
 
 
 def _chained(records: _Records, _policy: Policy) -> _Result:
@@ -112,18 +108,18 @@ def _chained(records: _Records, _policy: Policy) -> _Result:
             if state is not None:
                 states.append(control_state_json(state, partition))
             violations += chain.violations
-    return states, _in_log_order(violations)
+    return states, sorted(violations, key=_place)
 
 
 def _by(records: _Records, key: Callable[[RecordAt[Any]], Any]) -> dict[Any, list[RecordAt[Any]]]:
-    groups: dict[Any, list[RecordAt[Any]]] = {}
+    groups: defaultdict[Any, list[RecordAt[Any]]] = defaultdict(list)
     for record_at in records:
-        groups.setdefault(key(record_at), []).append(record_at)
+        groups[key(record_at)].append(record_at)
     return groups
 
 
-def _in_log_order(violations: list[Violation]) -> tuple[Violation, ...]:
-    return tuple(sorted(violations, key=lambda violation: (violation.partition, violation.offset)))
+def _place(violation: Violation) -> tuple[int, int]:
+    return violation.partition, violation.offset
 
 
 _WITHOUT_POLICY: Final = frozenset({"i", "ii", "iii"})

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acktrail.offline.load_files import raw_batches
+from acktrail.offline.read.copied_files import raw_batches
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.record_json import state_json
 
@@ -42,11 +42,11 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | 
     from acktrail.columnar.replaying.raw_log import RawLogReplay
     from acktrail.columnar.replaying.state_columns import states_of
 
-    replay, order = RawLogReplay(), _Order()
+    replay, reached = RawLogReplay(), dict[int, int]()
     readable = records = 0
     for file in files:
         for batch in raw_batches(file, reading):
-            if not order.continues(batch):
+            if not _continues(batch, reached):
                 return None
             records += batch.num_rows
             readable += count_readable(pa.Table.from_batches([batch]))
@@ -59,28 +59,23 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | 
     return SortedReplay(states=forms, readable=readable, unreadable=records - readable)
 
 
-class _Order:
-    """The highest offset so far of each state partition."""
+def _continues(batch: pa.RecordBatch, reached: dict[int, int]) -> bool:
+    """Whether every offset of `batch` lies above those before it in its state partition, and above `reached`, which
+    gets the highest ones."""
+    import numpy as np
 
-    def __init__(self) -> None:
-        self._reached: dict[int, int] = {}
+    from acktrail.columnar.sorting import ascending
 
-    def continues(self, batch: pa.RecordBatch) -> bool:
-        """Whether every offset of `batch` lies above those before it in its state partition."""
-        import numpy as np
-
-        from acktrail.columnar.sorting import ascending
-
-        partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))
-        rows = ascending(partition)
-        partition, offset = partition[rows], offset[rows]
-        starts = np.flatnonzero(np.diff(partition, prepend=-2))  # no state partition is -2
-        ends = np.append(starts[1:], len(rows))[: len(starts)] - 1
-        rises = np.diff(offset) > 0
-        rises[starts[1:] - 1] = True
-        for place, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            state_partition = int(partition[place])
-            if offset[place] <= self._reached.get(state_partition, -1):
-                return False
-            self._reached[state_partition] = int(offset[end])
-        return bool(rises.all())
+    partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))
+    rows = ascending(partition)
+    partition, offset = partition[rows], offset[rows]
+    starts = np.flatnonzero(np.diff(partition, prepend=-2))  # no state partition is -2
+    ends = np.append(starts[1:], len(rows))[: len(starts)] - 1
+    rises = np.diff(offset) > 0
+    rises[starts[1:] - 1] = True
+    for place, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        state_partition = int(partition[place])
+        if offset[place] <= reached.get(state_partition, -1):
+            return False
+        reached[state_partition] = int(offset[end])
+    return bool(rises.all())

@@ -1,15 +1,11 @@
-"""A point in a copied log, and the records up to it.
-
-A point is an offset of each state partition, or a time. A time cuts every state partition before its first record with
-a later timestamp, as Kafka's lookup of an offset by time does.
-"""
+"""A point in a copied log, and the records up to it: an offset of each state partition, or a time, which cuts each
+before its first record with a later timestamp, as Kafka's lookup of an offset by time does."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from acktrail.errors import InputError
@@ -47,6 +43,7 @@ class AtTime:
 
 
 LogPoint = AtOffset | AtOffsets | AtTime
+_Kept = Iterator[tuple[RawRecord, bool]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,10 +58,8 @@ class LogCut:
 
 
 def parse_log_point(text: str) -> LogPoint:
-    """The point in `text`.
-
-    ``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is epoch
-    ms; everything else must be an RFC 3339 time with its offset from UTC. Fractions below a ms are cut off.
+    """``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is
+    epoch ms; everything else must be an RFC 3339 time with its offset from UTC. Fractions below a ms are cut off.
 
     Raises:
         InputError: it is none of these.
@@ -72,9 +67,14 @@ def parse_log_point(text: str) -> LogPoint:
     if _NUMBER.fullmatch(text):
         number = _fitting(int(text), text)
         return AtTime(timestamp_ms=number) if number >= _EARLIEST_TIME_MS else AtOffset(offset=number)
-    pairs = [_PAIR.fullmatch(part.strip()) for part in text.split(",")]
-    if all(pairs):
-        return AtOffsets(offsets=MappingProxyType(_offsets([pair for pair in pairs if pair], text)))
+    pairs = [pair for part in text.split(",") if (pair := _PAIR.fullmatch(part.strip()))]
+    if len(pairs) == text.count(",") + 1:
+        offsets: dict[int, int] = {}
+        for pair in pairs:
+            partition, offset = int(pair[1]), _fitting(int(pair[2]), text)
+            if offsets.setdefault(partition, offset) != offset:
+                raise InputError(f"--at {text!r} gives state partition {partition} two offsets")
+        return AtOffsets(offsets=offsets)
     return AtTime(timestamp_ms=instant_ms("--at", text, kind="moment", hint=_HINT))
 
 
@@ -87,14 +87,20 @@ def up_to(records: Iterable[RawRecord], point: LogPoint, cut: LogCut) -> Iterato
     """
     match point:
         case AtOffset():
-            yield from _single(records, point.offset, cut)
+            kept = _single(records, point.offset)
         case AtOffsets():
-            yield from _by_offsets(records, point.offsets, cut)
+            kept = _by_offsets(records, point.offsets, cut)
         case AtTime():
-            yield from _by_time(records, point.timestamp_ms, cut)
+            kept = _by_time(records, point.timestamp_ms)
+    for record, is_included in kept:
+        if is_included:
+            cut.last_offsets[record.state_partition] = record.offset
+            yield record
+        else:
+            cut.later += 1
 
 
-def _single(records: Iterable[RawRecord], last: int, cut: LogCut) -> Iterator[RawRecord]:
+def _single(records: Iterable[RawRecord], last: int) -> _Kept:
     partition: int | None = None
     for record in records:
         partition = record.state_partition if partition is None else partition
@@ -103,11 +109,10 @@ def _single(records: Iterable[RawRecord], last: int, cut: LogCut) -> Iterator[Ra
                 f"one offset is not enough for state partitions {partition} and {record.state_partition}",
                 hint=f"give --at {partition}:{last},{record.state_partition}:OFFSET",
             )
-        if _take(record, cut, included=record.offset <= last):
-            yield record
+        yield record, record.offset <= last
 
 
-def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: LogCut) -> Iterator[RawRecord]:
+def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: LogCut) -> _Kept:
     seen: set[int] = set()
     for record in records:
         last = offsets.get(record.state_partition)
@@ -115,14 +120,13 @@ def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: L
             cut.unnamed[record.state_partition] = cut.unnamed.get(record.state_partition, 0) + 1
             continue
         seen.add(record.state_partition)
-        if _take(record, cut, included=record.offset <= last):
-            yield record
+        yield record, record.offset <= last
     missing = sorted(offsets.keys() - seen)
     if missing:
         raise InputError(f"--at names state partition {missing[0]}, but the files have no record of it")
 
 
-def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: LogCut) -> Iterator[RawRecord]:
+def _by_time(records: Iterable[RawRecord], latest_ms: int) -> _Kept:
     over: set[int] = set()
     for record in records:
         if record.timestamp_ms < 0:
@@ -133,25 +137,7 @@ def _by_time(records: Iterable[RawRecord], latest_ms: int, cut: LogCut) -> Itera
             )
         if record.timestamp_ms > latest_ms:
             over.add(record.state_partition)
-        if _take(record, cut, included=record.state_partition not in over):
-            yield record
-
-
-def _take(record: RawRecord, cut: LogCut, *, included: bool) -> bool:
-    if included:
-        cut.last_offsets[record.state_partition] = record.offset
-    else:
-        cut.later += 1
-    return included
-
-
-def _offsets(pairs: list[re.Match[str]], text: str) -> dict[int, int]:
-    offsets: dict[int, int] = {}
-    for pair in pairs:
-        partition, offset = int(pair[1]), _fitting(int(pair[2]), text)
-        if offsets.setdefault(partition, offset) != offset:
-            raise InputError(f"--at {text!r} gives state partition {partition} two offsets")
-    return offsets
+        yield record, record.state_partition not in over
 
 
 def _fitting(number: int, text: str) -> int:

@@ -87,8 +87,8 @@ def _records(dialect: str, files: Files, reading: ReadReport) -> tuple[_Read, _F
 
 def _group_records(dialect: str) -> tuple[_Read, _Form]:
     from acktrail.errors import InputError
-    from acktrail.offline.group_record_json import group_record_json
     from acktrail.offline.read.copied_files import AUTO
+    from acktrail.offline.record_json import group_record_json
     from acktrail.wire.group_record import decode as decoder
     from acktrail.wire.group_record import is_about_others
     from acktrail.wire.raw_record import decode_with

@@ -103,10 +103,6 @@ def _snappy_size(block: bytes) -> int:
     raise _damaged("snappy", "no size")
 
 
-def _as_it_is(body: bytes, _most: int) -> bytes:
-    return body
-
-
 def _pyarrow() -> Any:
     try:
         import pyarrow as pa
@@ -125,7 +121,7 @@ def _too_large(most: int) -> MalformedRecord:
 
 _CODECS: Final[Mapping[Compression, Callable[[bytes, int], bytes]]] = MappingProxyType(
     {
-        Compression.NONE: _as_it_is,
+        Compression.NONE: lambda body, _most: body,
         Compression.GZIP: _gzip,
         Compression.SNAPPY: _snappy,
         Compression.LZ4: partial(_stream, name="lz4"),

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 COLUMN_SUFFIXES: Final = (".parquet", ".arrow", ".feather")
 
-_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value")
+_BINARY: Final = ("binary", "large_binary", "fixed_size_binary", "binary_view", "null")
+_COLUMNS: Final = {
+    "partition": ("integer",),
+    "offset": ("integer",),
+    "timestamp": ("integer", "timestamp", "null"),
+    "key": _BINARY,
+    "value": _BINARY,
+}
+"""The kinds of type that each column may have (``pyarrow.types.is_...``)."""
 _ROWS_AT_ONCE: Final = 1 << 17
 _VALUES_AT_ONCE: Final = 8_192
 """Rows converted to Python values together."""
@@ -35,19 +43,15 @@ def read_columns(file: Path) -> Iterator[RawRecord]:
     """
     for batch in read_column_batches(file):
         for start in range(0, batch.num_rows, _VALUES_AT_ONCE):
-            yield from _records(batch.slice(start, _VALUES_AT_ONCE))
-
-
-def _records(batch: pa.RecordBatch) -> Iterator[RawRecord]:
-    columns = [column.to_pylist() for column in batch.columns]
-    for partition, offset, timestamp, key, value in zip(*columns, strict=True):
-        yield RawRecord(
-            state_partition=partition,
-            offset=offset,
-            timestamp_ms=-1 if timestamp is None else timestamp,
-            key=key,
-            value=value,
-        )
+            columns = [column.to_pylist() for column in batch.slice(start, _VALUES_AT_ONCE).columns]
+            for partition, offset, timestamp, key, value in zip(*columns, strict=True):
+                yield RawRecord(
+                    state_partition=partition,
+                    offset=offset,
+                    timestamp_ms=-1 if timestamp is None else timestamp,
+                    key=key,
+                    value=value,
+                )
 
 
 def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
@@ -87,27 +91,17 @@ def _reader(raw: BinaryIO, suffix: str) -> tuple[pa.Schema, Iterable[pa.RecordBa
 
 
 def _check_schema(schema: pa.Schema, file: str) -> None:
-    for name in _COLUMNS:
-        count = schema.names.count(name)
-        if count != 1:
-            raise MalformedFile(
-                f"column {name!r} is {'missing' if not count else 'there twice'}", file=file, hint=_HINT
-            )
-        if not _is_fit(name, schema.field(name).type):
-            raise MalformedFile(f"column {name!r} is {schema.field(name).type}", file=file, hint=_HINT)
-
-
-def _is_fit(name: str, kind: Any) -> bool:
     from pyarrow import types
 
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if name in ("partition", "offset"):
-        return bool(types.is_integer(kind))
-    if name == "timestamp":
-        return bool(types.is_integer(kind) or types.is_timestamp(kind) or types.is_null(kind))
-    checks = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view, types.is_null)
-    return any(check(kind) for check in checks)
+    for name, fitting in _COLUMNS.items():
+        count = schema.names.count(name)
+        if count != 1:
+            fault = "there twice" if count else "missing"
+            raise MalformedFile(f"column {name!r} is {fault}", file=file, hint=_HINT)
+        found = schema.field(name).type
+        kind = found.value_type if types.is_dictionary(found) else found
+        if not any(getattr(types, f"is_{each}")(kind) for each in fitting):
+            raise MalformedFile(f"column {name!r} is {found}", file=file, hint=_HINT)
 
 
 def _conforming(batch: pa.RecordBatch, file: str, number: int) -> pa.RecordBatch:
@@ -123,7 +117,7 @@ def _conforming(batch: pa.RecordBatch, file: str, number: int) -> pa.RecordBatch
         columns = [_cast(batch.column(name), RAW_RECORDS.field(name).type) for name in _COLUMNS]
     except pa.ArrowException as error:
         raise MalformedFile(f"batch {number} of its rows: {_reason(error)}", file=file) from error
-    for name, column in zip(_COLUMNS[:2], columns, strict=False):
+    for name, column in zip(("partition", "offset"), columns, strict=False):
         if column.null_count or (len(column) and pc.min(column).as_py() < 0):
             raise MalformedFile(f"batch {number} of its rows: {name!r} is null or negative", file=file)
     return pa.RecordBatch.from_arrays(columns, schema=RAW_RECORDS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.drafts.dialects import dialect_named
 from acktrail.errors import ConfigurationError, InputError, MalformedFile
-from acktrail.offline.read.column_files import COLUMN_SUFFIXES, read_columns
+from acktrail.offline.read.column_files import COLUMN_SUFFIXES, read_column_batches, read_columns
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, read_segment
 from acktrail.offline.read.open_file import bare_suffix
 from acktrail.offline.read.read_report import ReadReport
@@ -18,11 +18,15 @@ from acktrail.wire.dialects.detect_layout import detect_layout
 from acktrail.wire.dialects.released import KAFKA_4_2, Dialect
 from acktrail.wire.raw_record import RawRecord
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 AUTO: Final = "auto"
 
 SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX)
 """Each also with ``.gz`` or ``.zst`` appended."""
 
+_ROWS_AT_ONCE: Final = 8_192
 _SAMPLE: Final = 1_000
 """Records of each file from which the dialect is detected."""
 
@@ -51,6 +55,22 @@ def read_file(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
         return read_segment(file, reading)
     hint = f"files end in {', '.join(SUFFIXES)}, or these with .gz or .zst behind"
     raise MalformedFile("not a format that is read", file=str(file), hint=hint)
+
+
+def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
+    """The rows of a file as batches of ``RAW_RECORDS``; raises as ``read_file``."""
+    if bare_suffix(file) in COLUMN_SUFFIXES:
+        yield from read_column_batches(file)
+        return
+    import pyarrow as pa
+
+    from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+
+    records = read_file(file, reading)
+    while rows := [*islice(records, _ROWS_AT_ONCE)]:
+        columns = zip(*((r.state_partition, r.offset, r.timestamp_ms, r.key, r.value) for r in rows), strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_RECORDS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=RAW_RECORDS)
 
 
 def sample_of(files: Sequence[Path], reading: ReadReport) -> Iterator[RawRecord]:

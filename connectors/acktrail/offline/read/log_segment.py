@@ -1,11 +1,16 @@
-"""A log segment (``.log``) as a broker keeps it on disk: the records that a consumer would get, and what is damaged.
+"""A log segment (``.log``) as a broker keeps it on disk: the records that a consumer would get, what is damaged, and
+where it comes from.
 
 Control records and the records of aborted transactions are left out, as for a consumer with ``read_committed``. Records
 of a transaction whose end is not in the file are left out too: whether it was committed is not known.
+
+A broker keeps the topic's id in ``partition.metadata`` in the segment's folder, and the cluster's id in
+``meta.properties`` in the folder above. Both are there when a whole log directory was copied.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -13,19 +18,17 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord
-from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
 from acktrail.offline.read.codecs import unpacked
-from acktrail.offline.read.open_file import open_file
+from acktrail.offline.read.open_file import bare_suffix, open_file
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
 from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.record_batch import ControlType, LogRecord, batch_records, control_type
+from acktrail.wire.record_batch import ControlType, batch_records, control_type
 
 SEGMENT_SUFFIX: Final = ".log"
 
-UNNAMED_PARTITION: Final = -1
-"""Stands for a state partition that is not known."""
-
+_LARGEST_PROPERTIES: Final = 64 * 1024
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
 _INTERNAL_TOPICS: Final = (STATE_TOPIC, "__consumer_offsets")
 
@@ -47,55 +50,39 @@ def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
         yield from _Segment(file, raw, partition, reading).records()
 
 
-def state_partition_of_folder(file: Path, *, any_topic: bool = False) -> int | None:
-    """The partition in the name of the folder that a segment lies in (``__share_group_state-7``); None: it names none.
-
-    `any_topic` takes every topic's folder, else those of Kafka's own two topics about share groups.
-    """
-    match = _FOLDER.fullmatch(file.absolute().parent.name)
-    return int(match[2]) if match and (any_topic or match[1] in _INTERNAL_TOPICS) else None
-
-
 class _Segment:
     """One segment while it is read."""
 
     def __init__(self, file: Path, raw: BinaryIO, partition: int, reading: ReadReport) -> None:
-        self._file, self._raw = str(file), raw
-        self._partition = partition
-        self._reading = reading
+        self._file, self._raw, self._partition, self._reading = str(file), raw, partition, reading
         self._markers: _Markers | None = None
 
     def records(self) -> Iterator[RawRecord]:
-        if not is_log(self._raw) and not self._has_a_batch():
+        if not is_log(self._raw) and all(isinstance(piece, Fragment) for piece in read_batches(self._raw)):
             raise MalformedFile("no log segment: nothing in it is a record batch of version 2", file=self._file)
         for piece in read_batches(self._raw):
             if isinstance(piece, Fragment):
-                self._report_fragment(piece)
+                status = SegmentDamageStatus.TORN_TAIL if piece.is_torn else SegmentDamageStatus.CORRUPT_BATCH
+                self._report(piece, status, piece.reason, piece.header.base_offset if piece.header else None)
             elif piece.header.is_control and not self._reading.control:
                 self._reading.control_records += max(0, piece.header.record_count)
             elif piece.header.is_control == self._reading.control and self._is_committed(piece):
                 yield from self._records_of(piece)
 
-    def _has_a_batch(self) -> bool:
-        return any(isinstance(piece, IntactBatch) for piece in read_batches(self._raw))
-
     def _records_of(self, batch: IntactBatch) -> Iterator[RawRecord]:
         offset = batch.header.base_offset
         try:
             for record in batch_records(batch.header, unpacked(batch.header.compression, batch.body)):
-                yield self._raw_record(record)
+                yield RawRecord(
+                    state_partition=self._partition,
+                    offset=record.offset,
+                    timestamp_ms=record.timestamp_ms,
+                    key=record.key,
+                    value=record.value,
+                )
                 offset = record.offset + 1
         except MalformedRecord as error:
-            self._report_batch(batch, SegmentDamageStatus.CORRUPT_BATCH, error.message, offset)
-
-    def _raw_record(self, record: LogRecord) -> RawRecord:
-        return RawRecord(
-            state_partition=self._partition,
-            offset=record.offset,
-            timestamp_ms=record.timestamp_ms,
-            key=record.key,
-            value=record.value,
-        )
+            self._report(batch, SegmentDamageStatus.CORRUPT_BATCH, error.message, offset)
 
     def _is_committed(self, batch: IntactBatch) -> bool:
         if not batch.header.is_transactional or batch.header.is_control:
@@ -106,7 +93,7 @@ class _Segment:
         following = bisect_right(ends, (batch.header.last_offset, 1 << 16))
         if following == len(ends):
             reason = f"the end of the transaction of producer {batch.header.producer_id} is not in this file"
-            self._report_batch(batch, SegmentDamageStatus.UNDECIDED_TRANSACTION, reason, batch.header.base_offset)
+            self._report(batch, SegmentDamageStatus.UNDECIDED_TRANSACTION, reason, batch.header.base_offset)
             return False
         if ends[following][1] == ControlType.COMMIT:
             return True
@@ -121,31 +108,17 @@ class _Segment:
                 markers.setdefault(batch.header.producer_id, []).extend(_ends(batch))
         return markers
 
-    def _report_fragment(self, fragment: Fragment) -> None:
-        status = SegmentDamageStatus.TORN_TAIL if fragment.is_torn else SegmentDamageStatus.CORRUPT_BATCH
-        header = fragment.header
+    def _report(
+        self, piece: IntactBatch | Fragment, status: SegmentDamageStatus, reason: str, first_offset: int | None
+    ) -> None:
         self._reading.on_damage(
             SegmentDamage(
                 state_partition=self._partition,
                 file=self._file,
-                position=fragment.position,
-                size_bytes=fragment.end - fragment.position,
-                first_offset=None if header is None else header.base_offset,
-                last_offset=None if header is None else header.last_offset,
-                status=status,
-                reason=fragment.reason,
-            )
-        )
-
-    def _report_batch(self, batch: IntactBatch, status: SegmentDamageStatus, reason: str, offset: int) -> None:
-        self._reading.on_damage(
-            SegmentDamage(
-                state_partition=self._partition,
-                file=self._file,
-                position=batch.position,
-                size_bytes=batch.header.size_bytes,
-                first_offset=offset,
-                last_offset=batch.header.last_offset,
+                position=piece.position,
+                size_bytes=piece.end - piece.position,
+                first_offset=first_offset,
+                last_offset=None if piece.header is None else piece.header.last_offset,
                 status=status,
                 reason=reason,
             )
@@ -163,11 +136,54 @@ def _ends(batch: IntactBatch) -> Iterator[tuple[int, int]]:
 
 
 def _partition(file: Path, reading: ReadReport) -> int:
-    named, wanted = state_partition_of_folder(file, any_topic=reading.control), reading.state_partition
+    """The state partition of a segment, by its folder (``__share_group_state-7``) or `reading`; -1: not known.
+
+    With control records, which drafts have, the folder may be any topic's, else one of Kafka's own two.
+    """
+    match, wanted = _FOLDER.fullmatch(file.absolute().parent.name), reading.state_partition
+    named = int(match[2]) if match and (reading.control or match[1] in _INTERNAL_TOPICS) else None
     if None not in (named, wanted) and named != wanted:
         raise InputError(f"{file}: the folder says state partition {named}, not {wanted}", hint="leave the option out")
     partition = wanted if named is None else named
     if partition is None:
         reading.nameless.append(str(file))
-        return UNNAMED_PARTITION
+        return -1
     return partition
+
+
+def topic_id_beside(file: Path) -> str | None:
+    """The id of the topic that a segment is of; None: not in its folder."""
+    topic_id = _value(file, file.absolute().parent / "partition.metadata", "topic_id", ":")
+    try:
+        return topic_id if topic_id and topic_id_bytes(topic_id) else None  # type: ignore[arg-type]  # any text: it is checked
+    except ValueError:
+        return None
+
+
+def cluster_id_beside(file: Path) -> str | None:
+    """The id of the cluster whose broker wrote a segment; None: not in the folder above."""
+    return _value(file, file.absolute().parents[1] / "meta.properties", "cluster.id", "=")
+
+
+def shown_name(file: Path) -> str:
+    """The file's name; that of a segment, which says little, with its folder's."""
+    return f"{file.absolute().parent.name}/{file.name}" if bare_suffix(file) == SEGMENT_SUFFIX else file.name
+
+
+def sha256_of(file: Path) -> str:
+    """SHA-256 of the file's bytes, in hex."""
+    with file.open("rb") as raw:
+        return hashlib.file_digest(raw, "sha256").hexdigest()
+
+
+def _value(file: Path, beside: Path, name: str, separator: str) -> str | None:
+    """The value of `name` in a small file of ``name<separator>value`` lines beside a segment."""
+    if bare_suffix(file) != SEGMENT_SUFFIX:
+        return None
+    try:
+        with beside.open(encoding="utf-8", errors="replace") as text:
+            lines = text.read(_LARGEST_PROPERTIES).splitlines()
+    except OSError:
+        return None
+    pairs = (line.partition(separator) for line in lines)
+    return next((value.strip() or None for key, is_pair, value in pairs if is_pair and key.strip() == name), None)

@@ -1,4 +1,4 @@
-"""Seekable binary files; compressed ones are unpacked into a temporary file first."""
+"""Binary files, compressed or not."""
 
 from __future__ import annotations
 
@@ -13,31 +13,54 @@ from typing import Any, BinaryIO, Final
 
 from acktrail.errors import MalformedFile, MissingDependency, UnknownName
 
-COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
+_COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 
 
 def bare_suffix(file: Path) -> str:
     """The extension of the format: ``.log`` for ``state.log.gz``."""
-    return (file.with_suffix("") if file.suffix in COMPRESSED_SUFFIXES else file).suffix
+    return (file.with_suffix("") if file.suffix in _COMPRESSED_SUFFIXES else file).suffix
+
+
+@contextmanager
+def unpacked_bytes(file: Path) -> Iterator[Any]:
+    """The bytes of `file`, decompressed, to be read once from begin to end.
+
+    Raises:
+        UnknownName: it does not exist.
+        MissingDependency: pyarrow is not installed (``.zst``).
+    """
+    if not file.exists():
+        raise UnknownName("file", str(file))
+    with file.open("rb") as raw:
+        if file.suffix == ".gz":
+            with gzip.open(raw) as plain:
+                yield plain
+        elif file.suffix == ".zst":
+            with _zstandard_stream(raw) as plain:
+                yield plain
+        else:
+            yield raw
 
 
 @contextmanager
 def open_file(file: Path) -> Iterator[BinaryIO]:
-    """`file` for reading, seekable.
+    """`file` for reading, seekable: a compressed one is unpacked into a temporary file first.
 
     Raises:
         UnknownName: it does not exist.
         MalformedFile: it cannot be read, or its compressed data is damaged or cut off.
     """
-    if not file.exists():
-        raise UnknownName("file", str(file))
     try:
-        with file.open("rb") as raw:
-            if file.suffix not in COMPRESSED_SUFFIXES:
+        with unpacked_bytes(file) as raw:
+            if file.suffix not in _COMPRESSED_SUFFIXES:
                 yield raw
                 return
             with tempfile.TemporaryFile() as unpacked:
-                _unpack(file, raw, unpacked)
+                try:
+                    shutil.copyfileobj(raw, unpacked)
+                except (zlib.error, EOFError, OSError) as error:
+                    raise MalformedFile("the compressed data is damaged or cut off", file=str(file)) from error
+                unpacked.seek(0)
                 yield unpacked
     except OSError as error:
         raise MalformedFile(reason_of(error), file=str(file)) from error
@@ -48,21 +71,7 @@ def reason_of(error: OSError) -> str:
     return (error.strerror or "cannot be read").lower()
 
 
-def _unpack(file: Path, raw: BinaryIO, unpacked: BinaryIO) -> None:
-    try:
-        if file.suffix == ".gz":
-            with gzip.open(raw) as plain:
-                shutil.copyfileobj(plain, unpacked)
-        else:
-            with zstandard_stream(raw) as plain:
-                shutil.copyfileobj(plain, unpacked)
-    except (gzip.BadGzipFile, zlib.error, EOFError, OSError) as error:
-        raise MalformedFile("the compressed data is damaged or cut off", file=str(file)) from error
-    unpacked.seek(0)
-
-
-def zstandard_stream(raw: BinaryIO) -> Any:
-    """The decompressed bytes of a Zstandard file, as a readable file."""
+def _zstandard_stream(raw: BinaryIO) -> Any:
     try:
         import pyarrow as pa
     except ImportError as error:

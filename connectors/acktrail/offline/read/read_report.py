@@ -36,23 +36,18 @@ class SegmentDamage:
     reason: str
 
 
-def _ignore(_damage: SegmentDamage) -> None:
-    """Report nothing."""
-
-
 @dataclass(slots=True, kw_only=True)
 class ReadReport:
     """How segments are read, and what was left out on the way.
 
     `state_partition` is for segments whose folder does not name it. `control` selects the control records (drafts
     i and ii) instead of the others. `on_damage` is called for each damage. Collected: the numbers of control records
-    (`control_records`) and of records of aborted transactions (`aborted_records`), and the segments without a state
-    partition (`nameless`).
+    and of records of aborted transactions, and the segments without a state partition (`nameless`).
     """
 
     state_partition: int | None = None
     control: bool = False
-    on_damage: Callable[[SegmentDamage], None] = _ignore
+    on_damage: Callable[[SegmentDamage], None] = lambda _: None
     control_records: int = 0
     aborted_records: int = 0
     nameless: list[str] = field(default_factory=list)

@@ -13,17 +13,14 @@ import io
 import json
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from acktrail.errors import MalformedFile, UnknownName
-from acktrail.offline.read.open_file import reason_of, zstandard_stream
+from acktrail.errors import MalformedFile
+from acktrail.offline.read.open_file import reason_of, unpacked_bytes
 from acktrail.wire.raw_record import RawRecord
 
 DUMP_SUFFIX: Final = ".jsonl"
-
-_INTEGER_RANGES: Final = {"partition": 31, "offset": 63, "timestamp": 63}
 
 
 def read_dump(file: Path) -> Iterator[RawRecord]:
@@ -35,7 +32,7 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
     """
     number = 0
     try:
-        with _opened(file) as lines:
+        with unpacked_bytes(file) as raw, io.TextIOWrapper(raw, encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _record(line, str(file), number)
@@ -47,35 +44,6 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
         raise MalformedFile(reason_of(error), file=str(file), line=number + 1) from error
 
 
-def dump_line(record: RawRecord) -> str:
-    """The line of `record`, without a newline."""
-    return json.dumps(
-        {
-            "partition": record.state_partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp_ms,
-            "key": _encoded(record.key),
-            "value": _encoded(record.value),
-        },
-        separators=(",", ":"),
-    )
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[io.TextIOBase]:
-    if not file.exists():
-        raise UnknownName("file", str(file))
-    if file.suffix == ".gz":
-        with gzip.open(file, "rt", encoding="utf-8") as text:
-            yield text
-    elif file.suffix == ".zst":
-        with file.open("rb") as raw, io.TextIOWrapper(zstandard_stream(raw), encoding="utf-8") as text:
-            yield text
-    else:
-        with file.open(encoding="utf-8") as text:
-            yield text
-
-
 def _record(line: str, file: str, number: int) -> RawRecord:
     try:
         fields = json.loads(line)
@@ -83,21 +51,20 @@ def _record(line: str, file: str, number: int) -> RawRecord:
         raise MalformedFile("not JSON: the line is damaged or cut off", file=file, line=number) from error
     if not isinstance(fields, dict):
         raise MalformedFile("not a JSON object", file=file, line=number)
-    numbers = {name: _integer(fields, name, file, number) for name in _INTEGER_RANGES}
     return RawRecord(
-        state_partition=numbers["partition"],
-        offset=numbers["offset"],
-        timestamp_ms=numbers["timestamp"],
+        state_partition=_integer(fields, "partition", 31, file, number),
+        offset=_integer(fields, "offset", 63, file, number),
+        timestamp_ms=_integer(fields, "timestamp", 63, file, number),
         key=_decoded(fields, "key", file, number),
         value=_decoded(fields, "value", file, number),
     )
 
 
-def _integer(fields: dict[str, object], name: str, file: str, number: int) -> int:
+def _integer(fields: dict[str, object], name: str, bits: int, file: str, number: int) -> int:
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise MalformedFile(f"{name!r} is no integer", file=file, line=number)
-    if not -1 <= value < 1 << _INTEGER_RANGES[name]:
+    if not -1 <= value < 1 << bits:
         raise MalformedFile(f"{name!r} is out of range", file=file, line=number)
     return value
 
@@ -112,7 +79,3 @@ def _decoded(fields: dict[str, object], name: str, file: str, number: int) -> by
         return base64.b64decode(text, validate=True)  # type: ignore[arg-type]  # a wrong type raises
     except (binascii.Error, ValueError, TypeError) as error:
         raise MalformedFile(f"{name!r} is no base64", file=file, line=number) from error
-
-
-def _encoded(raw: bytes | None) -> str | None:
-    return None if raw is None else base64.b64encode(raw).decode("ascii")

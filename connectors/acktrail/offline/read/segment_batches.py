@@ -39,7 +39,7 @@ class IntactBatch:
         return self.position + self.header.size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fragment:
     """Bytes from `position` to `end` (exclusive) that are not an intact batch. `header` is what their first bytes
     decode to, None where they are not a header; `is_torn`: the file ends inside it.
@@ -49,7 +49,7 @@ class Fragment:
     end: int
     header: BatchHeader | None
     reason: str
-    is_torn: bool
+    is_torn: bool = False
 
 
 def read_batches(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
@@ -96,7 +96,7 @@ def _placed(batch: IntactBatch, last: int, *, is_doubtful: bool) -> IntactBatch 
     if header.base_offset > last and not is_doubtful:
         return batch
     reason = f"offsets {header.base_offset} to {header.last_offset} collide with those of another batch"
-    return _fragment(batch.position, batch.end, header, reason)
+    return Fragment(batch.position, batch.end, header, reason)
 
 
 def is_log(file: BinaryIO) -> bool:
@@ -116,15 +116,15 @@ def _at(file: BinaryIO, position: int, size: int) -> IntactBatch | Fragment:
     try:
         header = read_header(raw)
     except MalformedRecord as error:
-        return _fragment(position, size, None, error.fault, is_torn=len(raw) < HEADER_BYTES)
+        return Fragment(position, size, None, error.fault, is_torn=len(raw) < HEADER_BYTES)
     if header.size_bytes > LARGEST_BATCH:
-        return _fragment(position, size, header, f"a batch of {header.size_bytes} bytes is not believed")
+        return Fragment(position, size, header, f"a batch of {header.size_bytes} bytes is not believed")
     if header.size_bytes > size - position:
         reason = f"{header.size_bytes} bytes announced, {size - position} left"
-        return _fragment(position, size, header, reason, is_torn=True)
+        return Fragment(position, size, header, reason, is_torn=True)
     raw += file.read(header.size_bytes - HEADER_BYTES)
     if not is_intact(header, raw):
-        return _fragment(position, position + header.size_bytes, header, "the CRC-32C is wrong")
+        return Fragment(position, position + header.size_bytes, header, "the CRC-32C is wrong")
     return IntactBatch(position=position, header=header, body=raw[HEADER_BYTES:])
 
 
@@ -176,7 +176,3 @@ def _is_zero(file: BinaryIO, position: int) -> bool:
         if piece.count(0) != len(piece):
             return False
     return True
-
-
-def _fragment(position: int, end: int, header: BatchHeader | None, reason: str, *, is_torn: bool = False) -> Fragment:
-    return Fragment(position=position, end=end, header=header, reason=reason, is_torn=is_torn)

@@ -17,13 +17,14 @@ from samples.golden_vectors import wire
 from state_topics.segment_bytes import batch
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.drafts.dialects import DIALECTS
 from acktrail.drafts.draft_records import DraftSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.wire.raw_record import RawRecord
+from acktrail_simulation.drafts.record_encoders import encode_in
 
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
-DRAFT = DIALECTS["iv"].encode(
+DRAFT = encode_in(
+    "iv",
     DraftSnapshot(key=KEY, state_epoch=1, snapshot_epoch=2, start_offset=3, batches=()),
 )
 

@@ -21,11 +21,11 @@ from state_topics.segment_bytes import batch
 from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig
-from acktrail.drafts.dialects import DIALECTS
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
 from acktrail.wire.raw_record import RawRecord
+from acktrail_simulation.drafts.record_encoders import encode_in
 
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId(TOPIC_ID), partition=7)
@@ -49,7 +49,7 @@ def raw(offset: int, *, partition: int = 3, epoch: int | None = None, dialect: s
     record = snapshot(offset if epoch is None else epoch)
     if dialect == "4.0":
         record = replace(record, create_timestamp_ms=None, write_timestamp_ms=None, delivery_complete_count=None)
-    key, value = DIALECTS[dialect].encode(record)
+    key, value = encode_in(dialect, record)
     return RawRecord(state_partition=partition, offset=offset, timestamp_ms=9, key=key, value=value)
 
 
@@ -127,7 +127,7 @@ def logs(draw: st.DrawFn) -> list[RawRecord]:
     for partition in draw(st.sets(st.integers(0, 3), min_size=1, max_size=2)):
         first = draw(st.integers(0, 9))
         for offset in range(first, first + draw(st.integers(1, 8))):
-            key, value = DIALECTS["4.2"].encode(draw(state_records()))
+            key, value = encode_in("4.2", draw(state_records()))
             found.append(
                 RawRecord(
                     state_partition=partition,

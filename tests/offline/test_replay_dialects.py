@@ -27,6 +27,7 @@ from acktrail.model.strict.violations import Policy
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_dialects import replay_records
 from acktrail.wire.raw_record import RawRecord
+from acktrail_simulation.drafts.record_encoders import encode_in
 from acktrail_simulation.messages.document_json import read_control_record, read_write_request
 
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AAECAwQFBgcICQoLDA0ODw"), partition=0)
@@ -41,7 +42,7 @@ def dump(file: Path, dialect: str, log: Sequence[RecordAt[Any]]) -> Path:
     """A dump of `log` in `dialect`; a record's timestamp is ten times its offset."""
     with file.open("w", encoding="utf-8") as lines:
         for placed in log:
-            key, value = DIALECTS[dialect].encode(placed.record)
+            key, value = encode_in(dialect, placed.record)
             raw = RawRecord(
                 state_partition=placed.partition,
                 offset=placed.offset,

@@ -11,8 +11,8 @@ from drivers.command_line import run
 from samples.draft_random_walks import CheckpointWalk, ControlWalk
 from samples.dump_lines import dump_line
 
-from acktrail.drafts.dialects import DIALECTS
 from acktrail.wire.raw_record import RawRecord
+from acktrail_simulation.drafts.record_encoders import encode_in
 
 LIVES: dict[str, Any] = {
     "ii": lambda source: ControlWalk(source, chained=True),
@@ -35,7 +35,7 @@ def test_draft_logs_replay_to_what_was_acknowledged(
     file = tmp_path / "log.jsonl"
     with file.open("w", encoding="utf-8") as lines:
         for placed in log.records:
-            key, value = DIALECTS[dialect].encode(placed.record)
+            key, value = encode_in(dialect, placed.record)
             raw = RawRecord(state_partition=0, offset=placed.offset, timestamp_ms=5, key=key, value=value)
             lines.write(dump_line(raw) + "\n")
 

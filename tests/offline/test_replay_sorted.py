@@ -16,8 +16,8 @@ from state_topics.segment_bytes import batch
 from acktrail.cli.commands import replay as command
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.replay_sorted import replay_sorted
-from acktrail.wire.dialects.released import KAFKA_4_2
 from acktrail.wire.raw_record import RawRecord
+from acktrail_simulation.drafts.record_encoders import encode_in
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -29,7 +29,7 @@ def logs(draw: st.DrawFn) -> list[RawRecord]:
     found, offset = [], 0
     for _ in range(draw(st.integers(0, 12))):
         home = draw(st.integers(0, len(owned) - 1))
-        key, value = KAFKA_4_2.encode(draw(records(st.just(owned[home]))))
+        key, value = encode_in("4.2", draw(records(st.just(owned[home]))))
         if draw(st.integers(0, 9)) == 0:
             value = (value or b"xyz")[:-3]
         found.append(RawRecord(state_partition=home, offset=offset, timestamp_ms=0, key=key, value=value))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.draft_random_walks import KEYS, RETENTION_MS, CheckpointWalk, Truth, told
 
-from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
+from acktrail.drafts.checkpoint_log import replay_checkpoint_log
 from acktrail.drafts.draft_records import CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.model.strict.violations import Rule
 from acktrail_simulation.clock import SimulatedClock

@@ -1,14 +1,13 @@
 """Records and states of the drafted generations as JSON, with the names of the shipped ones where the meaning is equal.
 
-`snapshot_epoch` is the checkpoint epoch. Fields that a generation does not have are -1 for an epoch and null for the
-delivery complete count; the topic id of a control record is null, since it names only its group and is stored on the
-topic partition itself.
+Fields that a generation does not have are -1 for an epoch and null for the delivery complete count; the topic id of a
+control record is null, since it names only its group and is stored on the topic partition itself.
 """
 
 from __future__ import annotations
 
-from acktrail.drafts.checkpoint_log import CheckpointState
-from acktrail.drafts.control_log import ControlState
+from typing import Any, Final
+
 from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointTombstone,
@@ -19,59 +18,45 @@ from acktrail.drafts.draft_records import (
     DraftSnapshot,
     DraftUpdate,
 )
-from acktrail.drafts.snapshot_log import DraftState
-from acktrail.model.share_partition import GroupId
-from acktrail.model.strict.offset_window import OffsetWindow
 from acktrail.wire.dialects.batch_arrays import absent_if_none, batches_form
-from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.state_key import key_form
 
+_KINDS: Final[dict[type, str]] = {
+    ControlCheckpoint: "checkpoint",
+    ControlDelta: "delta",
+    Checkpoint: "checkpoint",
+    Delta: "delta",
+    CheckpointTombstone: "tombstone",
+    DeltaTombstone: "delta_tombstone",
+    DraftSnapshot: "snapshot",
+    DraftUpdate: "update",
+}
+_NUMBERS: Final = ("delta_index", "checkpoint_epoch", "snapshot_epoch", "state_epoch", "start_offset", "end_offset")
 
-def draft_content(record: object, raw: RawRecord) -> dict[str, object] | None:
-    """The content of a drafted record; None for a record of a shipped release."""
-    match record:
-        case DraftSnapshot() | DraftUpdate():
-            return _draft(record)
-        case Checkpoint() | Delta() | CheckpointTombstone() | DeltaTombstone():
-            return _checkpoint(record)
-        case ControlCheckpoint() | ControlDelta():
-            return _control(record, raw.state_partition)
-        case _:
-            return None
+
+def draft_content(record: Any, partition: int) -> dict[str, object] | None:
+    """The content of a drafted record, which lies on `partition` of its log; None for one of a shipped release."""
+    kind = _KINDS.get(type(record))
+    if kind is None:
+        return None
+    form = {"type": kind, **_subject(record, partition)}
+    form |= {name: absent_if_none(getattr(record, name)) for name in _NUMBERS if hasattr(record, name)}
+    if getattr(record, "back_offset", None) is not None:
+        form["back_offset"] = record.back_offset
+    return {**form, "batches": batches_form(record.batches)} if hasattr(record, "batches") else form
 
 
-def draft_state_json(state: DraftState) -> dict[str, object]:
-    """Generation iv, in the form of ``state_json``."""
+def draft_state_json(state: Any, partition: int | None = None) -> dict[str, object]:
+    """A state, in the form of ``state_json``; `snapshot_epoch` is the checkpoint epoch of generations i to iii.
+
+    `partition`: that of the log, for a state of generations i and ii.
+    """
+    window = state.window
+    is_last = isinstance(state, DraftSnapshot | DraftUpdate)
     return {
-        **key_form(state.key),
-        "state_epoch": absent_if_none(state.state_epoch),
-        "snapshot_epoch": state.snapshot_epoch,
-        **_window(state.window),
-    }
-
-
-def checkpoint_state_json(state: CheckpointState) -> dict[str, object]:
-    """Generation iii, in the form of ``state_json``."""
-    return {
-        **key_form(state.key),
-        "state_epoch": -1,
-        "snapshot_epoch": state.checkpoint_epoch,
-        **_window(state.window),
-    }
-
-
-def control_state_json(state: ControlState, partition: int) -> dict[str, object]:
-    """Generations ii and i, in the form of ``state_json``; `partition` is that of the log."""
-    return {
-        **_group(state.group_id, partition),
-        "state_epoch": -1,
-        "snapshot_epoch": state.checkpoint_epoch,
-        **_window(state.window),
-    }
-
-
-def _window(window: OffsetWindow) -> dict[str, object]:
-    return {
+        **_subject(state, partition),
+        "state_epoch": absent_if_none(state.state_epoch) if is_last else -1,
+        "snapshot_epoch": state.snapshot_epoch if is_last else state.checkpoint_epoch,
         "leader_epoch": -1,
         "start_offset": absent_if_none(window.start_offset),
         "delivery_complete_count": None,
@@ -79,40 +64,7 @@ def _window(window: OffsetWindow) -> dict[str, object]:
     }
 
 
-def _group(group_id: GroupId, partition: int) -> dict[str, object]:
-    return {"group": group_id, "topic_id": None, "partition": partition}
-
-
-def _draft(record: DraftSnapshot | DraftUpdate) -> dict[str, object]:
-    return {
-        "type": "snapshot" if isinstance(record, DraftSnapshot) else "update",
-        **key_form(record.key),
-        "snapshot_epoch": record.snapshot_epoch,
-        "state_epoch": absent_if_none(record.state_epoch),
-        "start_offset": absent_if_none(record.start_offset),
-        "batches": batches_form(record.batches),
-    }
-
-
-def _checkpoint(record: Checkpoint | Delta | CheckpointTombstone | DeltaTombstone) -> dict[str, object]:
-    index = {"delta_index": record.delta_index} if isinstance(record, Delta | DeltaTombstone) else {}
-    if isinstance(record, CheckpointTombstone | DeltaTombstone):
-        return {"type": "delta_tombstone" if index else "tombstone", **key_form(record.key), **index}
-    return {
-        "type": "delta" if index else "checkpoint",
-        **key_form(record.key),
-        **index,
-        "checkpoint_epoch": record.checkpoint_epoch,
-        "start_offset": absent_if_none(record.start_offset),
-        "batches": batches_form(record.batches),
-    }
-
-
-def _control(record: ControlCheckpoint | ControlDelta, partition: int) -> dict[str, object]:
-    form = {**_group(record.group_id, partition), "checkpoint_epoch": record.checkpoint_epoch}
-    batches = batches_form(record.batches)
-    if isinstance(record, ControlCheckpoint):
-        offsets = {"start_offset": record.start_offset, "end_offset": record.end_offset}
-        return {"type": "checkpoint", **form, **offsets, "batches": batches}
-    back = {} if record.back_offset is None else {"back_offset": record.back_offset}
-    return {"type": "delta", **form, **back, "batches": batches}
+def _subject(record: Any, partition: int | None) -> dict[str, object]:
+    if isinstance(record, ControlCheckpoint | ControlDelta):
+        return {"group": record.group_id, "topic_id": None, "partition": partition}
+    return key_form(record.key)

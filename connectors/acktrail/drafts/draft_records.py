@@ -1,7 +1,8 @@
 """Records of the drafted generations, as values.
 
 Generations ii and i are control records among the user's data and know no topic: the topic partition they lie on is
-theirs. Generation iii and iv are records of the state topic. None of them was ever written by a released broker.
+theirs. Generation iii and iv are records of the state topic. None of them was ever written by a released broker. The
+state after some records is the complete record that could stand for them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition
+from acktrail.model.strict.offset_window import OffsetWindow, effective_window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,11 @@ class ControlCheckpoint:
     start_offset: int
     end_offset: int
     batches: tuple[StateBatch, ...]
+
+    @property
+    def window(self) -> OffsetWindow:
+        """Where delivery continues."""
+        return effective_window(self.start_offset, self.batches, end_offset=self.end_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,28 +51,35 @@ ControlRecord = ControlCheckpoint | ControlDelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """Generation iii: the complete state of a share partition (``ShareCheckpoint``)."""
+class _OfSharePartition:
+    """`start_offset` None: not initialised, or unchanged."""
 
     key: SharePartition
-    checkpoint_epoch: int
     start_offset: int | None
     batches: tuple[StateBatch, ...]
+
+    @property
+    def window(self) -> OffsetWindow:
+        """Where delivery continues; its end is a lower bound, since these records have no end offset."""
+        return effective_window(self.start_offset, self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Checkpoint(_OfSharePartition):
+    """Generation iii: the complete state of a share partition (``ShareCheckpoint``)."""
+
+    checkpoint_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta(_OfSharePartition):
     """Generation iii: what changed since the checkpoint of that epoch (``ShareDelta``).
 
-    `delta_index` (0 to 255) is part of the key and only keeps the keys apart under compaction. `start_offset` None:
-    unchanged.
+    `delta_index` (0 to 255) is part of the key and only keeps the keys apart under compaction.
     """
 
-    key: SharePartition
     delta_index: int
     checkpoint_epoch: int
-    start_offset: int | None
-    batches: tuple[StateBatch, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,31 +101,22 @@ CheckpointRecord = Checkpoint | Delta | CheckpointTombstone | DeltaTombstone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftSnapshot:
+class DraftSnapshot(_OfSharePartition):
     """Generation iv: the complete state (``ShareSnapshot`` before Kafka 4.0).
 
     `state_epoch` None: the record was written by the JSON schema of the document, which has none.
     """
 
-    key: SharePartition
     state_epoch: int | None
     snapshot_epoch: int
-    start_offset: int | None
-    batches: tuple[StateBatch, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftUpdate:
-    """Generation iv: what changed since the snapshot of that epoch (``ShareUpdate`` before Kafka 4.0).
+class DraftUpdate(_OfSharePartition):
+    """Generation iv: what changed since the snapshot of that epoch (``ShareUpdate`` before Kafka 4.0)."""
 
-    `start_offset` None: unchanged. `state_epoch` None: as for `DraftSnapshot`.
-    """
-
-    key: SharePartition
     state_epoch: int | None
     snapshot_epoch: int
-    start_offset: int | None
-    batches: tuple[StateBatch, ...]
 
 
 DraftRecord = DraftSnapshot | DraftUpdate | Tombstone

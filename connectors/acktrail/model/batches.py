@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
+from typing import Any
 
 from acktrail.model.delivery import StateBatch
 
@@ -14,7 +16,7 @@ def prune_state_batches(batches: Iterable[StateBatch], start_offset: int | None)
     if start_offset is None:
         return tuple(batches)
     return tuple(
-        batch if batch.first_offset >= start_offset else _starting_at(batch, start_offset)
+        batch if batch.first_offset >= start_offset else replace(batch, first_offset=start_offset)
         for batch in batches
         if batch.last_offset >= start_offset
     )
@@ -49,7 +51,15 @@ def combine_state_batches(
     batches = prune_state_batches((*so_far, *new), start_offset)
     if len(batches) < 2 or _is_combined(batches):
         return batches
-    return _sweep(sorted((b for b in batches if b.first_offset <= b.last_offset), key=lambda b: b.first_offset))
+    return _cover(batches, [(-batch.delivery_count, -batch.delivery_state) for batch in batches])
+
+
+def overlay_state_batches(
+    so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int | None
+) -> tuple[StateBatch, ...]:
+    """As ``combine_state_batches``, but the last writer wins at every offset: how the founding documents read."""
+    batches = prune_state_batches((*so_far, *new), start_offset)
+    return _cover(batches, range(0, -len(batches), -1))
 
 
 def _is_combined(batches: Sequence[StateBatch]) -> bool:
@@ -64,35 +74,28 @@ def _is_combined(batches: Sequence[StateBatch]) -> bool:
     )
 
 
-def _starting_at(batch: StateBatch, start_offset: int) -> StateBatch:
-    return StateBatch(
-        first_offset=start_offset,
-        last_offset=batch.last_offset,
-        delivery_state=batch.delivery_state,
-        delivery_count=batch.delivery_count,
-    )
-
-
-def _sweep(ascending: Sequence[StateBatch]) -> tuple[StateBatch, ...]:
-    """A sweep over the boundaries: the heap holds the open batches, best priority first."""
-    boundaries = sorted({edge for b in ascending for edge in (b.first_offset, b.last_offset + 1)})
+def _cover(batches: Sequence[StateBatch], ranks: Sequence[Any]) -> tuple[StateBatch, ...]:
+    """A sweep over the boundaries; the heap holds the open batches, the one of the least rank first."""
+    pairs = [
+        (rank, batch) for rank, batch in zip(ranks, batches, strict=True) if batch.first_offset <= batch.last_offset
+    ]
+    upcoming = sorted(pairs, key=lambda pair: pair[1].first_offset, reverse=True)
+    boundaries = sorted({edge for _, batch in pairs for edge in (batch.first_offset, batch.last_offset + 1)})
     result: list[StateBatch] = []
-    open_batches: list[tuple[int, int, int]] = []  # (-count, -state, end)
-    upcoming = 0
+    open_batches: list[tuple[Any, int, int, int]] = []  # rank, last offset, state, count
     for begin, end in pairwise(boundaries):
-        while upcoming < len(ascending) and ascending[upcoming].first_offset == begin:
-            batch = ascending[upcoming]
-            heappush(open_batches, (-batch.delivery_count, -batch.delivery_state, batch.last_offset + 1))
-            upcoming += 1
-        while open_batches and open_batches[0][2] <= begin:
+        while upcoming and upcoming[-1][1].first_offset == begin:
+            rank, batch = upcoming.pop()
+            heappush(open_batches, (rank, batch.last_offset, batch.delivery_state, batch.delivery_count))
+        while open_batches and open_batches[0][1] < begin:
             heappop(open_batches)
         if open_batches:
-            count, state, _ = open_batches[0]
-            append_joined(result, begin, end - 1, -state, -count)
+            _, _, state, count = open_batches[0]
+            _append_joined(result, begin, end - 1, state, count)
     return tuple(result)
 
 
-def append_joined(result: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
+def _append_joined(result: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
     """Append a batch, joined with the last one of `result` where they touch and have equal state and count."""
     if result:
         before = result[-1]

@@ -37,7 +37,7 @@ def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
     form = _address("state_partition", addressed)
     if addressed.record is None:
         return form
-    drafted = draft_content(addressed.record, addressed.raw)
+    drafted = draft_content(addressed.record, addressed.raw.state_partition)
     return {**form, **(_content(addressed.record) if drafted is None else drafted)}
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from acktrail.drafts.backward_chain import head_index, replay_back_chains
-from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
-from acktrail.drafts.control_log import ControlState, replay_control_log
-from acktrail.drafts.draft_json import checkpoint_state_json, control_state_json, draft_state_json
+from acktrail.drafts.checkpoint_log import replay_checkpoint_log
+from acktrail.drafts.control_log import head_index, replay_back_chains, replay_control_log
+from acktrail.drafts.draft_json import draft_state_json
 from acktrail.drafts.draft_records import ControlCheckpoint
 from acktrail.drafts.snapshot_log import replay_draft_log
 from acktrail.model.records import RecordAt
@@ -73,7 +72,7 @@ def _draft(records: _Records, policy: Policy) -> _Result:
 def _checkpoints(records: _Records, _policy: Policy) -> _Result:
     records = [*records]
     replayed = replay_checkpoint_log(records, compacted=not _is_dense(records))
-    return map(checkpoint_state_json, replayed.states.values()), replayed.violations
+    return map(draft_state_json, replayed.states.values()), replayed.violations
 
 
 def _is_dense(records: Iterable[RecordAt[Any]]) -> bool:
@@ -94,7 +93,7 @@ def _scanned(records: _Records, _policy: Policy) -> _Result:
         is_cleaned = not (isinstance(first, ControlCheckpoint) and first.checkpoint_epoch == 1)
         replayed = replay_control_log(own, cleaned=is_cleaned)
         if group_id in replayed.states:
-            states.append(control_state_json(replayed.states[group_id], partition))
+            states.append(draft_state_json(replayed.states[group_id], partition))
         violations += replayed.violations
     return states, sorted(violations, key=_place)
 
@@ -104,9 +103,8 @@ def _chained(records: _Records, _policy: Policy) -> _Result:
     violations: list[Violation] = []
     for partition, own in _by(records, lambda p: p.partition).items():
         for chain in replay_back_chains(own, head_index(own)).values():
-            state: ControlState | None = chain.state
-            if state is not None:
-                states.append(control_state_json(state, partition))
+            if chain.state is not None:
+                states.append(draft_state_json(chain.state, partition))
             violations += chain.violations
     return states, sorted(violations, key=_place)
 

@@ -7,8 +7,7 @@ away nothing that counts.
 
 from __future__ import annotations
 
-from acktrail.drafts.checkpoint_log import HIGHEST_DELTA_INDEX, CheckpointState, CheckpointTrack, advance_track
-from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
+from acktrail.drafts.checkpoint_log import HIGHEST_DELTA_INDEX, CheckpointTrack, advance_track, replay_checkpoint_log
 from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.coordinator.state_write import StateWrite
@@ -16,6 +15,11 @@ from acktrail_simulation.drafts.complete_records import checkpoint_of
 from acktrail_simulation.drafts.record_log import RecordLog
 
 _FRESH = CheckpointTrack()
+
+
+def next_delta_index(last: int | None, highest: int = HIGHEST_DELTA_INDEX) -> int:
+    """The index of the next delta: one more than `last`, or 0 at the end of the range."""
+    return 0 if last is None or last >= highest else last + 1
 
 
 class CheckpointCoordinator:
@@ -42,7 +46,7 @@ class CheckpointCoordinator:
         self._finish_removals()
 
     @property
-    def states(self) -> dict[SharePartition, CheckpointState]:
+    def states(self) -> dict[SharePartition, Checkpoint]:
         """What is in memory."""
         return {key: track.state for key, track in self.tracks.items() if track.state is not None}
 
@@ -59,7 +63,7 @@ class CheckpointCoordinator:
                     batches=request.batches,
                 )
             )
-        index = self._next_index(track)
+        index = next_delta_index(track.last_delta_index, self.highest_delta_index)
         delta = Delta(
             key=request.key,
             delta_index=index,
@@ -92,10 +96,6 @@ class CheckpointCoordinator:
             deltas_per_checkpoint=self.deltas_per_checkpoint,
             highest_delta_index=self.highest_delta_index,
         )
-
-    def _next_index(self, track: CheckpointTrack) -> int:
-        last = track.last_delta_index
-        return 0 if last is None or last >= self.highest_delta_index else last + 1
 
     def _finish_removals(self) -> None:
         """Deltas without a state are left over from a removal, also where its first tombstone was cleaned away."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from acktrail.drafts.checkpoint_log import CheckpointState
-from acktrail.drafts.control_log import ControlState
-from acktrail.drafts.draft_records import Checkpoint, ControlCheckpoint, DraftSnapshot
-from acktrail.drafts.snapshot_log import DraftState
+from acktrail.drafts.draft_records import Checkpoint, ControlCheckpoint, DraftSnapshot, DraftUpdate
 
 
-def checkpoint_of(state: CheckpointState, checkpoint_epoch: int) -> Checkpoint:
+def checkpoint_of(state: Checkpoint, checkpoint_epoch: int) -> Checkpoint:
     """Generation iii: the checkpoint of `state`."""
     window = state.window
     return Checkpoint(
@@ -19,7 +16,7 @@ def checkpoint_of(state: CheckpointState, checkpoint_epoch: int) -> Checkpoint:
     )
 
 
-def control_checkpoint_of(state: ControlState, checkpoint_epoch: int) -> ControlCheckpoint:
+def control_checkpoint_of(state: ControlCheckpoint, checkpoint_epoch: int) -> ControlCheckpoint:
     """Generations i and ii: the checkpoint of `state`."""
     window = state.window
     return ControlCheckpoint(
@@ -31,7 +28,7 @@ def control_checkpoint_of(state: ControlState, checkpoint_epoch: int) -> Control
     )
 
 
-def snapshot_of(state: DraftState, snapshot_epoch: int) -> DraftSnapshot:
+def snapshot_of(state: DraftSnapshot | DraftUpdate, snapshot_epoch: int) -> DraftSnapshot:
     """Generation iv: the snapshot of `state`."""
     window = state.window
     return DraftSnapshot(

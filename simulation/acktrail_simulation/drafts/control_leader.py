@@ -11,11 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from acktrail.drafts.control_log import (
-    ControlState,
-    apply_control_delta,
-    state_of_control_checkpoint,
-)
+from acktrail.drafts.control_log import apply_control_delta
 from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
@@ -65,7 +61,7 @@ class ControlLeader:
         self.log = log
         self.chained = chained
         self.deltas_per_checkpoint = deltas_per_checkpoint
-        self.states: dict[GroupId, ControlState] = {}
+        self.states: dict[GroupId, ControlCheckpoint] = {}
         self.heads: dict[GroupId, int] = {}
         self._deltas: dict[GroupId, int] = {}
         subscribed = frozenset(groups)
@@ -144,7 +140,7 @@ class ControlLeader:
         record, group_id = record_at.record, record_at.record.group_id
         self.heads[group_id] = record_at.offset
         if isinstance(record, ControlCheckpoint):
-            self.states[group_id] = state_of_control_checkpoint(record, record_at.offset)
+            self.states[group_id] = record
             self._deltas[group_id] = 0
             return
         state = self.states.get(group_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from acktrail.drafts.draft_records import DraftSnapshot
-from acktrail.drafts.snapshot_log import DraftState
 from acktrail.model.share_partition import SharePartition
 
 
@@ -13,7 +12,7 @@ def is_fenced(recorded_state_epoch: int, requested_state_epoch: int) -> bool:
 
 
 def initialising_snapshot(
-    key: SharePartition, before: DraftState | None, *, state_epoch: int, start_offset: int | None
+    key: SharePartition, before: DraftSnapshot | None, *, state_epoch: int, start_offset: int | None
 ) -> DraftSnapshot:
     """The snapshot that an Initialize writes: the next snapshot epoch (0 when new), the start asked for, no batches.
 

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from samples.golden_vectors import SEED, example
 
-from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains
-from acktrail.drafts.batch_merging import Merging
-from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
-from acktrail.drafts.control_log import replay_control_log
+from acktrail.drafts.checkpoint_log import replay_checkpoint_log
+from acktrail.drafts.control_log import head_index, replay_back_chains, replay_control_log
 from acktrail.drafts.draft_records import (
     Checkpoint,
     CheckpointRecord,
@@ -29,13 +27,13 @@ from acktrail.model.strict.offset_window import OffsetWindow, effective_window, 
 from acktrail.model.strict.strict_replay import replay_strictly
 from acktrail.model.strict.violations import Policy
 from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets
 from acktrail_simulation.leader.persisted_batches import durable_batches
 from acktrail_simulation.messages.document_json import read_control_record, read_write_request
 
 G1 = GroupId("G1")
 KEY = SharePartition(group_id=G1, topic_id=TopicId("topic_uuid"), partition=0)
 DEFAULT_LIMIT = 5
-MERGINGS = pytest.mark.parametrize("merging", list(Merging))
 
 
 def control(row: dict[str, Any], *, corrected: bool) -> list[RecordAt[Any]]:
@@ -91,33 +89,31 @@ def check_live(row: dict[str, Any], window: OffsetWindow) -> None:
         assert count in (None, written[1]), (row["step"], offset)
 
 
-@MERGINGS
 @pytest.mark.parametrize("name", ["EX-i-control-no-back", "EX-ii-control-back-offset"])
-def test_control_tables(name: str, merging: Merging) -> None:
+def test_control_tables(name: str) -> None:
     """R000-01, R000-02, R000-49, R000-52, R000-54, R000-55, R001-05, R001-06, R001-08, R001-11, R001-13, R001-14: after
     each row the scan gives the row's SPSO and batches and the SPEO of its control records, with no finding."""
     log: list[RecordAt[Any]] = []
     for row in example(name)["rows"]:
         log += control(row, corrected=True)
-        replayed = replay_control_log(log, merging=merging)
+        replayed = replay_control_log(log)
 
         assert replayed.violations == ()
         assert replayed.states[G1].window == window_of(row)
         assert replayed.states[G1].end_offset == row["durable_after"]["speo_effective"]
         check_live(row, replayed.states[G1].window)
-    assert replayed.states[G1].checkpoint_offset == 130
+    assert checkpoint_offsets(log)[G1] == 130
 
 
-@MERGINGS
-def test_the_chained_table_backwards(merging: Merging) -> None:
+def test_the_chained_table_backwards() -> None:
     """R001-03, R001-04, R001-07, R001-08, R001-10: from the head index alone, link by link, each row gives the same."""
     table = example("EX-ii-control-back-offset")
     log: list[RecordAt[Any]] = []
     for row in table["rows"]:
         log += control(row, corrected=True)
-        found = replay_back_chains(log, head_index(log), merging=merging)[G1]
+        found = replay_back_chains(log, head_index(log))[G1]
 
-        assert (found.recovery, found.violations) == (Recovery.CHAIN, ())
+        assert (found.chain.broken, found.violations) == (None, ())
         assert found.state is not None
         assert found.state.window == window_of(row)
     assert list(found.chain.offsets) == table["chain"]["walk"]
@@ -198,8 +194,7 @@ def as_checkpoint_record(write: StateWrite, number: int, epoch: int) -> Checkpoi
     )
 
 
-@MERGINGS
-def test_generation_iii_table(merging: Merging) -> None:
+def test_generation_iii_table() -> None:
     """R000-01, R000-03, R000-28, R000-35, R000-38 to R000-43: one checkpoint, then a delta a request, gives each row's
     SPSO, batches and the lower bound of its SPEO; fetches write nothing; the batches leave no gap."""
     log: list[RecordAt[Any]] = []
@@ -207,7 +202,7 @@ def test_generation_iii_table(merging: Merging) -> None:
         assert row["operation"] != "FETCH" or requests == []
         for write in requests:
             log.append(RecordAt(partition=0, offset=len(log), record=as_checkpoint_record(write, len(log), 0)))
-        replayed = replay_checkpoint_log(log, merging=merging)
+        replayed = replay_checkpoint_log(log)
 
         assert replayed.violations == ()
         window = replayed.states[KEY].window
@@ -256,16 +251,15 @@ def as_shipped(write: StateWrite, *, first: bool) -> StateRecord:
     )
 
 
-@MERGINGS
 @pytest.mark.parametrize("policy", list(Policy))
-def test_generation_iv_table(policy: Policy, merging: Merging) -> None:
+def test_generation_iv_table(policy: Policy) -> None:
     """R002-12, R002-13, R002-14: a snapshot and an update a request, by either policy, gives each row; what no request
     mentions stays a gap, which reads as available with count 0."""
     log: list[RecordAt[Any]] = []
     for row, requests in writes("EX-iv-write-rpc"):
         for write in requests:
             log.append(RecordAt(partition=0, offset=len(log), record=as_draft(write, first=not log)))
-        replayed = replay_draft_log(log, policy=policy, merging=merging)
+        replayed = replay_draft_log(log, policy=policy)
 
         assert replayed.violations == ()
         window = replayed.states[KEY].window
@@ -305,7 +299,11 @@ def test_every_durable_window_of_the_tables_is_sound() -> None:
     """R000-65, R001-25, R002-65, R002-74: no window of any table breaks a rule, nor the limit of delivery attempts."""
     for table in SEED["examples"]:
         for row in table["rows"]:
-            assert window_violations(window_of(row)) == (), (table["id"], row["step"])
+            window = window_of(row)
+            assert window_violations(window.start_offset, window.end_offset, window.batches) == (), (
+                table["id"],
+                row["step"],
+            )
             assert all(0 <= b.delivery_count <= DEFAULT_LIMIT for b in window_of(row).batches)
 
 

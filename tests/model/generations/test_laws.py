@@ -20,13 +20,11 @@ from samples.generation_random_logs import (
 )
 from samples.random_records import batches
 
-from acktrail.drafts.backward_chain import Recovery, head_index, replay_back_chains
-from acktrail.drafts.batch_merging import Merging, overlay_state_batches
-from acktrail.drafts.checkpoint_rules import replay_checkpoint_log
-from acktrail.drafts.control_log import replay_control_log
+from acktrail.drafts.checkpoint_log import replay_checkpoint_log
+from acktrail.drafts.control_log import head_index, replay_back_chains, replay_control_log
 from acktrail.drafts.draft_records import Checkpoint, ControlCheckpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
 from acktrail.drafts.snapshot_log import replay_draft_log
-from acktrail.model.batches import combine_state_batches, prune_state_batches
+from acktrail.model.batches import combine_state_batches, overlay_state_batches, prune_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import replay
@@ -40,7 +38,6 @@ from acktrail_simulation.drafts.control_log_cleaner import clean, cleaning, miss
 from acktrail_simulation.leader.persisted_batches import durable_batches
 
 starts = st.one_of(st.none(), st.integers(0, 45))
-MERGINGS = pytest.mark.parametrize("merging", list(Merging))
 
 
 def pointwise(found: tuple[StateBatch, ...]) -> dict[int, tuple[int, int]]:
@@ -109,11 +106,8 @@ def windows(states: Any) -> dict[Any, Any]:
     return {key: state.window for key, state in states.items()}
 
 
-@MERGINGS
 @given(log=control_logs(chained=True), data=st.data())
-def test_any_control_delta_may_be_a_checkpoint(
-    merging: Merging, log: tuple[RecordAt[Any], ...], data: st.DataObject
-) -> None:
+def test_any_control_delta_may_be_a_checkpoint(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
     """R000-53: a delta replaced by the checkpoint of its state (later records of that epoch with it in the next) leaves
     every group's window as it was."""
     deltas = [index for index, found in enumerate(log) if isinstance(found.record, ControlDelta)]
@@ -121,7 +115,7 @@ def test_any_control_delta_may_be_a_checkpoint(
         return
     chosen = data.draw(st.sampled_from(deltas))
     record = log[chosen].record
-    state = replay_control_log(log[: chosen + 1], merging=merging).states[record.group_id]
+    state = replay_control_log(log[: chosen + 1]).states[record.group_id]
     instead = control_checkpoint_of(state, record.checkpoint_epoch + 1)
     changed = [
         replace(found, record=replace(found.record, checkpoint_epoch=found.record.checkpoint_epoch + 1))
@@ -131,19 +125,18 @@ def test_any_control_delta_may_be_a_checkpoint(
     ]
     changed[chosen] = replace(log[chosen], record=instead)
 
-    replayed = replay_control_log(changed, merging=merging)
+    replayed = replay_control_log(changed)
     assert replayed.violations == ()
-    assert windows(replayed.states) == windows(replay_control_log(log, merging=merging).states)
+    assert windows(replayed.states) == windows(replay_control_log(log).states)
 
 
-@MERGINGS
 @given(log=control_logs(chained=True))
-def test_the_back_chain_gives_the_state_of_a_forward_scan(merging: Merging, log: tuple[RecordAt[Any], ...]) -> None:
+def test_the_back_chain_gives_the_state_of_a_forward_scan(log: tuple[RecordAt[Any], ...]) -> None:
     """R001-03, R001-14: walking a whole chain back gives exactly the state of the scan; keys do not touch."""
-    chains = replay_back_chains(log, head_index(log), merging=merging)
+    chains = replay_back_chains(log, head_index(log))
 
-    assert all(found.recovery is Recovery.CHAIN for found in chains.values())
-    assert {g: found.state for g, found in chains.items()} == replay_control_log(log, merging=merging).states
+    assert all(found.chain.broken is None for found in chains.values())
+    assert {g: found.state for g, found in chains.items()} == replay_control_log(log).states
 
 
 @given(log=control_logs(chained=True), data=st.data())
@@ -157,7 +150,7 @@ def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObjec
     left = [found for found in log if found.offset != gone]
     for group, found in replay_back_chains(left, head_index(log)).items():
         if gone in whole[group].chain.offsets:
-            assert found.recovery is not Recovery.CHAIN
+            assert found.chain.broken is not None
             assert str(gone) in found.violations[0].detail
         else:
             assert found == whole[group]
@@ -177,13 +170,12 @@ def test_cleaning_changes_no_state(log: tuple[RecordAt[Any], ...]) -> None:
     assert missing_records(log, left) == missing_records(log, barest) == ()
 
 
-@MERGINGS
 @given(log=checkpoint_logs(), tombstones=st.booleans())
-def test_compaction_changes_no_state(merging: Merging, log: tuple[RecordAt[Any], ...], tombstones: bool) -> None:
+def test_compaction_changes_no_state(log: tuple[RecordAt[Any], ...], tombstones: bool) -> None:
     """R000-14, R000-29, R000-30: replay(compact(log)) = replay(log), with tombstones kept or gone; the only findings
     are removals that are not finished."""
-    whole = replay_checkpoint_log(log, merging=merging)
-    left = replay_checkpoint_log(compact(log, tombstones=tombstones), merging=merging, compacted=True)
+    whole = replay_checkpoint_log(log)
+    left = replay_checkpoint_log(compact(log, tombstones=tombstones), compacted=True)
 
     assert left.states == whole.states
     assert {found.rule for found in whole.violations} <= {Rule.DELETION_COMPLETE}
@@ -204,16 +196,15 @@ def test_the_delta_index_continues_after_compaction(log: tuple[RecordAt[Any], ..
         assert left.tracks[key].last_delta_index == track.last_delta_index
 
 
-@MERGINGS
 @given(log=checkpoint_logs(removals=False), data=st.data())
-def test_any_delta_may_be_a_checkpoint(merging: Merging, log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
+def test_any_delta_may_be_a_checkpoint(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
     """R000-22, R000-53: a delta replaced by the checkpoint of its state leaves every window as it was."""
     deltas = [index for index, found in enumerate(log) if isinstance(found.record, Delta)]
     if not deltas:
         return
     chosen = data.draw(st.sampled_from(deltas))
     record = log[chosen].record
-    state = replay_checkpoint_log(log[: chosen + 1], merging=merging).states[record.key]
+    state = replay_checkpoint_log(log[: chosen + 1]).states[record.key]
     changed = [
         replace(found, record=replace(found.record, checkpoint_epoch=found.record.checkpoint_epoch + 1))
         if index > chosen and found.record.key == record.key
@@ -222,9 +213,9 @@ def test_any_delta_may_be_a_checkpoint(merging: Merging, log: tuple[RecordAt[Any
     ]
     changed[chosen] = replace(log[chosen], record=checkpoint_of(state, record.checkpoint_epoch + 1))
 
-    replayed = replay_checkpoint_log(changed, merging=merging)
+    replayed = replay_checkpoint_log(changed)
     assert {found.rule for found in replayed.violations} <= {Rule.DELTA_INDEX_STEP}
-    assert windows(replayed.states) == windows(replay_checkpoint_log(log, merging=merging).states)
+    assert windows(replayed.states) == windows(replay_checkpoint_log(log).states)
 
 
 @given(log=checkpoint_logs())
@@ -241,18 +232,15 @@ def test_only_the_log_orders_deltas(log: tuple[RecordAt[Any], ...]) -> None:
 
 
 @pytest.mark.parametrize("policy", list(Policy))
-@MERGINGS
 @given(log=draft_logs(), data=st.data())
-def test_any_update_may_be_a_snapshot(
-    merging: Merging, policy: Policy, log: tuple[RecordAt[Any], ...], data: st.DataObject
-) -> None:
+def test_any_update_may_be_a_snapshot(policy: Policy, log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
     """R002-12: an update replaced by the snapshot of its state leaves every window as it was, by either policy."""
     updates = [index for index, found in enumerate(log) if isinstance(found.record, DraftUpdate)]
     if not updates:
         return
     chosen = data.draw(st.sampled_from(updates))
     record = log[chosen].record
-    state = replay_draft_log(log[: chosen + 1], policy=policy, merging=merging).states[record.key]
+    state = replay_draft_log(log[: chosen + 1], policy=policy).states[record.key]
     changed = [
         replace(found, record=replace(found.record, snapshot_epoch=found.record.snapshot_epoch + 1))
         if index > chosen and found.record.key == record.key
@@ -261,9 +249,9 @@ def test_any_update_may_be_a_snapshot(
     ]
     changed[chosen] = replace(log[chosen], record=snapshot_of(state, record.snapshot_epoch + 1))
 
-    replayed = replay_draft_log(changed, policy=policy, merging=merging)
+    replayed = replay_draft_log(changed, policy=policy)
     assert {found.rule for found in replayed.violations} <= {Rule.START_MONOTONIC_WITHIN_STATE_EPOCH}
-    assert windows(replayed.states) == windows(replay_draft_log(log, policy=policy, merging=merging).states)
+    assert windows(replayed.states) == windows(replay_draft_log(log, policy=policy).states)
 
 
 @given(log=draft_logs())

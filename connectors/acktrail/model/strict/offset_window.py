@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -61,50 +62,44 @@ def effective_window(
 
 
 def window_violations(
-    window: OffsetWindow, *, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES
+    start_offset: int | None,
+    end_offset: int | None,
+    batches: Sequence[StateBatch],
+    durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES,
 ) -> tuple[Rule, ...]:
     """The rules that a window breaks, each once, in a fixed order. An unknown end bounds nothing."""
-    broken = set(batch_violations(window.batches, durable_states=durable_states))
-    broken.update(_outside(window))
+    broken = set(batch_violations(batches, durable_states))
+    if start_offset is None:
+        if batches:
+            broken.add(Rule.UNINITIALISED_HAS_NO_BATCHES)
+    else:
+        end = math.inf if end_offset is None else end_offset
+        if start_offset > end:
+            broken.add(Rule.START_LE_END)
+        if any(batch.first_offset < start_offset or batch.last_offset >= end for batch in batches):
+            broken.add(Rule.BATCH_WITHIN_WINDOW)
     return tuple(rule for rule in Rule if rule in broken)
 
 
 def batch_violations(
-    batches: Sequence[StateBatch], *, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES
+    batches: Sequence[StateBatch], durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES
 ) -> tuple[Rule, ...]:
     """The rules that batches break in any window; each once, in a fixed order.
 
     The rule of KIP-932 for batches in ShareFetch and ShareAcknowledge, strict: one shared offset is an overlap.
     """
-    broken = {rule for batch in batches for rule in _broken_by(batch, durable_states)}
-    broken.update(
-        _broken_between(one, other) for one, other in pairwise(batches) if other.first_offset <= one.last_offset
-    )
+    broken = {
+        Rule.BATCHES_ASCENDING if other.last_offset < one.first_offset else Rule.BATCHES_NON_OVERLAPPING
+        for one, other in pairwise(batches)
+        if other.first_offset <= one.last_offset
+    }
+    for batch in batches:
+        if batch.first_offset > batch.last_offset:
+            broken.add(Rule.BATCH_FIRST_LE_LAST)
+        if batch.delivery_state not in durable_states:
+            broken.add(Rule.STATE_IS_DURABLE)
+        if batch.delivery_count < 0:
+            broken.add(Rule.DELIVERY_COUNT_RANGE)
+        elif batch.delivery_state == DeliveryState.ACKNOWLEDGED and batch.delivery_count == 0:
+            broken.add(Rule.ACKNOWLEDGED_COUNT_GE_1)
     return tuple(rule for rule in Rule if rule in broken)
-
-
-def _broken_by(batch: StateBatch, durable_states: frozenset[DeliveryState]) -> Iterator[Rule]:
-    if batch.first_offset > batch.last_offset:
-        yield Rule.BATCH_FIRST_LE_LAST
-    if batch.delivery_state not in durable_states:
-        yield Rule.STATE_IS_DURABLE
-    if batch.delivery_count < 0:
-        yield Rule.DELIVERY_COUNT_RANGE
-    elif batch.delivery_state == DeliveryState.ACKNOWLEDGED and batch.delivery_count == 0:
-        yield Rule.ACKNOWLEDGED_COUNT_GE_1
-
-
-def _broken_between(one: StateBatch, other: StateBatch) -> Rule:
-    return Rule.BATCHES_ASCENDING if other.last_offset < one.first_offset else Rule.BATCHES_NON_OVERLAPPING
-
-
-def _outside(window: OffsetWindow) -> Iterator[Rule]:
-    start, end = window.start_offset, window.end_offset
-    if start is None:
-        if window.batches:
-            yield Rule.UNINITIALISED_HAS_NO_BATCHES
-        return
-    if end is not None and start > end:
-        yield Rule.START_LE_END
-    if any(b.first_offset < start or (end is not None and b.last_offset >= end) for b in window.batches):
-        yield Rule.BATCH_WITHIN_WINDOW

@@ -45,12 +45,6 @@ def packed(kind: Struct, number: int, field: str) -> bytes:
         raise ValueError(f"{field} {number} does not fit in {kind.size} byte(s)") from error
 
 
-def group_id_bytes(group_id: str) -> bytes:
-    """A group id as a non-null string: int16 byte length, then UTF-8."""
-    raw = group_id.encode("utf-8")
-    return packed(INT16, len(raw), "length of the group id") + raw
-
-
 def read_version(reader: Reader, accepted: tuple[int, ...]) -> int:
     """The leading int16 version of a key or value.
 
@@ -86,11 +80,6 @@ def read_batch_array(reader: Reader) -> tuple[StateBatch, ...]:
 def read_compact_batch_array(reader: Reader) -> tuple[StateBatch, ...]:
     """A flexible array: unsigned varint count plus one, then 19 bytes and a tag buffer a batch."""
     return reader.compact_array(lambda: _read_tagged_batch(reader), least=_BATCH_BYTES + 1, items="state batches")
-
-
-def write_batch_array(batches: tuple[StateBatch, ...]) -> bytes:
-    """The inverse of ``read_batch_array``; ValueError for a number that does not fit."""
-    return packed(INT32, len(batches), "number of batches") + b"".join(map(_batch_bytes, batches))
 
 
 def write_compact_batch_array(batches: tuple[StateBatch, ...]) -> bytes:

@@ -40,14 +40,14 @@ _COUNT_TAG: Final = 0
 class Dialect(Generic[RecordT]):
     """One byte layout of records. `shipped`: a release wrote it.
 
-    `decode` takes key and value and raises MalformedRecord or UnsupportedRecord; `encode` is its inverse and raises
-    ValueError for a field or number that the layout cannot hold. Records `in_control_batches` of the topic itself are
-    read from files only: on a live cluster types 5 and 6 are KRaft's.
+    `decode` takes key and value and raises MalformedRecord or UnsupportedRecord; `encode` is its inverse, raises
+    ValueError for a field or number that the layout cannot hold, and is None for a draft. Records `in_control_batches`
+    of the topic itself are read from files only: on a live cluster types 5 and 6 are KRaft's.
     """
 
     name: str
     decode: Callable[[bytes | None, bytes | None], RecordT]
-    encode: Callable[[RecordT], tuple[bytes, bytes | None]]
+    encode: Callable[[RecordT], tuple[bytes, bytes | None]] | None = None
     in_control_batches: bool = False
     shipped: bool = True
 

@@ -16,11 +16,11 @@ from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_en
 from acktrail.group_changes.audit.journal import Journal, planned_entry
 from acktrail.group_changes.execution.sent_request import answer_detail, request_detail
 from acktrail.group_changes.json_values import to_json_value, with_hash
-from acktrail.group_changes.lifecycle.change_status import standings
+from acktrail.group_changes.lifecycle.change_status import GroupStatus, Status, standings
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
-from acktrail.group_changes.verification.open_attempts import closing, open_attempts
-from acktrail.group_changes.verification.partition_outcome import Status, VerifiedPartition
+from acktrail.group_changes.verification.open_attempts import closing, group_outcome, open_attempts
+from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
 from acktrail.tables.cluster_check import create_for
 
 __all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
@@ -50,7 +50,7 @@ def attempt(root: Path, number: int) -> ResetPlan:
         journal.note([entry])
     journal = a_journal(root, f"{number}-verify")
     journal.write_executions(_executions(plan, journal))
-    journal.note(closing(plan, open_attempts(journal, plan), _found(plan)))
+    journal.note(_closing(plan, open_attempts(journal, plan)))
     return plan
 
 
@@ -69,7 +69,7 @@ def many_attempts(root: Path, numbers: Sequence[int], at_once: int = 30) -> None
             sent = _sent(plan, journal.now_ms)
             begun = standings(chained(sent, journal._stamp(), sequence=0, previous_hash=""))
             noted = planned_entry(rows[plan.plan_id], parts[plan.plan_id])
-            entries += [noted, *sent, *closing(plan, begun, _found(plan))]
+            entries += [noted, *sent, *_closing(plan, begun)]
         journal.note(entries)
 
 
@@ -93,6 +93,11 @@ def _sent(plan: ResetPlan, now_ms: int) -> list[AuditEntry]:
         audit_entry(plan, 1, Event.BEFORE_CALL, group, detail=request_detail(plan.partitions, None, {3: 0}, now_ms)),
         audit_entry(plan, 1, Event.AFTER_CALL, group, outcome="done", detail=answer_detail(results)),
     ]
+
+
+def _closing(plan: ResetPlan, begun: Sequence[GroupStatus]) -> list[AuditEntry]:
+    statuses = [Status.OK for _ in plan.partitions]
+    return closing(plan, begun, {one.group_id: group_outcome(one, statuses) for one in begun})
 
 
 def _found(plan: ResetPlan) -> list[VerifiedPartition]:

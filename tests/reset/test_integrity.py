@@ -17,8 +17,8 @@ from reset.scenes import a_plan
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
-from acktrail.group_changes.audit.audit_anchor import checked_audit
 from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 from acktrail.tables.delta.compaction import compact_small_files

@@ -20,7 +20,7 @@ from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, 
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
-STAMP = Stamp(cluster_id="c1", run_id="r1", actor="ann", host="elsewhere", at=NOW)
+STAMP = Stamp(cluster_id="c1", run_id="r1", actor="ann", host="elsewhere", audited_at=NOW)
 CHANGED = {ChangeStatus.DONE, ChangeStatus.PARTLY, ChangeStatus.STOPPED, ChangeStatus.OVERWRITTEN}
 
 

@@ -21,8 +21,8 @@ from acktrail.broker.changes import NewStartOffset
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.group_changes.audit.audit_anchor import checked_audit
 from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.group_changes.lifecycle.plan_status import list_plans
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of

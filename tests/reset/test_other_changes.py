@@ -15,7 +15,7 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
 from acktrail.group_changes import change_api
-from acktrail.group_changes.audit.audit_anchor import checked_audit
+from acktrail.group_changes.audit.integrity import checked_audit
 
 pytestmark = pytest.mark.broker
 

@@ -23,7 +23,7 @@ from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, results_per_target
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, GroupNotEmpty, OutcomeUnknown, PlanStale
 from acktrail.group_changes import api
-from acktrail.group_changes.audit.audit_anchor import checked_audit
+from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.execution.raise_outcome import raise_unless_ok
 from acktrail.group_changes.lifecycle.plan_status import list_plans

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, OutcomeUnknown, Unreachable
-from acktrail.group_changes.execution.open_requests import OpenRequests
+from acktrail.group_changes.execution.attempt import OpenRequests
+from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.group_changes.lifecycle.undo import UndoLedger
 from acktrail.group_changes.planning.plan_file import parse_plan, plan_json
 from acktrail.group_changes.request.reset_request import Strategy, StrategyKind
-from acktrail.group_changes.verification.partition_outcome import Status
 from acktrail.model.delivery import DeliveryState, StateBatch
 
 A, B = ("g", "orders", 0), ("g", "orders", 1)

@@ -21,7 +21,7 @@ from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, PlanStale
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts
-from acktrail.group_changes.execution.open_requests import OpenRequests
+from acktrail.group_changes.execution.attempt import OpenRequests
 from acktrail.group_changes.json_values import to_json_value, with_hash
 from acktrail.group_changes.lifecycle.admission import Admission, account
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus

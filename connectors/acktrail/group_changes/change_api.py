@@ -17,7 +17,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, OutcomeUnknown, PlanStale
 from acktrail.group_changes.api import admission_of, is_open, open_journal
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.execution.open_requests import OpenRequests
+from acktrail.group_changes.execution.attempt import OpenRequests
 from acktrail.group_changes.lifecycle.admission import account
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus
 from acktrail.group_changes.planning.group_change_plan import (

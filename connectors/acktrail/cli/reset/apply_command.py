@@ -182,7 +182,7 @@ def _carry_out(
 ) -> None:
     """Send, verify, print the outcome; an interruption in between is an unknown outcome."""
     from acktrail.group_changes import api
-    from acktrail.group_changes.execution.open_requests import OpenRequests
+    from acktrail.group_changes.execution.attempt import OpenRequests
 
     requests = OpenRequests(plan.plan_id)
     with requests, interruptible(), requests:

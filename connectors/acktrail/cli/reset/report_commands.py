@@ -104,7 +104,7 @@ def audit(
 
     Example: acktrail reset audit --anchor /var/lib/acktrail/audit-anchor.json
     """
-    from acktrail.group_changes.audit.audit_anchor import checked_audit
+    from acktrail.group_changes.audit.integrity import checked_audit
     from acktrail.group_changes.json_values import to_json_value
     from acktrail.group_changes.lifecycle.plan_status import audit_rows
 

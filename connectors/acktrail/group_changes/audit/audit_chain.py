@@ -9,40 +9,38 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.group_changes.json_values import canonical_json, fingerprint, to_json_value
 
 if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan_file import Plan
 
+AUDIT: Final = "reset_audit"
+
 
 class Event(StrEnum):
-    """What a row says."""
+    """What a row says. Decisions, LEASE_REFUSED and RECORDED are about a plan: their group is None.
+
+    PLANNED and RECORDED: rows of other tables were stored; `detail` has their hashes. EXPIRED: no answer to a request
+    for approval came in time. LEASE_TAKEN: no one else may change the group; `detail` says until when and by which
+    process. LEASE_REFUSED: another change keeps a group, nothing was begun. REFUSED: looked at again it may not be
+    done, nothing was sent. BEFORE_CALL: without a later row it may or may not have been done. AFTER_CALL: what the
+    coordinator answered, VERIFIED: what state topic and broker say afterwards; both have an `outcome`.
+    """
 
     PLANNED = "planned"
-    """The plan was stored. `detail` holds the hashes of its rows in ``reset_plans`` and ``reset_plan_partitions``."""
     APPROVED = "approved"
-    """A person agreed to the plan. `actor` is who; `group_id` is None."""
     REJECTED = "rejected"
-    """A person did not: the plan is closed."""
     EXPIRED = "expired"
-    """No answer to a request for approval came in time: the plan is closed."""
     LEASE_TAKEN = "lease_taken"
-    """The change begins; no one else may change the group. `detail`: until when, and by which process."""
     LEASE_REFUSED = "lease_refused"
-    """Another change keeps the groups: nothing was begun. `group_id` is None; `detail` names group and plan."""
     REFUSED = "refused"
-    """Looked at again, it may not be done: nothing was sent."""
     BEFORE_CALL = "before_call"
-    """The request is about to be sent. Without a later row, it may or may not have been done."""
     AFTER_CALL = "after_call"
-    """What the coordinator said; `outcome`."""
     VERIFIED = "verified"
-    """What the state topic and the broker say afterwards; `outcome`."""
     LEASE_RELEASED = "lease_released"
     RECORDED = "recorded"
-    """Results of share partitions that were not sent were stored; `detail` holds their hash. `group_id` is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +65,14 @@ class Stamp:
     run_id: str
     actor: str
     host: str
-    at: dt.datetime
+    audited_at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRow:
+class AuditRow(Stamp):
     """An entry in its place. `detail` is canonical JSON. `row_hash` covers every other field."""
 
-    cluster_id: str
-    run_id: str
     sequence: int
-    audited_at: dt.datetime
-    actor: str
-    host: str
     kind: str
     event: str
     plan_id: str
@@ -93,7 +86,7 @@ class AuditRow:
 
     def to_row(self) -> dict[str, Any]:
         """As a row of the table."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return _by_name(self)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> AuditRow:
@@ -102,13 +95,12 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChainReport:
-    """Whether every row is there and as it was written; `broken_at` is the first sequence that is not, and `why`."""
+class Flaw:
+    """Something that is not as it was written. `sequence`: the first audit row concerned, where it is one."""
 
-    rows: int
-    newest_hash: str | None
-    broken_at: int | None = None
-    why: str | None = None
+    why: str
+    table: str = AUDIT
+    sequence: int | None = None
 
 
 def audit_entry(
@@ -142,25 +134,11 @@ def chained(entries: Sequence[AuditEntry], stamp: Stamp, *, sequence: int, previ
     """`entries` as the rows that follow `previous_hash`, numbered from `sequence` on."""
     rows: list[AuditRow] = []
     for number, entry in enumerate(entries, start=sequence):
-        row = AuditRow(
-            cluster_id=stamp.cluster_id,
-            run_id=stamp.run_id,
-            sequence=number,
-            audited_at=stamp.at,
-            actor=stamp.actor,
-            host=stamp.host,
-            kind=entry.kind,
-            event=entry.event.value,
-            plan_id=entry.plan_id,
-            plan_hash=entry.plan_hash,
-            attempt=entry.attempt,
-            group_id=entry.group_id,
-            outcome=entry.outcome,
-            detail=canonical_json(to_json_value(entry.detail)),
-            previous_hash=rows[-1].row_hash if rows else previous_hash,
-            row_hash="",
-        )
-        rows.append(_sealed(row))
+        detail = canonical_json(to_json_value(entry.detail))
+        values = {**_by_name(stamp), **_by_name(entry), "event": entry.event.value, "detail": detail}
+        row = AuditRow(**values, sequence=number, previous_hash=previous_hash, row_hash="")
+        rows.append(replace(row, row_hash=_hash_of(row)))
+        previous_hash = rows[-1].row_hash
     return rows
 
 
@@ -171,23 +149,21 @@ def in_order(rows: Iterable[AuditRow]) -> list[AuditRow]:
 
 def is_sealed(row: AuditRow) -> bool:
     """Whether `row` has the hash that its fields give."""
-    is_whole = row.sequence is not None and row.audited_at is not None
-    return is_whole and _sealed(row).row_hash == row.row_hash
+    return row.sequence is not None and row.audited_at is not None and _hash_of(row) == row.row_hash
 
 
-def check_chain(rows: Iterable[AuditRow], cluster_id: str) -> ChainReport:
-    """Whether `rows`, in any order, are a whole chain from its first link on."""
-    ordered = in_order(rows)
+def check_chain(rows: Iterable[AuditRow], cluster_id: str) -> Flaw | None:
+    """The first flaw of `rows`, in any order; None: they are a whole chain from its first link on."""
     previous = first_link(cluster_id)
-    for number, row in enumerate(ordered):
-        why = _flaw(row, number, previous)
+    for number, row in enumerate(in_order(rows)):
+        why = _why_broken(row, number, previous)
         if why is not None:
-            return ChainReport(rows=len(ordered), newest_hash=None, broken_at=number, why=why)
+            return Flaw(why=why, sequence=number)
         previous = row.row_hash
-    return ChainReport(rows=len(ordered), newest_hash=ordered[-1].row_hash if ordered else None)
+    return None
 
 
-def _flaw(row: AuditRow, number: int, previous: str) -> str | None:
+def _why_broken(row: AuditRow, number: int, previous: str) -> str | None:
     if row.sequence is None:
         return "a row lost its sequence"
     if row.sequence < number:
@@ -199,10 +175,9 @@ def _flaw(row: AuditRow, number: int, previous: str) -> str | None:
     return None if is_sealed(row) else "the row was altered"
 
 
-def _sealed(row: AuditRow) -> AuditRow:
-    data = row.to_row() | {"audited_at": row.audited_at.astimezone(dt.UTC).isoformat(timespec="microseconds")}
-    del data["row_hash"]
-    return replace(row, row_hash=fingerprint(data))
+def _hash_of(row: AuditRow) -> str:
+    data = {name: _json_value(value) for name, value in row.to_row().items() if name != "row_hash"}
+    return fingerprint(data)
 
 
 def row_digest(row: Mapping[str, Any]) -> str:
@@ -213,6 +188,10 @@ def row_digest(row: Mapping[str, Any]) -> str:
 def rows_digest(rows: Iterable[Mapping[str, Any]]) -> str:
     """The hash of a set of stored rows in any order."""
     return fingerprint(sorted(row_digest(row) for row in rows))
+
+
+def _by_name(value: AuditEntry | Stamp) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def _json_value(value: Any) -> Any:

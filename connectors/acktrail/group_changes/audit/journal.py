@@ -1,4 +1,5 @@
-"""Plans, attempts and their audit in the tables."""
+"""Plans, attempts and their audit in the tables: appended to by several writers in turn, read no further back than a
+question needs."""
 
 from __future__ import annotations
 
@@ -6,25 +7,26 @@ import datetime as dt
 import difflib
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ChangeInProgress, PlanStale, UnknownName
+from acktrail.errors import ChangeInProgress, ConcurrentCommit, ConfigurationError, PlanStale, UnknownName
 from acktrail.group_changes.audit.audit_chain import (
+    AUDIT,
     AuditEntry,
     AuditRow,
-    ChainReport,
     Event,
     Stamp,
-    check_chain,
+    chained,
+    first_link,
     in_order,
+    is_sealed,
     row_digest,
     rows_digest,
 )
-from acktrail.group_changes.audit.audit_log import AUDIT, AuditLog, Check
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus, blocking, standings
 from acktrail.group_changes.planning.plan_file import Plan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
@@ -32,9 +34,19 @@ from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 if TYPE_CHECKING:
     from acktrail.tables.delta.table_snapshot import TableSnapshot
 
+Check = Callable[[list[AuditRow]], object]
+"""Raises when rows that it is given forbid what is about to be noted."""
 
-Clock = Callable[[], dt.datetime]
-
+SEQUENCE: Final = "sequence"
+"""The app id in ``reset_audit`` whose number is the newest sequence: only a writer that knows it appends, and rows
+that are missing at the end are missed."""
+_SETTLED: Final = "settled"
+"""The app id whose number is a sequence: the rows before it block no group any more."""
+_ATTEMPTS: Final = 30
+_ENDS: Final = frozenset({Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, Event.REJECTED, Event.LEASE_REFUSED})
+"""Events at which nothing waits for the writer: files are put together then."""
+_FORGOTTEN_AFTER_MS: Final = 86_400_000
+"""A lease that ran out this long ago blocks no one, by any clock."""
 _PLANS: Final = "reset_plans"
 _PARTITIONS: Final = "reset_plan_partitions"
 _EXECUTIONS: Final = "reset_executions"
@@ -42,37 +54,34 @@ _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def host_and_pid() -> tuple[str, int]:
-    """This machine and process."""
-    return socket.gethostname(), os.getpid()
-
-
-def _utc_now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
-
-
 class Journal:
     """The tables of changes for one cluster; `actor` is who they are noted for. Not for several threads."""
 
     def __init__(
-        self, tables: TablesConfig, *, cluster_id: str, run_id: str, actor: str, clock: Clock = _utc_now
+        self,
+        tables: TablesConfig,
+        *,
+        cluster_id: str,
+        run_id: str,
+        actor: str,
+        clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
         from acktrail.tables.delta.store import Tables
 
-        self._config = tables
+        self.tables = tables
         self._tables = Tables(tables)
         self._cluster_id = cluster_id
-        self._run_id = run_id
+        self._origin = {"cluster_id": cluster_id, "run_id": run_id}
         self._actor = actor
         self._clock = clock
-        self._log = AuditLog(self._tables, cluster_id)
         self._opened: dict[str, TableSnapshot] = {}
+        self._own: set[str] = set()
+        """Tables that were seen to be the cluster's."""
+        self._newest: AuditRow | None = None
+        self._of_plans: dict[str, list[AuditRow]] = {}
+        """Audit rows by plan, as of `_read_version`: what was read is not read again until another writer appends."""
+        self._read_version = -1
         self._unnoted: list[dict[str, Any]] = []
-
-    @property
-    def tables(self) -> TablesConfig:
-        """Where the tables are."""
-        return self._config
 
     @property
     def now_ms(self) -> int:
@@ -81,23 +90,55 @@ class Journal:
 
     def note(self, entries: Sequence[AuditEntry], *, check: Check | None = None) -> None:
         """Append `entries` in one commit, right after the newest row. The first one keeps the hash of the results that
-        this journal wrote since the last note. `check` is given the rows of every change that is open, and may raise;
-        then nothing is written. It is called again when another writer was first.
+        this journal wrote since the last note. Two writers cannot both be right: who was overtaken tries again.
+
+        `check` is given the rows of every change that is open, however many were finished, and may raise; then nothing
+        is written. It is called again when another writer was first.
 
         Raises:
             ForeignCluster: the tables belong to another cluster.
             OutcomeUnknown, ConfigurationError, RetryableError: the storage failed, or the audit lost its newest row.
         """
-        self._log.append(self._accounted(entries), self._stamp, check=check, now_ms=self.now_ms)
-        self._unnoted = []
+        from acktrail.tables.delta.compaction import compact_small_files
+        from acktrail.tables.delta.row_values import append_rows
+
+        if self._unnoted:
+            first, *others = entries
+            results = {"rows": len(self._unnoted), "hash": rows_digest(self._unnoted)}
+            entries = [replace(first, detail={**first.detail, "executions": results}), *others]
+        for _ in range(_ATTEMPTS):
+            audit = self._table(AUDIT)
+            newest, base = audit.transaction_version(SEQUENCE), audit.version
+            settled, tail = self._checked(audit, newest, check)
+            sequence = 0 if newest is None else newest + 1
+            previous = first_link(self._cluster_id) if tail is None else tail.row_hash
+            rows = chained(entries, self._stamp(), sequence=sequence, previous_hash=previous)
+            values, numbers = [row.to_row() for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
+            try:
+                append_rows(self._tables, AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
+            except ConcurrentCommit:
+                del self._opened[AUDIT]
+                continue
+            self._remember(rows, before=base, now=audit.version)
+            if rows[-1].event in _ENDS:
+                compact_small_files(self._tables, audit)
+            self._unnoted = []
+            return
+        raise ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
 
     def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
         """The rows of the audit from sequence `first` on whose columns have these values, in order."""
-        return self._log.rows(equal, first=first)
-
-    def check_chain(self) -> ChainReport:
-        """Whether the audit is whole."""
-        return check_chain(self.audit(), self._cluster_id)
+        snapshot = self._stored(AUDIT)
+        if snapshot is None:
+            return []
+        plan_id = equal.get("plan_id")
+        if first or len(equal) != 1 or not isinstance(plan_id, str):
+            return _rows(snapshot, equal, first)
+        if snapshot.version != self._read_version:
+            self._of_plans, self._read_version = {}, snapshot.version
+        if plan_id not in self._of_plans:
+            self._of_plans[plan_id] = _rows(snapshot, equal)
+        return list(self._of_plans[plan_id])
 
     def standings(self, equal: Mapping[str, object] = _ANY) -> list[GroupStatus]:
         """How every change of these groups or plans stands, as the rows say it."""
@@ -124,11 +165,15 @@ class Journal:
         try:
             self.note(entries, check=check_groups)
         except ChangeInProgress as error:
-            self.note([_lease_refused(entries, error)])
+            groups = [entry.group_id for entry in entries]
+            detail = {"groups": groups, "kept_by": error.plan_id, "group": error.group_id, "hint": error.hint}
+            about = replace(entries[0], event=Event.LEASE_REFUSED, group_id=None, outcome=None, detail=detail)
+            self.note([about])
             raise
 
     def write_plan(self, plan: Plan) -> None:
-        """Store a plan, once, and note its hashes in the audit: one that is stored already must have the same hash.
+        """Store a plan, once, and note its hashes in the audit: one that is stored already must have the same hash. One
+        that an older release stored, or a process that was killed, is noted now.
 
         Raises:
             PlanStale: another plan has this id, or the stored one is not the one that was planned.
@@ -138,143 +183,161 @@ class Journal:
 
         plans, mine = self._table(_PLANS), {"plan_id": plan.plan_id}
         stored = snapshot_rows(plans, mine)
-        if stored:
-            if any(found["plan_hash"] != plan.plan_hash for found in stored):
-                raise PlanStale("edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again")
-            self._note_stored(stored[0], lambda: snapshot_rows(self._table(_PARTITIONS), mine))
+        if not stored:
+            parts = [{**self._origin, **part} for part in partition_rows(plan)]
+            written = self._append(self._table(_PARTITIONS), parts)
+            (row,) = self._append(plans, [{**self._origin, **self._anchor(), **plan_row(plan)}])
+            self.note([planned_entry(row, written)])
             return
-        parts = self._table(_PARTITIONS)
-        written = _stored_rows(_PARTITIONS, [{**self._origin, **part} for part in partition_rows(plan)])
-        (row,) = _stored_rows(_PLANS, [{**self._origin, **self._anchor, **plan_row(plan)}])
-        if written:
-            self._append(parts, written)
-        self._append(plans, [row])
-        self.note([planned_entry(row, written)])
+        if any(found["plan_hash"] != plan.plan_hash for found in stored):
+            raise PlanStale("edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again")
+        known = self.audit(mine)
+        if any(audited.plan_hash != plan.plan_hash for audited in known):
+            text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
+            raise PlanStale("edited_plan", text, hint="plan again, and see acktrail reset audit")
+        if not any(audited.event == Event.PLANNED for audited in known):
+            self.note([planned_entry(stored[0], snapshot_rows(self._table(_PARTITIONS), mine))])
 
-    def write_executions(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def write_executions(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows of ``reset_executions``; `note` something afterwards, so that the audit vouches for them."""
-        about = {**self._origin, **self._anchor}
-        written = _stored_rows(_EXECUTIONS, [{**about, **row} for row in rows])
-        self._append(self._table(_EXECUTIONS), written)
-        self._unnoted += written
+        about = {**self._origin, **self._anchor()}
+        self._unnoted += self._append(self._table(_EXECUTIONS), [{**about, **row} for row in rows])
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
         """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
         from acktrail.tables.delta.row_values import snapshot_rows
 
-        snapshot = self._opened.get(_EXECUTIONS)
-        if snapshot is None or not snapshot.refresh():
-            snapshot = self._tables.snapshot(_EXECUTIONS)
+        snapshot = self._stored(_EXECUTIONS)
         return [] if snapshot is None else _by_time(snapshot_rows(snapshot, {"plan_id": plan_id}))
 
-    def _table(self, name: str) -> TableSnapshot:
-        """The newest version of a table of the cluster; made if need be, opened once."""
-        from acktrail.tables.cluster_check import create_for
-
+    def _stored(self, name: str) -> TableSnapshot | None:
+        """The newest version of a table, opened once; None: there is none yet."""
         found = self._opened.get(name)
         if found is None or not found.refresh():
-            found = self._opened[name] = create_for(self._tables, name, self._cluster_id)
+            found = self._tables.snapshot(name)
+            if found is not None:
+                self._opened[name] = found
         return found
 
-    @property
-    def _origin(self) -> dict[str, Any]:
-        return {"cluster_id": self._cluster_id, "run_id": self._run_id}
+    def _table(self, name: str) -> TableSnapshot:
+        """The newest version of a table of the cluster; made if need be."""
+        from acktrail.tables.cluster_check import create_for
 
-    @property
-    def _anchor(self) -> dict[str, Any]:
-        """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off."""
-        tail = self._log.tail()
-        return {} if tail is None else {"audit_sequence": tail.sequence, "audit_hash": tail.row_hash}
+        found = self._opened.get(name) if name in self._own else None
+        if found is None or not found.refresh():
+            found = self._opened[name] = create_for(self._tables, name, self._cluster_id)
+            self._own.add(name)
+        return found
 
-    def _accounted(self, entries: Sequence[AuditEntry]) -> list[AuditEntry]:
-        if not self._unnoted:
-            return list(entries)
-        first, *others = entries
-        detail = {**first.detail, "executions": {"rows": len(self._unnoted), "hash": rows_digest(self._unnoted)}}
-        return [replace(first, detail=detail), *others]
-
-    def _append(self, snapshot: TableSnapshot, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _append(self, snapshot: TableSnapshot, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What is stored of `rows`: the columns that the table has."""
+        from acktrail.columnar.schemas.table_schemas import TABLES
         from acktrail.tables.delta.compaction import compact_small_files
         from acktrail.tables.delta.row_values import append_rows
 
-        append_rows(self._tables, snapshot.name, rows, at=snapshot)
-        compact_small_files(self._tables, snapshot)
+        columns = TABLES[snapshot.name].names
+        written = [{column: row[column] for column in columns if column in row} for row in rows]
+        if written:
+            append_rows(self._tables, snapshot.name, written, at=snapshot)
+            compact_small_files(self._tables, snapshot)
+        return written
 
-    def _note_stored(self, row: Mapping[str, Any], parts: Callable[[], list[dict[str, Any]]]) -> None:
-        """See that the audit knows a stored plan, and as it is; one that an older release stored, or a process that was
-        killed, is noted now."""
-        known = self.audit({"plan_id": row["plan_id"]})
-        if any(audited.plan_hash != row["plan_hash"] for audited in known):
-            text = f"plan {row['plan_id']} is not the one that was planned: the audit has another hash"
-            raise PlanStale("edited_plan", text, hint="plan again, and see acktrail reset audit")
-        if not any(audited.event == Event.PLANNED for audited in known):
-            self.note([planned_entry(row, parts())])
+    def _anchor(self) -> dict[str, Any]:
+        """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off.
+
+        Raises:
+            ConfigurationError: it is missing, there twice, or was altered.
+        """
+        audit = self._stored(AUDIT)
+        newest = None if audit is None else audit.transaction_version(SEQUENCE)
+        if audit is None or newest is None:
+            return {}
+        tail = self._tail(audit, newest)
+        return {"audit_sequence": tail.sequence, "audit_hash": tail.row_hash}
+
+    def _checked(
+        self, audit: TableSnapshot, newest: int | None, check: Check | None
+    ) -> tuple[dict[str, int], AuditRow | None]:
+        """What to commit as settled after `check`, and the newest row."""
+        if newest is None:
+            if check is not None:
+                check([])
+            return {}, None
+        if check is None:
+            return {}, self._tail(audit, newest)
+        rows = _rows(audit, first=min(audit.transaction_version(_SETTLED) or 0, newest))
+        tail = self._sealed(newest, [row for row in rows if row.sequence == newest])
+        check(rows)
+        open_from = first_open(rows, now_ms=self.now_ms)
+        return {_SETTLED: newest + 1 if open_from is None else open_from}, tail
+
+    def _tail(self, audit: TableSnapshot, newest: int) -> AuditRow:
+        if self._newest is None or self._newest.sequence != newest:
+            self._newest = self._sealed(newest, _rows(audit, {SEQUENCE: newest}, newest))
+        return self._newest
+
+    def _sealed(self, newest: int, rows: Sequence[AuditRow]) -> AuditRow:
+        """The newest row, which every row to come vouches for."""
+        if len(rows) == 1 and is_sealed(rows[0]):
+            return rows[0]
+        what = "is missing" if not rows else "was altered" if len(rows) == 1 else "is there more than once"
+        raise ConfigurationError(
+            f"tables at {self._tables.root}: the audit is broken: its newest row, {newest}, {what}",
+            hint="see acktrail reset audit; bring the table reset_audit back from a copy",
+            data={"table": AUDIT, "sequence": newest},
+        )
+
+    def _remember(self, rows: Sequence[AuditRow], *, before: int, now: int) -> None:
+        """The newest row, and own rows beside those read at version `before`, when no other commit came between."""
+        self._newest = rows[-1]
+        if (before, now) == (self._read_version, before + 1):
+            for plan_id, known in self._of_plans.items():
+                known += [row for row in rows if row.plan_id == plan_id]
+            self._read_version = now
 
     def _stamp(self) -> Stamp:
-        host, _ = host_and_pid()
-        return Stamp(cluster_id=self._cluster_id, run_id=self._run_id, actor=self._actor, host=host, at=self._clock())
+        return Stamp(**self._origin, actor=self._actor, host=socket.gethostname(), audited_at=self._clock())
 
 
-def _stored_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """`rows` with the columns alone that table `name` keeps."""
-    from acktrail.columnar.schemas.table_schemas import TABLES
-
-    columns = TABLES[name].names
-    return [{column: row[column] for column in columns if column in row} for row in rows]
+def host_and_pid() -> tuple[str, int]:
+    """This machine and process."""
+    return socket.gethostname(), os.getpid()
 
 
 def planned_entry(row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> AuditEntry:
     """What the audit keeps of a stored plan: the hashes of its rows."""
     detail = {"plan": row_digest(row), "partitions": rows_digest(partitions), "rows": len(partitions)}
-    return AuditEntry(
-        kind=row["kind"],
-        event=Event.PLANNED,
-        plan_id=row["plan_id"],
-        plan_hash=row["plan_hash"],
-        attempt=0,
-        detail=detail,
-    )
+    about = {name: row[name] for name in ("kind", "plan_id", "plan_hash")}
+    return AuditEntry(**about, event=Event.PLANNED, attempt=0, detail=detail)
 
 
-def _lease_refused(entries: Sequence[AuditEntry], error: ChangeInProgress) -> AuditEntry:
-    detail = {
-        "groups": [entry.group_id for entry in entries],
-        "kept_by": error.plan_id,
-        "group": error.group_id,
-        "hint": error.hint,
+def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:
+    """The first sequence in `rows` of a change that blocks others from its group, or may do so by another machine's
+    clock; None: there is none. Rows before it need not be read again."""
+    is_open = {
+        (found.plan_id, found.group_id, found.attempt)
+        for found in standings(rows)
+        if found.lease is not None
+        and (found.standing is ChangeStatus.UNKNOWN or now_ms < found.lease.expires_at_ms + _FORGOTTEN_AFTER_MS)
     }
-    return replace(entries[0], event=Event.LEASE_REFUSED, group_id=None, outcome=None, detail=detail)
+    return min((row.sequence for row in rows if (row.plan_id, row.group_id, row.attempt) in is_open), default=None)
 
 
 def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list[AuditRow]:
     """Rows of ``reset_audit``, in order; none when there is no such table yet."""
-    from acktrail.tables.delta.row_values import read_rows
-    from acktrail.tables.delta.store import Tables
-
-    return in_order(AuditRow.from_row(row) for row in read_rows(Tables(tables), AUDIT, equal))
+    return in_order(AuditRow.from_row(row) for row in _read(tables, AUDIT, equal))
 
 
 def read_executions(tables: TablesConfig, plan_id: str) -> list[dict[str, Any]]:
     """Rows of ``reset_executions`` of a plan, oldest first."""
-    from acktrail.tables.delta.row_values import read_rows
-    from acktrail.tables.delta.store import Tables
-
-    return _by_time(read_rows(Tables(tables), _EXECUTIONS, {"plan_id": plan_id}))
-
-
-def _by_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))
+    return _by_time(_read(tables, _EXECUTIONS, {"plan_id": plan_id}))
 
 
 def read_plan_rows(
     tables: TablesConfig, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Rows of ``reset_plans``, oldest first; none when there is no such table yet."""
-    from acktrail.tables.delta.row_values import read_rows
-    from acktrail.tables.delta.store import Tables
-
-    wanted = None if columns is None else [*columns, "created_at"]
-    rows = read_rows(Tables(tables), _PLANS, equal, columns=wanted)
+    rows = _read(tables, _PLANS, equal, None if columns is None else [*columns, "created_at"])
     return sorted(rows, key=lambda row: row["created_at"])
 
 
@@ -289,6 +352,26 @@ def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
         known = [row["plan_id"] for row in read_plan_rows(tables, columns=["plan_id"])]
         raise UnknownName("plan", plan_id, nearest=difflib.get_close_matches(plan_id, known, n=3))
     return found[0]
+
+
+def _read(
+    tables: TablesConfig, name: str, equal: Mapping[str, object], columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    from acktrail.tables.delta.row_values import read_rows
+    from acktrail.tables.delta.store import Tables
+
+    return read_rows(Tables(tables), name, equal, columns=columns)
+
+
+def _rows(snapshot: TableSnapshot, equal: Mapping[str, object] = _ANY, first: int = 0) -> list[AuditRow]:
+    from acktrail.tables.delta.row_values import snapshot_rows
+
+    least = {SEQUENCE: first} if first else {}
+    return in_order(AuditRow.from_row(row) for row in snapshot_rows(snapshot, equal, least=least))
+
+
+def _by_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))
 
 
 def _in_progress(held: GroupStatus, now_ms: int) -> ChangeInProgress:

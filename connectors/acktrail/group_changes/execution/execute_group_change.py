@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -10,21 +10,16 @@ from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome
 from acktrail.broker.client.broker_client import Backoff
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
 from acktrail.errors import AcktrailError, PlanStale
-from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.execution.attempt import Attempt
-from acktrail.group_changes.execution.open_requests import OpenRequests
-from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus
-from acktrail.group_changes.planning.group_change_plan import (
-    GroupChange,
-    GroupChangeKind,
-    GroupChangePlan,
-)
+from acktrail.group_changes.execution.attempt import Attempt, OpenRequests
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus
+from acktrail.group_changes.planning.group_change_plan import GroupChange, GroupChangeKind, GroupChangePlan
 from acktrail.group_changes.planning.notices import refusal_error
-from acktrail.group_changes.verification.open_attempts import check_free
+from acktrail.group_changes.verification.open_attempts import check_free, closing
 
 _WAIT_S: Final = 5.0
+"""How long a change may take to show: brokers learn of it one after the other."""
 _OPEN: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED})
 
 
@@ -47,19 +42,15 @@ def execute_group_change(
     """
     _check_refusals(plan)
     attempt = Attempt(journal, plan, plan.group_ids)
-    attempt.take_leases(check)
     results: list[ChangeResult] = []
-    with OpenRequests(plan.plan_id) as sending:
-        try:
+    requests = OpenRequests(plan.plan_id)
+    with requests:
+        with attempt.take_leases(check, requests):
             check_preview(plan, again)
             for part in plan.parts:
-                results += _call(cluster.admin, attempt, plan.kind, part, sending)
-        except BaseException as error:
-            if not sending.has_left:
-                attempt.abandon(error)
-            raise
+                results += _call(cluster.admin, attempt, plan.kind, part)
         settle_group_change(cluster, journal, plan)
-        sending.settled()
+        requests.settled()
     return tuple(results)
 
 
@@ -80,52 +71,31 @@ def _check_refusals(plan: GroupChangePlan) -> None:
 
 
 def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePlan) -> dict[str, str]:
-    """Look at every group of `plan` that is not settled, note what is found, and give its lease back: outcome by group.
+    """Look at every group of `plan` that is not settled, note what is found, and give its lease back: `done` or
+    `not_done` by group, as the cluster shows it.
 
     Raises:
         ChangeInProgress: another living process executes it.
         RetryableError, ConfigurationError: cluster or tables do not answer; nothing is settled.
     """
-    unsettled = [
-        found
-        for found in journal.standings({"plan_id": plan.plan_id})
-        if found.lease is not None or found.standing in _OPEN
-    ]
+    found = journal.standings({"plan_id": plan.plan_id})
+    unsettled = [one for one in found if one.lease is not None or one.standing in _OPEN]
     check_free(unsettled, plan.plan_id, journal.now_ms)
-    outcomes = _outcomes(cluster, plan, [found.group_id for found in unsettled if found.standing in _OPEN])
-    entries: list[AuditEntry] = []
-    for found in unsettled:
-        entries += _closing(plan, found, outcomes.get(found.group_id))
+    open_groups = {one.group_id for one in unsettled if one.standing in _OPEN}
+    outcomes = {
+        part.group_id: "done" if _shows(cluster.admin, plan.kind, part) else "not_done"
+        for part in plan.parts
+        if part.group_id in open_groups
+    }
+    entries = closing(plan, unsettled, {group_id: (outcome, {}) for group_id, outcome in outcomes.items()})
     if entries:
         journal.note(entries)
     return outcomes
 
 
-def _closing(plan: GroupChangePlan, found: GroupStatus, outcome: str | None) -> list[AuditEntry]:
-    release = audit_entry(plan, found.attempt, Event.LEASE_RELEASED, found.group_id)
-    if outcome is not None:
-        return [audit_entry(plan, found.attempt, Event.VERIFIED, found.group_id, outcome=outcome), release]
-    if found.standing is ChangeStatus.STARTED:
-        return [audit_entry(plan, found.attempt, Event.AFTER_CALL, found.group_id, outcome="not_sent"), release]
-    return [release]
-
-
-def _outcomes(cluster: Cluster, plan: GroupChangePlan, group_ids: Collection[str]) -> dict[str, str]:
-    """`done` or `not_done` by group, as the cluster shows it."""
-    if not group_ids:
-        return {}
-    return {
-        part.group_id: "done" if _shows(cluster.admin, plan.kind, part) else "not_done"
-        for part in plan.parts
-        if part.group_id in group_ids
-    }
-
-
-def _call(
-    admin: ShareGroupAdmin, attempt: Attempt, kind: GroupChangeKind, part: GroupChange, sending: OpenRequests
-) -> Sequence[ChangeResult]:
+def _call(admin: ShareGroupAdmin, attempt: Attempt, kind: GroupChangeKind, part: GroupChange) -> Sequence[ChangeResult]:
     request = {"request": kind.value, "topics": part.topics, "configs": _values(part)}
-    answer = attempt.call(part.group_id, request, lambda: _send(admin, kind, part), sending, detail_of=_answer_detail)
+    answer = attempt.call(part.group_id, request, lambda: _send(admin, kind, part), detail_of=_answer_detail)
     if isinstance(answer, AcktrailError):
         raise answer
     return answer
@@ -137,22 +107,14 @@ def _answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
 
 
 def _send(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> Sequence[ChangeResult]:
-    try:
-        match kind:
-            case GroupChangeKind.DELETE_GROUPS:
-                return (admin.delete_group(part.group_id),)
-            case GroupChangeKind.DELETE_OFFSETS:
-                return admin.delete_offsets(part.group_id, part.topics)
-            case GroupChangeKind.ALTER_CONFIGS:
-                change = ConfigsChange(group_id=part.group_id, configs=tuple(_values(part).items()))
-                return (admin.alter_group_configs(change),)
-    except AcktrailError as error:
-        text = f"not sent: {error.message}"
-        return (
-            ChangeResult(
-                group_id=part.group_id, outcome=Outcome.REFUSED, error_code=None, error=text, advice=error.hint
-            ),
-        )
+    match kind:
+        case GroupChangeKind.DELETE_GROUPS:
+            return (admin.delete_group(part.group_id),)
+        case GroupChangeKind.DELETE_OFFSETS:
+            return admin.delete_offsets(part.group_id, part.topics)
+        case GroupChangeKind.ALTER_CONFIGS:
+            change = ConfigsChange(group_id=part.group_id, configs=tuple(_values(part).items()))
+            return (admin.alter_group_configs(change),)
 
 
 def _values(part: GroupChange) -> dict[str, str | None]:
@@ -160,7 +122,7 @@ def _values(part: GroupChange) -> dict[str, str | None]:
 
 
 def _shows(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> bool:
-    """Whether the change shows, now or within seconds: brokers learn of it one after the other."""
+    """Whether the change shows, now or within seconds."""
     backoff = Backoff(_WAIT_S)
     while not _is_done(admin, kind, part):
         if not backoff.wait():

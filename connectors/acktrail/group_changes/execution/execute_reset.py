@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome
+from acktrail.broker.changes import ChangeResult, NewStartOffset
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.errors import AcktrailError, ChangeRefused, PlanStale
 from acktrail.group_changes.audit.audit_chain import Event
@@ -16,12 +18,11 @@ from acktrail.group_changes.collection.changes_since_plan import changes_since_p
 from acktrail.group_changes.collection.collect import Collected
 from acktrail.group_changes.collection.collect_again import collect_again, collect_group_again
 from acktrail.group_changes.collection.facts import Snapshot
-from acktrail.group_changes.execution.attempt import Attempt, call_outcome
-from acktrail.group_changes.execution.left_out import LeftOut, execution_row, left_out, not_reached
-from acktrail.group_changes.execution.open_requests import OpenRequests
+from acktrail.group_changes.execution.attempt import Attempt, OpenRequests, call_outcome
 from acktrail.group_changes.execution.sent_request import answer_detail, request_detail
+from acktrail.group_changes.json_values import to_json_value
 from acktrail.group_changes.lifecycle.change_status import Status
-from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusal_error
+from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusal_error, refusals_among
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, share_partition_of
 from acktrail.model.share_partition import state_partition_of
 
@@ -30,16 +31,36 @@ Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """One share partition that was not sent. `rule` forbids it (`not_reached`: another group failed before), `text`
+    says why."""
+
+    group_id: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    target_offset: int | None
+    rule: str
+    text: str
+
+    def outcome(self, status: Status) -> dict[str, Any]:
+        """Its row of ``reset_executions``, without attempt and time."""
+        row = to_json_value(self)
+        error = f"{row.pop('rule')}: {row.pop('text')}"
+        return {**row, "status": status.value, "error": error}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """What an attempt did. `results` are the broker's answers on every share partition that was sent; `left_out` those
-    that were not, because they are refused or were done before; `refused` gives the reason for the former."""
+    that were not, because they are refused or were done before; `refused` gives the reason for the former. `not_sent`:
+    groups that were not reached after one before them failed."""
 
     plan_id: str
     attempt: int
     results: tuple[ChangeResult, ...]
     left_out: tuple[Key, ...]
     not_sent: tuple[str, ...]
-    """Groups that were not reached after one before them failed."""
     refused: tuple[LeftOut, ...] = ()
 
 
@@ -79,15 +100,9 @@ def execute_reset(
     if not rows:
         return Execution(plan_id=plan.plan_id, attempt=0, results=(), left_out=tuple(sorted(done)), not_sent=())
     reset = _ResetAttempt(cluster, journal, plan, rows, done, partial=partial)
-    reset.attempt.take_leases(check)
-    with requests or OpenRequests(plan.plan_id) as sending:
-        try:
-            reset.look_again()
-            return reset.send(sending)
-        except BaseException as error:
-            if not sending.has_left:
-                reset.attempt.abandon(error)
-            raise
+    with reset.attempt.take_leases(check, requests):
+        reset.look_again()
+        return reset.send()
 
 
 class _ResetAttempt:
@@ -123,14 +138,18 @@ class _ResetAttempt:
         moved = [[notice.rule, notice.subject, notice.text] for notice in changes]
         self.attempt.give_up([group for group in self._groups if group not in groups], {"moved": moved})
         self._rows, self._groups = rows, groups
-        self._left_out = left_out(self._plan, [row.key for row in rows], self._done, changes)
+        self._left_out = _left_out(self._plan, {row.key for row in rows} | self._done, changes)
         self._write(self._left_out, Status.LEFT_OUT)
         known = {*groups, *(notice.group_id for notice in changes)}
-        for group in dict.fromkeys(one.group_id for one in self._left_out if one.group_id not in known):
-            mine = [[one.rule, one.subject, one.text] for one in self._left_out if one.group_id == group]
-            self._journal.note([self.attempt.entry(Event.REFUSED, group, detail={"moved": mine})])
+        unknown: dict[str, list[list[str]]] = defaultdict(list)
+        for one in self._left_out:
+            if one.group_id not in known:
+                subject = f"{one.group_id} {one.topic}:{one.partition}"
+                unknown[one.group_id].append([one.rule, subject, one.text])
+        for group, why in unknown.items():
+            self._journal.note([self.attempt.entry(Event.REFUSED, group, detail={"moved": why})])
 
-    def send(self, sending: OpenRequests) -> Execution:
+    def send(self) -> Execution:
         """One request a group, in order, each compared with the cluster once more right before it is sent.
 
         Raises:
@@ -141,26 +160,21 @@ class _ResetAttempt:
         waiting = list(self._groups)
         timeout_ms = self._cluster.kafka.request_timeout_ms
         while waiting and self.attempt.renew_leases(waiting, timeout_ms):
-            answer = self._call(group_id := waiting.pop(0), sending)
-            is_done = False
+            answer = self._call(group_id := waiting.pop(0))
             if isinstance(answer, AcktrailError):
                 refused[group_id] = answer
             else:
                 results += answer
-                is_done = call_outcome(answer) == "done"
+            is_done = not isinstance(answer, AcktrailError) and call_outcome(answer) == "done"
             if not is_done and not self._partial:
                 break
         self.attempt.leave(waiting)
         if refused and not results:
             raise next(iter(refused.values()))
-        return self._execution(results, refused, waiting)
-
-    def _execution(
-        self, results: Sequence[ChangeResult], refused: Mapping[str, AcktrailError], waiting: Sequence[str]
-    ) -> Execution:
         why = {group: error.message for group, error in refused.items()}
         why |= dict.fromkeys(waiting, "nothing was sent after a group before it was not done")
-        self._write(not_reached((row for row in self._rows if row.group_id in why), why), Status.NOT_ATTEMPTED)
+        rows = [row for row in self._rows if row.group_id in why]
+        self._write([_not_sent(row, "not_reached", why[row.group_id]) for row in rows], Status.NOT_ATTEMPTED)
         sent = {(result.group_id, result.topic, result.partition) for result in results}
         return Execution(
             plan_id=self._plan.plan_id,
@@ -171,30 +185,23 @@ class _ResetAttempt:
             refused=self._left_out,
         )
 
-    def _call(self, group_id: str, sending: OpenRequests) -> Sequence[ChangeResult] | AcktrailError:
+    def _call(self, group_id: str) -> Sequence[ChangeResult] | AcktrailError:
         """Send the request of one group, unless something changed: then that error."""
         rows = [row for row in self._rows if row.group_id == group_id]
-        state_topic_id = self._plan.cluster.state_topic_id
-        request = request_detail(rows, state_topic_id, self._state_ends(rows), self._journal.now_ms)
-        return self.attempt.call(
-            group_id,
-            request,
-            lambda: self._send(group_id, rows),
-            sending,
-            detail_of=answer_detail,
-            look=lambda: self._look_once_more(group_id, rows),
-            is_partial=any(one.group_id == group_id for one in self._left_out),
-        )
-
-    def _send(self, group_id: str, rows: Sequence[PartitionPlan]) -> Sequence[ChangeResult]:
         offsets = [
             NewStartOffset(topic=row.topic, partition=row.partition, start_offset=row.target_offset or 0)
             for row in rows
         ]
-        try:
-            return self._cluster.admin.alter_offsets(group_id, offsets)
-        except AcktrailError as error:
-            return tuple(_not_sent(row, error) for row in rows)
+        state_topic_id = self._plan.cluster.state_topic_id
+        return self.attempt.call(
+            group_id,
+            request_detail(rows, state_topic_id, self._state_ends(rows), self._journal.now_ms),
+            lambda: self._cluster.admin.alter_offsets(group_id, offsets),
+            detail_of=answer_detail,
+            parts=[(row.topic, row.partition) for row in rows],
+            look=lambda: self._look_once_more(group_id, rows),
+            is_partial=any(one.group_id == group_id for one in self._left_out),
+        )
 
     def _look_once_more(self, group_id: str, rows: Sequence[PartitionPlan]) -> None:
         """Kafka takes no condition with the request, and another process may note its change in tables of its own: the
@@ -215,12 +222,11 @@ class _ResetAttempt:
         partitions = {state_partition_of(share_partition_of(row), topic.partition_count) for row in rows}
         return {partition: log.last_stable_offset or 0 for partition, log in topic.log_offsets(partitions).items()}
 
-    def _write(self, found: Iterable[LeftOut], status: Status) -> None:
-        at = dt.datetime.fromtimestamp(self._journal.now_ms / 1000, dt.UTC)
-        about = {"plan_id": self._plan.plan_id, "attempt": self.attempt.number, "verified_at": at}
-        rows = [{**about, **execution_row(one, status)} for one in found]
-        if rows:
-            self._journal.write_executions(rows)
+    def _write(self, found: Sequence[LeftOut], status: Status) -> None:
+        if found:
+            at = dt.datetime.fromtimestamp(self._journal.now_ms / 1000, dt.UTC)
+            about = {"plan_id": self._plan.plan_id, "attempt": self.attempt.number, "verified_at": at}
+            self._journal.write_executions({**about, **one.outcome(status)} for one in found)
             self._journal.note([self.attempt.entry(Event.RECORDED)])
 
 
@@ -260,13 +266,29 @@ def _stale(changes: Sequence[Notice], now: Snapshot) -> AcktrailError:
     return error
 
 
-def _not_sent(row: PartitionPlan, error: AcktrailError) -> ChangeResult:
-    return ChangeResult(
+def _left_out(plan: ResetPlan, kept: Collection[Key], moved: Sequence[Notice]) -> tuple[LeftOut, ...]:
+    """Every share partition of `plan` but those `kept`, with the first refusal about it, its topic, its group or the
+    whole plan: of those that the plan has, then of those in `moved`."""
+    refusals: dict[tuple[str | None, str | None, int | None], Notice] = {}
+    for notice in refusals_among([*plan.refusals, *moved]):
+        refusals.setdefault((notice.group_id, notice.topic, notice.partition), notice)
+    found = []
+    for row in plan.partitions:
+        if row.key not in kept:
+            places = (row.key, (None, row.topic, None), (row.group_id, None, None), (None, None, None))
+            why = next((refusals[place] for place in places if place in refusals), None)
+            rule, text = ("no_target", "there is no target") if why is None else (why.rule, why.text)
+            found.append(_not_sent(row, rule, text))
+    return tuple(found)
+
+
+def _not_sent(row: PartitionPlan, rule: str, text: str) -> LeftOut:
+    return LeftOut(
         group_id=row.group_id,
         topic=row.topic,
+        topic_id=row.topic_id,
         partition=row.partition,
-        outcome=Outcome.REFUSED,
-        error_code=None,
-        error=f"not sent: {error.message}",
-        advice=error.hint or "nothing was changed: run it again",
+        target_offset=row.target_offset,
+        rule=rule,
+        text=text,
     )

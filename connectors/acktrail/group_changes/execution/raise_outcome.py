@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome, raise_unless_done
 from acktrail.errors import OutcomeUnknown, PartlyDone, RetryableError
-from acktrail.group_changes.json_values import to_json_value
 from acktrail.group_changes.lifecycle.change_status import Status
 
 if TYPE_CHECKING:
     from acktrail.group_changes.execution.execute_reset import Execution
 
-
-_UNCLEAR = frozenset(
-    {
-        Status.UNKNOWN,
-        Status.NOT_PERSISTED,
-        Status.OVERWRITTEN_AFTER_RESET,
-        Status.EPOCH_WENT_BACK,
-    }
-)
+_UNCLEAR = frozenset({Status.UNKNOWN, Status.NOT_PERSISTED, Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK})
 
 
 def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> None:
@@ -33,7 +24,10 @@ def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], executi
         PartlyDone: some are at their targets and others were left out, refused or not sent.
         NotAuthorized, UnknownName, GroupNotEmpty, RetryableError ...: all were refused; the first refusal says why.
     """
-    rows = [*outcomes, *_unmentioned(outcomes, execution)]
+    known = {(row["group_id"], row["topic"], row["partition"]) for row in outcomes}
+    refused = () if execution is None else execution.refused
+    left_out = [one for one in refused if (one.group_id, one.topic, one.partition) not in known]
+    rows = [*outcomes, *({**one.outcome(Status.LEFT_OUT), "error_code": None} for one in left_out)]
     bad = [row for row in rows if not Status(row["status"]).is_ok]
     not_sent = execution.not_sent if execution is not None else ()
     if not bad and not not_sent:
@@ -56,22 +50,6 @@ def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], executi
             text, hint="nothing was changed there, verification says; the same plan may be applied again"
         )
     raise_unless_done([_result(row) for row in tried], operation="READ")
-
-
-def _unmentioned(outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> list[Mapping[str, Any]]:
-    """The share partitions that the attempt left out, where `outcomes` does not have them."""
-    known = {(row["group_id"], row["topic"], row["partition"]) for row in outcomes}
-    refused = () if execution is None else execution.refused
-    return [
-        {
-            **to_json_value(one),
-            "status": Status.LEFT_OUT.value,
-            "error": f"{one.rule}: {one.text}",
-            "error_code": None,
-        }
-        for one in refused
-        if (one.group_id, one.topic, one.partition) not in known
-    ]
 
 
 def _first(row: Mapping[str, Any] | None) -> str:

@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event
-from acktrail.group_changes.planning.plan import PartitionPlan
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, share_partition_of
+from acktrail.model.share_partition import SharePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentPart:
-    """One share partition in a request, and the broker's answer. No answer: `outcome` UNKNOWN."""
+class SentPartition:
+    """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer:
+    `outcome` UNKNOWN). `ends` are the state partitions' ends right before it was sent.
 
-    topic: str
-    partition: int
+    For a look that is not the first: what others asked `later` (the ends then, and their target), and the record (state
+    partition, offset) by which it was found `overwritten_at`.
+    """
+
+    row: PartitionPlan
+    group_epoch: int | None
     target_offset: int
+    sent_at_ms: int
+    ends: Mapping[int, int]
     outcome: Outcome
     error_code: int | None = None
     error: str | None = None
     error_scope: ErrorScope | None = None
     advice: str = ""
+    later: Sequence[tuple[Mapping[int, int], int]] = ()
+    overwritten_at: tuple[int, int] | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentRequest:
-    """The request for one group. `ends` are the state partitions' ends right before it was sent, at `sent_at_ms`."""
-
-    group_id: str
-    attempt: int
-    sent_at_ms: int
-    state_topic_id: str | None
-    ends: Mapping[int, int]
-    parts: tuple[SentPart, ...]
+    @property
+    def key(self) -> SharePartition:
+        return share_partition_of(self.row)
 
 
 def request_detail(
@@ -63,38 +65,41 @@ def answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
     }
 
 
-def sent_request(rows: Sequence[AuditRow]) -> SentRequest | None:
-    """The request in the audit rows of one group in one attempt; None: none was sent."""
-    before = next((row for row in rows if row.event == Event.BEFORE_CALL), None)
-    if before is None:
-        return None
-    asked = json.loads(before.detail)
-    after = next((json.loads(row.detail) for row in rows if row.event == Event.AFTER_CALL), None)
-    failed = {(row[0], row[1]): row for row in after["failed"]} if after is not None else {}
-    return SentRequest(
-        group_id=before.group_id or "",
-        attempt=before.attempt,
-        sent_at_ms=asked["sent_at_ms"],
-        state_topic_id=asked["state_topic_id"],
-        ends={int(partition): end for partition, end in asked["ends"].items()},
-        parts=tuple(
-            _part(part, failed.get((part[0], part[1])), has_answer=after is not None) for part in asked["parts"]
-        ),
-    )
+def asked_in(detail: Mapping[str, Any]) -> tuple[dict[int, int], list[tuple[str, int, int]]]:
+    """The ends in a `request_detail`, and what it asks for: topic, partition, target; nothing, where it is no reset."""
+    ends = {int(partition): end for partition, end in detail.get("ends", {}).items()}
+    return ends, [(topic, partition, target) for topic, partition, target in detail.get("parts", ())]
 
 
-def _part(asked: Sequence[Any], failed: Sequence[Any] | None, *, has_answer: bool) -> SentPart:
-    topic, partition, target = asked
-    if failed is None:
-        outcome = Outcome.DONE if has_answer else Outcome.UNKNOWN
-        return SentPart(topic=topic, partition=partition, target_offset=target, outcome=outcome)
-    return SentPart(
-        topic=topic,
-        partition=partition,
-        target_offset=target,
-        outcome=Outcome(failed[2]),
-        error_code=failed[3],
-        error_scope=None if failed[4] is None else ErrorScope(failed[4]),
-        error=failed[5],
-        advice=failed[6],
-    )
+def sent_partitions(plan: ResetPlan, rows: Iterable[AuditRow]) -> list[SentPartition]:
+    """Every share partition that was sent by `rows`, those of one attempt at each group of `plan`."""
+    requests: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        kept = {Event.BEFORE_CALL: requests, Event.AFTER_CALL: answers}.get(Event(row.event))
+        if kept is not None:
+            kept.setdefault(row.group_id or "", json.loads(row.detail))
+    planned = {row.key: row for row in plan.partitions}
+    epochs = {group.group_id: group.group_epoch for group in plan.groups}
+    found = []
+    for group_id, request in requests.items():
+        answer = answers.get(group_id)
+        failed = {(topic, part): failure for topic, part, *failure in answer["failed"]} if answer is not None else {}
+        no_failure = (Outcome.UNKNOWN if answer is None else Outcome.DONE, None, None, None, "")
+        ends, parts = asked_in(request)
+        for topic, part, target in parts:
+            outcome, error_code, scope, error, advice = failed.get((topic, part), no_failure)
+            one = SentPartition(
+                row=planned[group_id, topic, part],
+                group_epoch=epochs.get(group_id),
+                target_offset=target,
+                sent_at_ms=request["sent_at_ms"],
+                ends=ends,
+                outcome=Outcome(outcome),
+                error_code=error_code,
+                error=error,
+                error_scope=None if scope is None else ErrorScope(scope),
+                advice=advice,
+            )
+            found.append(one)
+    return found

@@ -9,13 +9,11 @@ from dataclasses import replace
 
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
+from acktrail.group_changes.audit.audit_chain import audit_entry
 from acktrail.group_changes.audit.journal import Journal
-from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, Step, life_of
+from acktrail.group_changes.lifecycle.plan_life import DECISIONS, LIFE, PlanLife, Refusal, Step, life_of
 from acktrail.group_changes.lifecycle.undo import UndoLedger
 from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age
-
-_EVENT = {Step.APPROVE: Event.APPROVED, Step.REJECT: Event.REJECTED, Step.EXPIRE: Event.EXPIRED}
 
 
 class Admission:
@@ -40,17 +38,14 @@ class Admission:
 
     def life(self) -> PlanLife:
         """How the plan stands now."""
-        plan, now_ms = self._plan, self._journal.now_ms
-        rows = self._journal.audit({"plan_id": plan.plan_id})
-        found = life_of(plan.plan_id, rows, now_ms=now_ms, is_refused=bool(plan.refusals))
+        plan_id = self._plan.plan_id
+        rows = self._journal.audit({"plan_id": plan_id})
+        found = life_of(plan_id, rows, now_ms=self._journal.now_ms, is_refused=bool(self._plan.refusals))
         if self._ledger is None or isinstance(LIFE[found.standing, Step.UNDO], Refusal):
             return found
         ledger = self._ledger()
-        return replace(
-            found,
-            standing=found.after(Step.UNDO) if ledger.is_undone(plan.plan_id) else found.standing,
-            undone_by=ledger.undone_by(plan.plan_id),
-        )
+        standing = found.after(Step.UNDO) if ledger.is_undone(plan_id) else found.standing
+        return replace(found, standing=standing, undone_by=ledger.undone_by(plan_id))
 
     def check_apply(self) -> PlanLife:
         """Pass when the plan may be carried out now; how it stood.
@@ -62,7 +57,7 @@ class Admission:
         life = self.life()
         life.after(Step.APPLY)
         self._check_age()
-        approved_by = [one.actor for one in life.approvals(self._plan.plan_hash)]
+        approved_by = [one.actor for one in life.decisions_of(Step.APPROVE, self._plan.plan_hash)]
         check_approvals(self._plan.plan_id, approved_by, self._asked_by, self._rule)
         return life
 
@@ -80,23 +75,14 @@ class Admission:
         if step is Step.APPROVE:
             self._check_age()
             check_approver(actor, self._asked_by, self._rule)
-        if not self._is_noted(before, step, actor):
-
-            def check(_: list[AuditRow]) -> None:
-                self.life().after(step)  # read again: the rows at hand may be those of open changes alone
-
-            self._journal.note([self._entry(step, why)], check=check)
+        if all(one.actor != actor for one in before.decisions_of(step, self._plan.plan_hash)):
+            entry = audit_entry(self._plan, 0, DECISIONS[step], detail={"note": why} if why else {})
+            # The life is read again: the rows that `check` is given may be those of open changes alone.
+            self._journal.note([entry], check=lambda _: self.life().after(step))
         return self.life()
-
-    def _is_noted(self, life: PlanLife, step: Step, actor: str) -> bool:
-        same = (step, actor, self._plan.plan_hash)
-        return any((one.step, one.actor, one.plan_hash) == same for one in life.decisions)
 
     def _check_age(self) -> None:
         check_age(self._plan.created_at_ms, now_ms=self._journal.now_ms, longest_ms=self._longest_ms)
-
-    def _entry(self, step: Step, why: str) -> AuditEntry:
-        return audit_entry(self._plan, 0, _EVENT[step], detail={"note": why} if why else {})
 
 
 def account() -> str:
@@ -119,11 +105,8 @@ def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> 
         ChangeRefused: `own_approval`, under the rule that a second person approves.
     """
     if rule is ApprovalRule.SECOND_PERSON and _name(actor) in asked_by:
-        raise ChangeRefused(
-            "own_approval",
-            f"{actor} asked for the plan and may not approve it",
-            hint="somebody else approves it: acktrail reset approve (ACKTRAIL_RESET_APPROVAL=second-person)",
-        )
+        hint = "somebody else approves it: acktrail reset approve (ACKTRAIL_RESET_APPROVAL=second-person)"
+        raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
 
 
 def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule) -> None:
@@ -132,17 +115,12 @@ def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozense
     Raises:
         ChangeRefused: `approval_missing`.
     """
-    names = list(approved_by)
-    if rule is ApprovalRule.SECOND_PERSON:
-        names = [name for name in names if _name(name) not in asked_by]
-    if names or rule is ApprovalRule.OPTIONAL:
+    needs_other = rule is ApprovalRule.SECOND_PERSON
+    if rule is ApprovalRule.OPTIONAL or any(not needs_other or _name(one) not in asked_by for one in approved_by):
         return
-    whose = " by a second person" if rule is ApprovalRule.SECOND_PERSON else ""
-    raise ChangeRefused(
-        "approval_missing",
-        f"plan {plan_id} needs an approval{whose}",
-        hint=f"acktrail reset approve {plan_id} (ACKTRAIL_RESET_APPROVAL={rule.value})",
-    )
+    text = f"plan {plan_id} needs an approval{' by a second person' if needs_other else ''}"
+    hint = f"acktrail reset approve {plan_id} (ACKTRAIL_RESET_APPROVAL={rule.value})"
+    raise ChangeRefused("approval_missing", text, hint=hint)
 
 
 def _name(person: str) -> str:

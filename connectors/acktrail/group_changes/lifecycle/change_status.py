@@ -9,64 +9,60 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event, in_order
 
 
 class ChangeStatus(StrEnum):
     """How an attempt to change one group stands, or a whole plan. In the order of how much it asks of a person; those
-    from PLANNED on are a plan's alone."""
+    from PLANNED on are a plan's alone.
+
+    UNKNOWN: it was sent, or was about to be, and its outcome was not noted. UNVERIFIED: the coordinator answered that
+    it is done. OVERWRITTEN: it was done, and something changed it again while the group was empty. FAILED: nothing was
+    changed, or verification found nothing. STARTED: the lease was taken and nothing was sent. EXPIRED: not approved, or
+    not executed, in time. STOPPED: parts were carried out, a rejection closed the rest. UNDONE: everything that the
+    plan did was taken back by another plan.
+    """
 
     UNKNOWN = "UNKNOWN"
-    """It was sent, or was about to be, and its outcome was not noted: `acktrail reset verify` settles it."""
     UNVERIFIED = "UNVERIFIED"
-    """The coordinator answered that it is done; it was not verified."""
     OVERWRITTEN = "OVERWRITTEN"
-    """It was done, and something changed it again while the group was empty."""
     PARTLY = "PARTLY"
     FAILED = "FAILED"
-    """Nothing was changed, or verification found nothing."""
     REFUSED = "REFUSED"
     RUNNING = "RUNNING"
     STARTED = "STARTED"
-    """The lease was taken and nothing was sent."""
     DONE = "DONE"
     PLANNED = "PLANNED"
     APPROVED = "APPROVED"
-    """A person approved the plan; nothing was sent."""
     REJECTED = "REJECTED"
-    """A person rejected the plan; nothing was changed, and nothing will be."""
     EXPIRED = "EXPIRED"
-    """The plan was not approved, or not executed, in time; nothing was changed."""
     STOPPED = "STOPPED"
-    """Parts of the plan were carried out; a rejection closed the rest."""
     UNDONE = "UNDONE"
-    """Everything that the plan did was taken back by another plan."""
 
 
 class Status(StrEnum):
-    """What became of one share partition."""
+    """What became of one share partition.
+
+    OK_EPOCH_NOT_BUMPED: done, with the same state epoch as before, as Kafka up to 4.4 does it. OK_BY_DESCRIPTION: the
+    broker describes the target, the state topic was not read. FAILED: the broker refused it. NOT_ATTEMPTED: it was not
+    sent, or the answer did not mention it, and it is not there. LEFT_OUT: a rule forbids it, and the rest was sent.
+    NOT_PERSISTED: the broker said done, and the state topic shows nothing of it. OVERWRITTEN_AFTER_RESET: it was there,
+    and something else than the group's own work changed it. EPOCH_WENT_BACK: the state epoch is lower than before,
+    critical with any start offset.
+    """
 
     OK = "OK"
     OK_EPOCH_NOT_BUMPED = "OK_EPOCH_NOT_BUMPED"
-    """Done, with the same state epoch as before, as Kafka up to 4.4 does it."""
     OK_BY_DESCRIPTION = "OK_BY_DESCRIPTION"
-    """The broker describes the target; the state topic was not read."""
     FAILED = "FAILED"
-    """The broker refused it."""
     NOT_ATTEMPTED = "NOT_ATTEMPTED"
-    """It was not sent, or the answer did not mention it, and it is not there."""
     LEFT_OUT = "LEFT_OUT"
-    """A rule forbids it, and the rest was sent without it: nothing was changed."""
     NOT_PERSISTED = "NOT_PERSISTED"
-    """The broker said done, and the state topic shows nothing of it."""
     OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"
-    """It was there, and something else than the group's own work changed it."""
     EPOCH_WENT_BACK = "EPOCH_WENT_BACK"
-    """The state epoch is lower than before: critical with any start offset."""
     UNKNOWN = "UNKNOWN"
-    """The outcome is not known."""
 
     @property
     def is_ok(self) -> bool:
@@ -93,12 +89,14 @@ _NEXT: Final[Mapping[tuple[str, str | None], ChangeStatus]] = MappingProxyType(
 """The standing after an event with an outcome (None: any outcome). Other events change nothing."""
 
 _ORDER: Final = {standing: rank for rank, standing in enumerate(ChangeStatus)}
-
 NOTHING_CHANGED: Final = frozenset(
     {ChangeStatus.FAILED, ChangeStatus.REFUSED, ChangeStatus.STARTED, ChangeStatus.PLANNED}
 )
 """Standings of a group that is as it was."""
 _CHANGED: Final = frozenset({ChangeStatus.DONE, ChangeStatus.PARTLY})
+PARTIAL: Final = "partial"
+"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
+_AT_WORK: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.STARTED, ChangeStatus.UNVERIFIED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,20 +111,24 @@ class Lease:
         """Whether its holder may still send: it is in time and, where it can be seen from this machine, alive."""
         return now_ms < self.expires_at_ms and not (self.host == socket.gethostname() and not _is_alive(self.pid))
 
+    def text(self, now_ms: int) -> str:
+        """Who has it for how long, for people."""
+        left = (self.expires_at_ms - now_ms) // 1000 + 1
+        return f"process {self.pid} on {self.host} has it, for at most {left} s more"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """One group in the newest attempt at one plan. `lease` None: it was given back. `since` is its newest row."""
+    """One group in the newest attempt at one plan, and the newest row about it. `lease` None: it was given back.
+    `is_partial`: the attempt left out share partitions of the group."""
 
     plan_id: str
-    kind: str
     attempt: int
     group_id: str
-    standing: ChangeStatus
-    lease: Lease | None
     newest: AuditRow
+    standing: ChangeStatus = ChangeStatus.STARTED
+    lease: Lease | None = None
     is_partial: bool = False
-    """The attempt left out share partitions of the group."""
 
     def at(self, now_ms: int) -> GroupStatus:
         """As it counts at a moment: what holds a lease that is not over is still running."""
@@ -134,10 +136,18 @@ class GroupStatus:
             return replace(self, standing=ChangeStatus.RUNNING)
         return self
 
-
-PARTIAL: Final = "partial"
-"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
-_AT_WORK: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.STARTED, ChangeStatus.UNVERIFIED})
+    def after(self, row: AuditRow) -> GroupStatus:
+        """After one more row of the attempt."""
+        is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else self.is_partial
+        standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None)) or self.standing
+        if standing is ChangeStatus.DONE and is_partial:
+            standing = ChangeStatus.PARTLY
+        lease = None if row.event == Event.LEASE_RELEASED else self.lease
+        if row.event == Event.LEASE_TAKEN:
+            detail = json.loads(row.detail)
+            expires_at_ms, pid = int(detail.get("expires_at_ms", 0)), int(detail.get("pid", 0))
+            lease = Lease(expires_at_ms=expires_at_ms, host=row.host, pid=pid)
+        return replace(self, newest=row, standing=standing, lease=lease, is_partial=is_partial)
 
 
 def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
@@ -149,9 +159,10 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
             continue
         key = (row.plan_id, row.group_id)
         before = found.get(key)
-        if before is not None and row.attempt < before.attempt:
-            continue
-        found[key] = _after(before if before is not None and before.attempt == row.attempt else None, row)
+        if before is None or before.attempt < row.attempt:
+            before = GroupStatus(plan_id=row.plan_id, attempt=row.attempt, group_id=row.group_id, newest=row)
+        if before.attempt == row.attempt:
+            found[key] = before.after(row)
     return list(found.values())
 
 
@@ -160,11 +171,11 @@ def blocking(found: Iterable[GroupStatus], group_id: str, *, now_ms: int) -> Gro
 
     One that verification could not find out gave its lease back: a new plan starts from what is there now.
     """
-    for standing in found:
-        if standing.group_id != group_id or standing.lease is None:
+    for one in found:
+        if one.group_id != group_id or one.lease is None:
             continue
-        if standing.lease.is_held(now_ms) or standing.standing is ChangeStatus.UNKNOWN:
-            return standing
+        if one.lease.is_held(now_ms) or one.standing is ChangeStatus.UNKNOWN:
+            return one
     return None
 
 
@@ -178,37 +189,11 @@ def worst_status(found: Iterable[ChangeStatus]) -> ChangeStatus:
     return ChangeStatus.PARTLY if worst in NOTHING_CHANGED and every & _CHANGED else worst
 
 
-def _after(before: GroupStatus | None, row: AuditRow) -> GroupStatus:
-    standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None))
-    is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else before is not None and before.is_partial
-    if standing is ChangeStatus.DONE and is_partial:
-        standing = ChangeStatus.PARTLY
-    lease = before.lease if before is not None else None
-    if row.event == Event.LEASE_TAKEN:
-        lease = _lease(json.loads(row.detail), row)
-    elif row.event == Event.LEASE_RELEASED:
-        lease = None
-    return GroupStatus(
-        plan_id=row.plan_id,
-        kind=row.kind,
-        attempt=row.attempt,
-        group_id=row.group_id or "",
-        standing=standing or (before.standing if before is not None else ChangeStatus.STARTED),
-        lease=lease,
-        newest=row,
-        is_partial=is_partial,
-    )
-
-
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
-
-
-def _lease(detail: Mapping[str, Any], row: AuditRow) -> Lease:
-    return Lease(expires_at_ms=int(detail.get("expires_at_ms", 0)), host=row.host, pid=int(detail.get("pid", 0)))

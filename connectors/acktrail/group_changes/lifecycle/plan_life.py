@@ -27,80 +27,45 @@ from acktrail.times import utc_text
 
 
 class Step(StrEnum):
-    """What is asked of a plan."""
+    """What is asked of a plan. EXPIRE: time passed, no answer came or the plan became too old."""
 
     APPROVE = "approve"
     REJECT = "reject"
     EXPIRE = "expire"
-    """Time passed: no answer came, or the plan became too old."""
     APPLY = "apply"
     VERIFY = "verify"
     UNDO = "undo"
 
 
-class Because(StrEnum):
-    """What a refusal asks of the caller."""
-
-    CLOSED = "closed"
-    """Nothing more comes of this plan."""
-    BUSY = "busy"
-    """Wait: a process executes it."""
-    OPEN = "open"
-    """Verify first: the outcome of a request is not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a step is refused. `text` follows the plan's name."""
 
     rule: str
     text: str
-    because: Because
     hint: str = ""
 
 
-_REJECTED: Final = Refusal(
-    rule="plan_rejected", text="was rejected", because=Because.CLOSED, hint="make a new plan: acktrail reset plan"
-)
-_EXPIRED: Final = Refusal(
-    rule="plan_expired",
-    text="has expired: it was not approved in time",
-    because=Because.CLOSED,
-    hint="make a new plan: acktrail reset plan",
-)
-_STOPPED: Final = Refusal(
-    rule="plan_stopped",
-    text="was carried out in part, and the rest was rejected or not approved in time",
-    because=Because.CLOSED,
-    hint="acktrail reset undo takes back what was done; for the rest make a new plan",
-)
-_BUSY: Final = Refusal(rule="plan_running", text="is being carried out", because=Because.BUSY)
-_OPEN: Final = Refusal(rule="plan_unsettled", text="was sent and is not verified", because=Because.OPEN)
+_AGAIN: Final = "make a new plan: acktrail reset plan"
+_REJECTED: Final = Refusal("plan_rejected", "was rejected", _AGAIN)
+_EXPIRED: Final = Refusal("plan_expired", "has expired: it was not approved in time", _AGAIN)
+_BUSY: Final = Refusal("plan_running", "is being carried out")
+_OPEN: Final = Refusal("plan_unsettled", "was sent and is not verified")
 _OVERWRITTEN: Final = Refusal(
-    rule="plan_overwritten",
-    text="was carried out, and something else is there now",
-    because=Because.CLOSED,
-    hint="keep the group stopped; acktrail reset verify looks again; then make a new plan",
+    "plan_overwritten",
+    "was carried out, and something else is there now",
+    "keep the group stopped; acktrail reset verify looks again; then make a new plan",
 )
 _CARRIED_OUT: Final = Refusal(
-    rule="plan_carried_out",
-    text="was carried out",
-    because=Because.CLOSED,
-    hint="acktrail reset undo takes it back, start offsets only",
+    "plan_carried_out", "was carried out", "acktrail reset undo takes it back, start offsets only"
 )
-_UNDONE: Final = Refusal(
-    rule="plan_undone", text="was taken back", because=Because.CLOSED, hint="make a new plan: acktrail reset plan"
-)
-_NOTHING: Final = Refusal(
-    rule="nothing_to_undo", text="changed nothing: there is nothing to take back", because=Because.CLOSED
-)
+_UNDONE: Final = Refusal("plan_undone", "was taken back", _AGAIN)
+_NOTHING: Final = Refusal("nothing_to_undo", "changed nothing: there is nothing to take back")
 
 _S = ChangeStatus
-_Row = tuple[ChangeStatus | Refusal, ...]
-# fmt: off
-_ROWS: Final[Mapping[ChangeStatus, _Row]] = MappingProxyType(
+_ROWS: Final[Mapping[ChangeStatus, tuple[ChangeStatus | Refusal, ...]]] = MappingProxyType(
     {
-        #                APPROVE        REJECT         EXPIRE          APPLY          VERIFY          UNDO
+        # APPROVE, REJECT, EXPIRE, APPLY, VERIFY, UNDO
         _S.PLANNED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.PLANNED, _NOTHING),
         _S.APPROVED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.APPROVED, _NOTHING),
         _S.REJECTED: (_REJECTED, _S.REJECTED, _S.REJECTED, _REJECTED, _S.REJECTED, _NOTHING),
@@ -118,16 +83,15 @@ _ROWS: Final[Mapping[ChangeStatus, _Row]] = MappingProxyType(
         _S.UNDONE: (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _S.UNDONE, _UNDONE),
     }
 )
-# fmt: on
 LIFE: Final[Mapping[tuple[ChangeStatus, Step], ChangeStatus | Refusal]] = MappingProxyType(
     {(standing, step): answer for standing, row in _ROWS.items() for step, answer in zip(Step, row, strict=True)}
 )
 """The standing after a step (for APPLY while it lasts; for VERIFY the least that it leaves), or why it is refused."""
 
-_DECIDES: Final[Mapping[str, Step]] = MappingProxyType(
-    {Event.APPROVED.value: Step.APPROVE, Event.REJECTED.value: Step.REJECT, Event.EXPIRED.value: Step.EXPIRE}
+DECISIONS: Final = MappingProxyType(
+    {Step.APPROVE: Event.APPROVED, Step.REJECT: Event.REJECTED, Step.EXPIRE: Event.EXPIRED}
 )
-_CLOSES: Final = frozenset({Step.REJECT, Step.EXPIRE})
+_DECIDES: Final[Mapping[str, Step]] = {event: step for step, event in DECISIONS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,31 +127,29 @@ class PlanLife:
             raise self._error(answer)
         return answer
 
-    def approvals(self, plan_hash: str) -> tuple[Decision, ...]:
-        """Those of the very plan that has this hash."""
-        return tuple(one for one in self.decisions if one.step is Step.APPROVE and one.plan_hash == plan_hash)
+    def decisions_of(self, step: Step, plan_hash: str) -> list[Decision]:
+        """Those about the very plan that has this hash."""
+        return [one for one in self.decisions if one.step is step and one.plan_hash == plan_hash]
 
     def _error(self, refusal: Refusal) -> AcktrailError:
-        text = f"plan {self.plan_id} {refusal.text}{self._by(refusal)}"
-        if refusal.because in (Because.BUSY, Because.OPEN):
-            group = self._open_group()
-            hint = _busy_hint(group) if refusal.because is Because.BUSY else f"acktrail reset verify {self.plan_id}"
+        if refusal in (_BUSY, _OPEN):
+            group = next(group for group in self.groups if group.standing is self.standing)
+            hint = f"acktrail reset verify {self.plan_id}"
+            if refusal is _BUSY:
+                hint = f"process {group.lease.pid} on {group.lease.host} has it" if group.lease else "try again"
             return ChangeInProgress(group.group_id, plan_id=self.plan_id, hint=f"{refusal.text}: {hint}")
+        text = f"plan {self.plan_id} {refusal.text}{self._by(refusal)}"
         return ChangeRefused(refusal.rule, text, hint=refusal.hint, data={"plan": self.plan_id})
 
     def _by(self, refusal: Refusal) -> str:
-        if refusal is _UNDONE:
-            return f" by plan {', '.join(self.undone_by)}" if self.undone_by else ""
-        step = Step.REJECT if refusal is _REJECTED else Step.EXPIRE
+        if refusal is _UNDONE and self.undone_by:
+            return f" by plan {', '.join(self.undone_by)}"
+        step = {_REJECTED: Step.REJECT, _EXPIRED: Step.EXPIRE}.get(refusal)
         closing = next((one for one in reversed(self.decisions) if one.step is step), None)
-        if closing is None or refusal not in (_REJECTED, _EXPIRED):
+        if closing is None:
             return ""
-        at = utc_text(closing.at)
         by = f" by {closing.actor}" if step is Step.REJECT else ""
-        return f"{by} at {at}" + (f": {closing.why}" if closing.why else "")
-
-    def _open_group(self) -> GroupStatus:
-        return next(group for group in self.groups if group.standing is self.standing)
+        return f"{by} at {utc_text(closing.at)}" + (f": {closing.why}" if closing.why else "")
 
 
 def life_of(
@@ -200,41 +162,29 @@ def life_of(
     undone_by: Sequence[str] = (),
     is_undone: bool = False,
 ) -> PlanLife:
-    """How the plan stands by `rows`, its rows of the audit.
-
-    `is_refused`: a rule forbids it since it was made. `is_expired`: it is too old now, which counts while nothing was
-    attempted. `undone_by`: plans that took some of it back, `is_undone`: all of it.
-    """
+    """How the plan stands by `rows` of the audit. `is_refused`: a rule forbids it since it was made. `is_expired`: it
+    is too old now, which counts while nothing was attempted. `undone_by`: plans that took some of it back,
+    `is_undone`: all of it."""
     mine = sorted((row for row in rows if row.plan_id == plan_id), key=lambda row: row.sequence)
     groups = tuple(found.at(now_ms) for found in standings(mine))
     standing = worst_status(group.standing for group in groups)
     if standing is ChangeStatus.PLANNED and is_refused:
         standing = ChangeStatus.REFUSED
-    if standing in NOTHING_CHANGED and _was_changed(mine):
+    # Any attempt may have brought a share partition to its target, and the newest one failed at the rest.
+    if standing in NOTHING_CHANGED and any(
+        row.event == Event.VERIFIED and row.outcome in ("done", "partly") for row in mine
+    ):
         standing = ChangeStatus.PARTLY
     decisions = tuple(_decision(row) for row in mine if row.event in _DECIDES)
     steps = [one.step for one in decisions]
-    steps += [Step.EXPIRE] if is_expired and not groups and not is_refused else []
-    for step in [*steps, *([Step.UNDO] if is_undone else [])]:
+    if is_expired and not groups and not is_refused:
+        steps.append(Step.EXPIRE)
+    for step in [*steps, Step.UNDO] if is_undone else steps:
         answer = LIFE[standing, step]
         standing = standing if isinstance(answer, Refusal) else answer
     return PlanLife(plan_id=plan_id, standing=standing, groups=groups, decisions=decisions, undone_by=tuple(undone_by))
 
 
-def _was_changed(rows: Iterable[AuditRow]) -> bool:
-    """Whether any attempt brought a share partition to its target: the newest one may have failed at the rest."""
-    return any(row.event == Event.VERIFIED and row.outcome in ("done", "partly") for row in rows)
-
-
 def _decision(row: AuditRow) -> Decision:
-    return Decision(
-        step=_DECIDES[row.event],
-        actor=row.actor,
-        at=row.audited_at,
-        plan_hash=row.plan_hash,
-        why=str(json.loads(row.detail).get("note", "")),
-    )
-
-
-def _busy_hint(group: GroupStatus) -> str:
-    return f"process {group.lease.pid} on {group.lease.host} has it" if group.lease is not None else "try again"
+    why = str(json.loads(row.detail).get("note", ""))
+    return Decision(step=_DECIDES[row.event], actor=row.actor, at=row.audited_at, plan_hash=row.plan_hash, why=why)

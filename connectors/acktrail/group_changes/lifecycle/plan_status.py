@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from acktrail.config import TablesConfig
@@ -18,45 +19,41 @@ from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.group_changes.planning.plan_file import DAY_MS
 from acktrail.times import now_ms, utc_text
 
+_Row = Mapping[str, Any]
+_LISTED: Final = ("plan_id", "created_by", "kind", "strategy", "undoes", "partitions", "refusals")
+
 
 def done_before(cluster: Cluster, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
     """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""
-    done = {
-        (row["group_id"], row["topic"], row["partition"]): row["target_offset"]
-        for row in journal.executions(plan.plan_id)
-        if Status(row["status"]).is_ok
-    }
-    if not done:
+    rows = [row for row in journal.executions(plan.plan_id) if Status(row["status"]).is_ok]
+    if not rows:
         return frozenset()
     now = {
         (answer.group_id, offset.topic, offset.partition): offset.start_offset
-        for answer in cluster.admin.describe_group_offsets({group for group, _, _ in done})
+        for answer in cluster.admin.describe_group_offsets({row["group_id"] for row in rows})
         for offset in answer.offsets
     }
-    return frozenset(key for key, target in done.items() if now.get(key) == target)
+    return frozenset(key for key, row in _newest(rows).items() if now.get(key) == row["target_offset"])
 
 
 def outcomes_of(journal: Journal, plan: ResetPlan) -> list[dict[str, Any]]:
     """The newest row of ``reset_executions`` of every share partition of `plan`; NOT_ATTEMPTED where there is none.
     Nothing, when there is none at all."""
-    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in journal.executions(plan.plan_id)}
-    if not newest:
-        return []
-    return [_execution(newest.get(row.key) or _never_sent(row)) for row in plan.partitions]
+    newest = _newest(journal.executions(plan.plan_id))
+    return [_execution(newest.get(row.key) or _never_sent(row)) for row in plan.partitions] if newest else []
 
 
 def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[str, Any]]:
     """Every plan with its status, newest first, as JSON: `plan_id`, `created_at`, `kind`, `strategy`, `groups`,
     `standing`, `attempts`; and the standing of each group."""
     at_ms = now_ms()
-    columns = ["plan_id", "kind", "strategy", "group_ids", "undoes", "partitions", "refusals", "created_by"]
-    plans = read_plan_rows(tables, columns=columns)
+    plans = read_plan_rows(tables, columns=[*_LISTED, "group_ids"])
     by_plan: dict[str, list[AuditRow]] = defaultdict(list)
     for row in read_audit(tables):
         by_plan[row.plan_id].append(row)
     ledger = read_whole_ledger(tables, plans)
     newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
-    return [_line(row, _life(row, by_plan.get(row["plan_id"], []), ledger, at_ms)) for row in newest[:limit]]
+    return [_line(row, _life(row, by_plan[row["plan_id"]], ledger, at_ms)) for row in newest[:limit]]
 
 
 def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
@@ -67,8 +64,8 @@ def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     about = stored[0] if stored else {"plan_id": plan_id, "refusals": 0, "created_at": None}
     life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms())
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
-    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in read_executions(tables, plan_id)}
-    return {**_of_life(life), "groups": groups, "executions": [_execution(row) for row in newest.values()]}
+    executions = [_execution(row) for row in _newest(read_executions(tables, plan_id)).values()]
+    return {**_of_life(life), "groups": groups, "executions": executions}
 
 
 def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict[str, Any]]:
@@ -81,16 +78,12 @@ def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict
     if not rows and plan_id is not None:
         read_plan_row(tables, plan_id)
     return [
-        {
-            **row.to_row(),
-            "audited_at": utc_text(row.audited_at, "milliseconds"),
-            "detail": json.loads(row.detail),
-        }
+        {**row.to_row(), "audited_at": utc_text(row.audited_at, "milliseconds"), "detail": json.loads(row.detail)}
         for row in rows
     ]
 
 
-def _life(row: Mapping[str, Any], rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
+def _life(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
     plan_id, created_at = row["plan_id"], row["created_at"]
     return life_of(
         plan_id,
@@ -103,31 +96,23 @@ def _life(row: Mapping[str, Any], rows: Sequence[AuditRow], ledger: UndoLedger, 
     )
 
 
-def _execution(row: dict[str, Any]) -> dict[str, Any]:
+def _newest(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """The newest of these ``reset_executions`` by share partition."""
+    return {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+
+
+def _execution(row: _Row) -> dict[str, Any]:
     at = row["verified_at"]
     return {**row, "verified_at": None if at is None else at.isoformat(), "advice": ""}
 
 
 def _never_sent(row: PartitionPlan) -> dict[str, Any]:
     """A share partition that no attempt came to."""
-    about = dict.fromkeys(_EXECUTION_COLUMNS)
-    return {
-        **about,
-        "group_id": row.group_id,
-        "topic": row.topic,
-        "topic_id": row.topic_id,
-        "partition": row.partition,
-        "target_offset": row.target_offset,
-        "status": Status.NOT_ATTEMPTED.value,
-        "error": "it was not sent",
-    }
+    from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
 
-
-_EXECUTION_COLUMNS: Final = (
-    *("plan_id", "attempt", "error_code", "error_scope", "start_offset_before", "start_offset_after"),
-    *("described_start_offset", "snapshot_epoch_before", "snapshot_epoch_after", "state_epoch_before"),
-    *("state_epoch_after", "evidence_state_partition", "evidence_offset", "verified_at"),
-)
+    known = {name: getattr(row, name) for name in ("group_id", "topic", "topic_id", "partition", "target_offset")}
+    columns = ["plan_id", "attempt", "verified_at", *(field.name for field in fields(VerifiedPartition))]
+    return {**dict.fromkeys(columns), **known, "status": Status.NOT_ATTEMPTED.value, "error": "it was not sent"}
 
 
 def _of_life(life: PlanLife) -> dict[str, Any]:
@@ -137,17 +122,11 @@ def _of_life(life: PlanLife) -> dict[str, Any]:
     return {"standing": life.standing.value, "decisions": decisions, "undone_by": list(life.undone_by)}
 
 
-def _line(row: dict[str, Any], life: PlanLife) -> dict[str, Any]:
+def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
     return {
-        "plan_id": row["plan_id"],
+        **{name: row[name] for name in _LISTED},
         "created_at": utc_text(row["created_at"]),
-        "created_by": row["created_by"],
-        "kind": row["kind"],
-        "strategy": row["strategy"],
-        "undoes": row["undoes"],
         "groups": row["group_ids"],
-        "partitions": row["partitions"],
-        "refusals": row["refusals"],
         **_of_life(life),
         "attempts": max((one.attempt for one in life.groups), default=0),
         "group_standings": {one.group_id: one.standing.value for one in life.groups},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.journal import read_audit, read_plan_rows
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus, Status
 from acktrail.group_changes.lifecycle.plan_life import Step, life_of
-from acktrail.group_changes.planning.plan import ChangeKind, PartitionPlan, ResetPlan
+from acktrail.group_changes.planning.plan import ChangeKind, ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 
@@ -22,16 +22,13 @@ _OPEN: Final = frozenset({ChangeStatus.RUNNING, ChangeStatus.UNKNOWN, ChangeStat
 _NEVER_STARTED: Final = (
     "it had no start offset before, and Kafka cannot remove one alone: `acktrail offsets delete` takes all of it away"
 )
-_NEVER_SENT: Final = frozenset({None, Status.LEFT_OUT, Status.NOT_ATTEMPTED, Status.FAILED})
+_NEVER_SENT: Final = frozenset({Status.LEFT_OUT, Status.NOT_ATTEMPTED, Status.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoLedger:
-    """What plans did to share partitions, and which plans were made to take which back. Pure.
-
-    `outcomes`: by plan, the newest status of every share partition and its target. `undos`: by plan, the ids of the
-    plans that undo it.
-    """
+    """What plans did to share partitions: by plan, the newest status of every share partition and its target. `undos`:
+    by plan, the ids of the plans that were made to take it back."""
 
     outcomes: Mapping[str, Mapping[Key, tuple[Status, int | None]]] = field(default_factory=dict)
     undos: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -40,10 +37,17 @@ class UndoLedger:
         """The share partitions that the plan brought to their targets."""
         return {key: target for key, (status, target) in self.outcomes.get(plan_id, {}).items() if status.is_ok}
 
-    def taken_back(self, plan_id: str, *, but: str | None = None) -> dict[Key, str]:
+    def taken_back(
+        self, plan_id: str, *, but: str | None = None, above: frozenset[str] = frozenset()
+    ) -> dict[Key, str]:
         """The share partitions of the plan that were taken back and are not done again, each with the plan that did so;
-        `but` is a plan that does not count."""
-        return self._taken_back(plan_id, but, frozenset())
+        plan `but` does not count, nor do those `above`, which led here."""
+        found: dict[Key, str] = {}
+        for undo in self.undos.get(plan_id, ()):
+            if undo != but and undo not in above:
+                again = self.taken_back(undo, but=but, above=above | {plan_id})
+                found |= {key: undo for key in self.done(undo) if key not in again}
+        return found
 
     def undone_by(self, plan_id: str) -> tuple[str, ...]:
         """The plans that took some of the plan back."""
@@ -54,45 +58,43 @@ class UndoLedger:
         done = self.done(plan_id)
         return bool(done) and done.keys() <= self.taken_back(plan_id).keys()
 
-    def _taken_back(self, plan_id: str, but: str | None, above: frozenset[str]) -> dict[Key, str]:
-        found: dict[Key, str] = {}
-        for undo in self.undos.get(plan_id, ()):
-            if undo != but and undo not in above:
-                again = self._taken_back(undo, but, above | {plan_id})
-                found |= {key: undo for key in self.done(undo) if key not in again}
-        return found
-
 
 def read_ledger(tables: TablesConfig, plan_ids: Iterable[str]) -> UndoLedger:
     """What is stored of these plans and of those that take them back."""
     rows = read_plan_rows(tables, {"kind": ChangeKind.UNDO.value}, columns=["plan_id", "undoes"])
-    undos = _undos_of(rows)
-    return _ledger(tables, _with_undos(plan_ids, undos), undos)
+    return _ledger(tables, rows, plan_ids)
 
 
 def read_whole_ledger(tables: TablesConfig, plans: Iterable[Mapping[str, Any]]) -> UndoLedger:
     """The same of every plan that was ever to be taken back; `plans` are the rows of ``reset_plans``."""
-    undos = _undos_of(row for row in plans if row["kind"] == ChangeKind.UNDO)
-    return _ledger(tables, _with_undos(undos, undos), undos)
+    rows = [row for row in plans if row["kind"] == ChangeKind.UNDO]
+    return _ledger(tables, rows, [row["undoes"] for row in rows])
 
 
-def _undos_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """By plan, the ids of the plans in `rows` that undo it."""
-    undos: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        undos[row["undoes"]].append(row["plan_id"])
-    return undos
-
-
-def _ledger(tables: TablesConfig, plan_ids: Collection[str], undos: Mapping[str, Sequence[str]]) -> UndoLedger:
+def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: Iterable[str]) -> UndoLedger:
+    """Of `plan_ids` and what undoes them, and what undoes that; `rows` are those of all undos."""
     from acktrail.tables.delta.row_values import read_rows
     from acktrail.tables.delta.store import Tables
 
-    if not plan_ids:
+    undos: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        undos[row["undoes"]].append(row["plan_id"])
+    wanted: set[str] = set()
+    waiting = list(plan_ids)
+    while waiting:
+        plan_id = waiting.pop()
+        if plan_id not in wanted:
+            wanted.add(plan_id)
+            waiting += undos.get(plan_id, ())
+    if not wanted:
         return UndoLedger()
     columns = ["plan_id", "attempt", "group_id", "topic", "partition", "target_offset", "status", "verified_at"]
-    rows = read_rows(Tables(tables), "reset_executions", {"plan_id": sorted(plan_ids)}, columns=columns)
-    return UndoLedger(outcomes=_outcomes(rows), undos=undos)
+    found = read_rows(Tables(tables), "reset_executions", {"plan_id": sorted(wanted)}, columns=columns)
+    outcomes: dict[str, dict[Key, tuple[Status, int | None]]] = defaultdict(dict)
+    for row in sorted(found, key=lambda row: (row["verified_at"], row["attempt"])):
+        key = (row["group_id"], row["topic"], row["partition"])
+        outcomes[row["plan_id"]][key] = (Status(row["status"]), row["target_offset"])
+    return UndoLedger(outcomes=outcomes, undos=undos)
 
 
 def undo_request(
@@ -150,7 +152,16 @@ def undo_offsets(
         if other.standing in _OPEN:
             group = next(one for one in other.groups if one.standing is other.standing)
             raise ChangeInProgress(group.group_id, plan_id=undo, hint=f"settle it first: acktrail reset verify {undo}")
-    return _offsets(plan, ledger)
+    outcomes, before = ledger.outcomes[plan.plan_id], ledger.taken_back(plan.plan_id)
+    found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
+    for row in plan.partitions:
+        status, target = outcomes.get(row.key, (None, None))
+        start = row.start_offset if row.state is None else row.state.effective_start_offset
+        reason = _why_not(status, before.get(row.key)) or (_NEVER_STARTED if start is None else None)
+        offset = None if reason else start
+        given = TargetOffset(offset=offset, reason=reason, topic_id=row.topic_id, left_at=target)
+        found[row.group_id][row.topic, row.partition] = given
+    return found
 
 
 def check_not_undone(tables: TablesConfig, plan: ResetPlan) -> None:
@@ -170,25 +181,13 @@ def check_not_undone(tables: TablesConfig, plan: ResetPlan) -> None:
             raise ChangeRefused("already_undone", text, hint="nothing was sent")
 
 
-def _offsets(plan: ResetPlan, ledger: UndoLedger) -> TargetOffsets:
-    outcomes, before = ledger.outcomes[plan.plan_id], ledger.taken_back(plan.plan_id)
-    found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
-    for row in plan.partitions:
-        status, target = outcomes.get(row.key, (None, None))
-        found[row.group_id][row.topic, row.partition] = _given(row, status, target, before.get(row.key))
-    return found
-
-
-def _given(row: PartitionPlan, status: Status | None, target: int | None, undo: str | None) -> TargetOffset:
-    start = row.start_offset if row.state is None else row.state.effective_start_offset
-    reason = None if start is not None else _NEVER_STARTED
+def _why_not(status: Status | None, undo: str | None) -> str | None:
+    """Why a share partition with this outcome, taken back by `undo`, has no offset to go back to."""
     if undo is not None:
-        reason = f"plan {undo} took it back already"
-    elif status in _NEVER_SENT:
-        reason = f"the plan did not change it ({'not sent' if status is None else status.value})"
-    elif not status.is_ok:  # type: ignore[union-attr]  # None is in `_NEVER_SENT`
-        reason = f"the plan is not known to have done it ({status.value})"  # type: ignore[union-attr]  # as above
-    return TargetOffset(offset=None if reason else start, reason=reason, topic_id=row.topic_id, left_at=target)
+        return f"plan {undo} took it back already"
+    if status is None or status in _NEVER_SENT:
+        return f"the plan did not change it ({'not sent' if status is None else status.value})"
+    return None if status.is_ok else f"the plan is not known to have done it ({status.value})"
 
 
 def _check_named(plan: ResetPlan, topics: Sequence[TopicScope]) -> None:
@@ -199,25 +198,5 @@ def _check_named(plan: ResetPlan, topics: Sequence[TopicScope]) -> None:
         odd = [index for index in scope.partitions or () if index not in known[scope.topic]]
         if odd or not known[scope.topic]:
             name = f"{scope.topic}:{odd[0]}" if odd else scope.topic
-            raise ChangeRefused(
-                "not_in_plan", f"plan {plan.plan_id} has no {name}", hint="acktrail reset show lists it"
-            )
-
-
-def _outcomes(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Key, tuple[Status, int | None]]]:
-    found: dict[str, dict[Key, tuple[Status, int | None]]] = defaultdict(dict)
-    for row in sorted(rows, key=lambda row: (row["verified_at"], row["attempt"])):
-        key = (row["group_id"], row["topic"], row["partition"])
-        found[row["plan_id"]][key] = (Status(row["status"]), row["target_offset"])
-    return found
-
-
-def _with_undos(plan_ids: Iterable[str], undos: Mapping[str, Sequence[str]]) -> set[str]:
-    wanted: set[str] = set()
-    waiting = list(plan_ids)
-    while waiting:
-        plan_id = waiting.pop()
-        if plan_id not in wanted:
-            wanted.add(plan_id)
-            waiting += undos.get(plan_id, ())
-    return wanted
+            text = f"plan {plan.plan_id} has no {name}"
+            raise ChangeRefused("not_in_plan", text, hint="acktrail reset show lists it")

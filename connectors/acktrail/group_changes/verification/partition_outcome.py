@@ -22,9 +22,6 @@ from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 
-__all__ = ["GroupNow", "ResetEvidence", "ResetOutcome", "Status", "VerifiedPartition", "judge"]
-
-
 Place = tuple[int, int]
 """Where a record stands: state partition, offset."""
 Seen = tuple[Place, StateRecord]
@@ -48,13 +45,13 @@ class LaterReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetEvidence:
-    """What is known of a reset to `target`.
+    """What is known of a reset to `target`: what the broker said, the state in the plan (None: there was none) and the
+    group's epoch there (None: not known).
 
-    `outcome` is what the broker said, `before` the state in the plan (None: there was none), `sent_epoch` the group's
-    epoch in the plan (None: not known). `records` are those of the share partition since the change was sent, in order;
-    where some of them are missing (`is_complete` false), `now`, the present state, decides (None: there is none), if it
-    is known. `group` None: it was not asked. `overwritten_at`: the record by which an earlier look, at a group that had
-    not begun to work, found the reset overwritten. `later`: what other plans and attempts asked for since.
+    `records` are those of the share partition since the change was sent, in order; where some of them are missing
+    (`is_complete` false), `now`, the present state, decides (None: there is none), if it is known. `group` None: it was
+    not asked. `overwritten_at`: the record by which an earlier look, at a group that had not begun to work, found the
+    reset overwritten. `later`: what other plans and attempts asked for since.
     """
 
     target: int
@@ -72,14 +69,13 @@ class ResetEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOutcome:
-    """`evidence` is the record that shows it; `why` says more, where the status alone does not."""
+    """`evidence` is the record that shows it; `why` says more, where the status alone does not. `moved_on`: the group
+    went to work since, what came after the reset is its own. `asks_group`: its description would show more."""
 
     status: Status
     evidence: Place | None = None
     moved_on: bool = False
-    """The group went to work since: what came after the reset is its own."""
     asks_group: bool = False
-    """The group's description would show more."""
     why: str | None = None
 
 
@@ -117,7 +113,9 @@ def _beside_later(case: ResetEvidence) -> ResetOutcome:
 
 def _by_records(case: ResetEvidence, records: Sequence[Seen]) -> ResetOutcome | None:
     for index, (place, record) in enumerate(records):
-        if isinstance(record, ShareSnapshot) and _is_reset_to(case.target, record, case.before):
+        if not isinstance(record, ShareSnapshot) or record.start_offset != case.target or not _is_of_a_request(record):
+            continue
+        if case.before is None or record.snapshot_epoch > case.before.snapshot_epoch:
             return _afterwards(case, place, record, records[index + 1 :])
     return None
 
@@ -137,12 +135,13 @@ def _afterwards(case: ResetEvidence, place: Place, reset: ShareSnapshot, later: 
     if found is None:
         return ResetOutcome(status=done, evidence=place)
     where, record = found
+    start = None if isinstance(record, Tombstone) else record.start_offset
     if _is_of_a_request(record):
-        what = "its state was deleted" if isinstance(record, Tombstone) else f"it was set to {_start(record)}"
+        what = "its state was deleted" if isinstance(record, Tombstone) else f"it was set to {start}"
         return _overwritten(where, f"{what} afterwards by another request")
     since = _since(reset.state_epoch, case.group)
     if since is Since.EMPTY or where == case.overwritten_at:
-        return _overwritten(where, f"start offset {_start(record)} was written although no member had joined the group")
+        return _overwritten(where, f"start offset {start} was written although no member had joined the group")
     if since is Since.WORKED:
         return _moved_on(case, place, reset.state_epoch)
     why = "it was done, and whether the group or something else changed it since is not known"
@@ -184,36 +183,31 @@ Everything else is UNKNOWN. A leader's work never takes a start offset below whe
 
 
 def _without_records(case: ResetEvidence) -> ResetOutcome:
-    now, before, outcome = case.now, case.before, case.outcome
+    now, before, not_there = case.now, case.before, ResetOutcome(status=_NOT_THERE[case.outcome])
     if not case.is_now_known:
         return ResetOutcome(status=Status.UNKNOWN, why="the present state cannot be read")
     if now is None:
-        return _nothing_there(case)
+        if before is None and case.outcome is not Outcome.DONE:
+            return not_there
+        return _unless_refused(case, None, f"its state is gone, and {_PRUNED}")
     where = (now.state_partition, now.record_offset)
     if before is not None and now.snapshot_epoch < before.snapshot_epoch:
         return _unless_refused(case, where, "its state was deleted and recreated since")
     if before is not None and now.snapshot_epoch == before.snapshot_epoch:
-        return ResetOutcome(status=_NOT_THERE[outcome])
+        return not_there
     if now.start_offset == case.target and not now.batches:
         return ResetOutcome(status=_by_state_epoch(before, now.state_epoch), evidence=where)
-    if _is_same(now, before):
-        return ResetOutcome(status=_NOT_THERE[outcome])
-    return _by_state(case, now, where)
-
-
-def _nothing_there(case: ResetEvidence) -> ResetOutcome:
-    if case.before is None and case.outcome is not Outcome.DONE:
-        return ResetOutcome(status=_NOT_THERE[case.outcome])
-    return _unless_refused(case, None, f"its state is gone, and {_PRUNED}")
+    return not_there if _is_same(now, before) else _by_state(case, now, where)
 
 
 def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOutcome:
     """By the present state alone, which is another than before and than the target."""
-    is_altered = _is_altered(case, now)
-    since = _since(now.state_epoch, case.group)
     if case.group is None:
         return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)
-    key = (case.outcome is Outcome.DONE, is_altered, _start_by_target(case.target, now), since)
+    start = Start.AT if now.start_offset == case.target else Start.PAST
+    if now.start_offset is None or now.start_offset < case.target:
+        start = Start.BELOW
+    key = (case.outcome is Outcome.DONE, _is_altered(case, now), start, _since(now.state_epoch, case.group))
     status, why = _WITHOUT_RECORDS.get(key, (Status.UNKNOWN, _MAYBE_OWN))
     if case.overwritten_at is not None:
         return _overwritten(case.overwritten_at, "an earlier look found it overwritten before anybody joined the group")
@@ -248,12 +242,6 @@ def _is_altered(case: ResetEvidence, now: PartitionState) -> bool:
     return now.state_epoch == case.sent_epoch
 
 
-def _start_by_target(target: int, now: PartitionState) -> Start:
-    if now.start_offset is None or now.start_offset < target:
-        return Start.BELOW
-    return Start.AT if now.start_offset == target else Start.PAST
-
-
 def _since(state_epoch: int | None, group: GroupNow | None) -> Since:
     if group is None:
         return Since.UNKNOWN
@@ -264,18 +252,11 @@ def _since(state_epoch: int | None, group: GroupNow | None) -> Since:
     return Since.EMPTY if group.epoch == state_epoch else Since.WORKED
 
 
-def _is_reset_to(target: int, record: ShareSnapshot, before: PartitionState | None) -> bool:
-    is_new = before is None or record.snapshot_epoch > before.snapshot_epoch
-    return is_new and record.start_offset == target and _is_of_a_request(record)
-
-
 def _is_of_a_request(record: StateRecord) -> bool:
     """Whether a request wrote it (alter, initialize, delete) and not a leader."""
-    if isinstance(record, Tombstone):
-        return True
-    return (
-        isinstance(record, ShareSnapshot) and record.is_initialization and record.delivery_complete_count in (0, None)
-    )
+    if not isinstance(record, ShareSnapshot):
+        return isinstance(record, Tombstone)
+    return record.is_initialization and record.delivery_complete_count in (0, None)
 
 
 def _contradicts(target: int, record: StateRecord) -> bool:
@@ -283,10 +264,6 @@ def _contradicts(target: int, record: StateRecord) -> bool:
     if isinstance(record, Tombstone):
         return True
     return bool(record.batches) or record.start_offset not in (target, None)
-
-
-def _start(record: StateRecord) -> int | None:
-    return None if isinstance(record, Tombstone) else record.start_offset
 
 
 def _is_same(now: PartitionState, before: PartitionState | None) -> bool:

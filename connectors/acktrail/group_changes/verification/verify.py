@@ -7,23 +7,36 @@ whose process was killed, and corrects what an earlier look found.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import Outcome
 from acktrail.broker.client.broker_client import Backoff
 from acktrail.broker.state.state_topic import StateTopic
+from acktrail.errors import RetryableError
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.exported_records import ExportedRecords
 from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.group_changes.collection.partition_states import StateFacts, read_states
-from acktrail.group_changes.lifecycle.change_status import GroupStatus
+from acktrail.group_changes.execution.sent_request import SentPartition
+from acktrail.group_changes.json_values import to_json_value
+from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.verification.open_attempts import closing, open_attempts, sent_in_attempts
-from acktrail.group_changes.verification.partition_outcome import GroupNow, ResetOutcome, Status, VerifiedPartition
-from acktrail.group_changes.verification.state_watch import SentPartition, StateWatch
+from acktrail.group_changes.verification.open_attempts import closing, group_outcome, open_attempts, sent_in_attempts
+from acktrail.group_changes.verification.partition_outcome import (
+    GroupNow,
+    LaterReset,
+    ResetEvidence,
+    ResetOutcome,
+    Seen,
+    VerifiedPartition,
+    judge,
+)
+from acktrail.model.share_partition import SharePartition
+
+T = TypeVar("T")
 
 WAIT_S: Final = 30.0
 """How long a record may take to show, and how long a request may be on its way after its sender was killed."""
@@ -49,173 +62,199 @@ def verify_reset(
     if not attempts:
         return ()
     asked = sent_in_attempts(journal, plan, attempts)
-    found = _Verification(cluster, journal, plan, asked, wait_s, watch_s).run() if asked else ()
+    found = _Verification(cluster, journal, plan, asked, wait_s).run(watch_s) if asked else ()
     if found:
-        journal.write_executions(_rows(found, plan, attempts, journal))
-    entries = closing(plan, attempts, found)
+        newest = {one.group_id: one.attempt for one in attempts}
+        about = {"plan_id": plan.plan_id, "verified_at": dt.datetime.fromtimestamp(journal.now_ms / 1000, dt.UTC)}
+        journal.write_executions({**to_json_value(one), **about, "attempt": newest[one.group_id]} for one in found)
+    statuses = {one.group_id: [each.status for each in found if each.group_id == one.group_id] for one in attempts}
+    outcomes = {one.group_id: group_outcome(one, mine) for one in attempts if (mine := statuses[one.group_id])}
+    entries = closing(plan, attempts, outcomes)
     if entries:
         journal.note(entries)
     return found
 
 
 class _Verification:
+    """What became of the share partitions in `asked`, by the records of the state topic since they were sent."""
+
     def __init__(
-        self,
-        cluster: Cluster,
-        journal: Journal,
-        plan: ResetPlan,
-        asked: Sequence[SentPartition],
-        wait_s: float,
-        watch_s: float,
+        self, cluster: Cluster, journal: Journal, plan: ResetPlan, asked: Sequence[SentPartition], wait_s: float
     ) -> None:
         self._cluster = cluster
         self._journal = journal
         self._plan = plan
         self._asked = tuple(asked)
+        self._keys = frozenset(one.key for one in asked)
         self._wait_s = wait_s
-        self._watch_s = watch_s
+        self._seen: dict[SharePartition, list[Seen]] = defaultdict(list)
+        self._position: dict[int, int] = {}
+        self._is_complete = True
+        """Every record since the requests were sent was read."""
 
-    def run(self) -> tuple[VerifiedPartition, ...]:
-        admin = self._cluster.admin
+    def run(self, watch_s: float) -> tuple[VerifiedPartition, ...]:
         if self._plan.cluster.state_reason is not None:
-            return self._by_description(admin)
-        lookup = self._cluster.state_lookup(StateTopic(admin))
-        watch = StateWatch(lookup, self._asked, self._exported().between)
-        found = self._settled(admin, watch)
-        described = self._described(admin, found)
-        found = self._watched(admin, watch, found)
+            return self._by_description()
+        self._lookup = self._cluster.state_lookup(StateTopic(self._cluster.admin))
+        for one in self._asked:
+            partition = self._lookup.state_partition(one.key)
+            end = one.ends.get(partition, 0)
+            self._position[partition] = min(self._position.get(partition, end), end)
+        findings = _until(self._wait_s, self._look, lambda found: any(map(self._may_still_show, self._asked, found)))
+        described = _until(
+            self._wait_s,
+            self._start_offsets,
+            lambda starts: any(f.status.is_ok and at is None for f, at in zip(findings, starts, strict=True)),
+        )
+        patience = Backoff(watch_s)
+        while any(finding.status.is_ok for finding in findings) and patience.wait():
+            findings = self._look()
         states = self._states().states
         return tuple(
-            _verified(one, outcome, states.get(one.key), start_offset)
-            for one, outcome, start_offset in zip(self._asked, found, described, strict=True)
+            _verified(one, finding, states.get(one.key), start_offset)
+            for one, finding, start_offset in zip(self._asked, findings, described, strict=True)
         )
 
     def _states(self) -> StateFacts:
-        return read_states(self._cluster, {one.key for one in self._asked})
-
-    def _exported(self) -> ExportedRecords:
-        cluster = self._plan.cluster
-        return ExportedRecords(
-            tables=self._journal.tables,
-            cluster_id=cluster.cluster_id,
-            state_topic_id=cluster.state_topic_id,
-            keys=frozenset(one.key for one in self._asked),
-        )
-
-    def _settled(self, admin: ShareGroupAdmin, watch: StateWatch) -> list[ResetOutcome]:
-        """Read until each has shown, or the time is over in which it can."""
-        patience = Backoff(self._wait_s)
-        while True:
-            watch.read()
-            findings = self._judged(admin, watch)
-            pending = [o for o, f in zip(self._asked, findings, strict=True) if self._may_still_show(o, f)]
-            if not pending or not patience.wait():
-                return findings
+        return read_states(self._cluster, self._keys)
 
     def _may_still_show(self, one: SentPartition, finding: ResetOutcome) -> bool:
         if finding.status is Status.NOT_PERSISTED:
             return True
-        is_open = finding.status is Status.NOT_ATTEMPTED and one.part.outcome is Outcome.UNKNOWN
-        return is_open and self._journal.now_ms < one.sent.sent_at_ms + self._wait_s * 1000
+        is_open = finding.status is Status.NOT_ATTEMPTED and one.outcome is Outcome.UNKNOWN
+        return is_open and self._journal.now_ms < one.sent_at_ms + self._wait_s * 1000
 
-    def _judged(self, admin: ShareGroupAdmin, watch: StateWatch) -> list[ResetOutcome]:
-        """The findings; groups are described where that separates their own work from other changes."""
-        states = StateFacts()
-        if not watch.is_complete:
-            states = self._states()
-        findings = watch.outcomes(states, {})
-        unclear = {o.sent.group_id for o, f in zip(self._asked, findings, strict=True) if f.asks_group}
+    def _look(self) -> list[ResetOutcome]:
+        """What the records show by now; groups are described where that separates their own work from other changes."""
+        self._read()
+        states = StateFacts() if self._is_complete else self._states()
+        findings = [self._judged(one, states, None) for one in self._asked]
+        unclear = {one.row.group_id for one, f in zip(self._asked, findings, strict=True) if f.asks_group}
         if not unclear:
             return findings
         groups = {
             group.group_id: GroupNow(
                 has_members=bool(group.members), epoch=None if group.error_code else group.group_epoch
             )
-            for group in admin.describe_groups(sorted(unclear))
+            for group in self._cluster.admin.describe_groups(sorted(unclear))
         }
-        return watch.outcomes(states, groups)
+        return [self._judged(one, states, groups.get(one.row.group_id)) for one in self._asked]
 
-    def _described(self, admin: ShareGroupAdmin, findings: Sequence[ResetOutcome]) -> list[int | None]:
-        """The start offsets that the broker describes; asked again while those that are done are not there yet."""
-        patience = Backoff(self._wait_s)
-        while True:
-            found = _start_offsets(admin, self._asked)
-            late = [
-                one
-                for one, finding, start_offset in zip(self._asked, findings, found, strict=True)
-                if finding.status.is_ok and start_offset is None
-            ]
-            if not late or not patience.wait():
-                return found
+    def _read(self) -> None:
+        """Take in what came since the last time. Where records were pruned meanwhile, the tables may still have them;
+        without them, or where the log lost its end, what is left is taken in."""
+        before = self._position
+        try:
+            records, self._position = self._lookup.read_from(self._keys, before)
+        except RetryableError:
+            starts = self._lookup.starts(set(before))
+            pruned = {p: (at, starts[p]) for p, at in before.items() if at < starts[p]}
+            if not pruned:
+                raise
+            self._fill(pruned)
+            from_there = {p: max(at, starts[p]) for p, at in before.items()}
+            records, self._position = self._lookup.read_from(self._keys, from_there)
+        if any(self._position[partition] < at for partition, at in before.items()):
+            self._is_complete = False
+        for key, addressed in records:
+            if addressed.record is not None:
+                self._seen[key].append(((addressed.raw.state_partition, addressed.raw.offset), addressed.record))
 
-    def _watched(self, admin: ShareGroupAdmin, watch: StateWatch, findings: list[ResetOutcome]) -> list[ResetOutcome]:
-        patience = Backoff(self._watch_s)
-        while any(finding.status.is_ok for finding in findings) and patience.wait():
-            watch.read()
-            findings = self._judged(admin, watch)
-        return findings
-
-    def _by_description(self, admin: ShareGroupAdmin) -> tuple[VerifiedPartition, ...]:
-        """Without the state topic: the broker's word alone."""
-        patience = Backoff(self._wait_s)
-        while True:
-            described = _start_offsets(admin, self._asked)
-            late = [
-                one
-                for one, start_offset in zip(self._asked, described, strict=True)
-                if start_offset != one.part.target_offset and one.part.outcome is not Outcome.REFUSED
-            ]
-            if not late or not patience.wait():
-                break
-        return tuple(
-            _verified(one, ResetOutcome(status=_described_status(one, start_offset)), None, start_offset)
-            for one, start_offset in zip(self._asked, described, strict=True)
+    def _fill(self, pruned: dict[int, tuple[int, int]]) -> None:
+        cluster = self._plan.cluster
+        exported = ExportedRecords(
+            tables=self._journal.tables,
+            cluster_id=cluster.cluster_id,
+            state_topic_id=cluster.state_topic_id,
+            keys=self._keys,
         )
+        found = exported.between(pruned) if self._is_complete else None
+        self._is_complete = found is not None
+        for key, seen in found or ():
+            self._seen[key].append(seen)
+
+    def _judged(self, one: SentPartition, states: StateFacts, group: GroupNow | None) -> ResetOutcome:
+        partition = self._lookup.state_partition(one.key)
+        end = one.ends.get(partition, 0)
+        case = ResetEvidence(
+            target=one.target_offset,
+            outcome=one.outcome,
+            before=one.row.state,
+            sent_epoch=one.group_epoch,
+            records=[seen for seen in self._seen[one.key] if seen[0][1] >= end],
+            is_complete=self._is_complete,
+            now=states.states.get(one.key),
+            is_now_known=states.reason is None and one.key not in states.reasons,
+            group=group,
+            overwritten_at=one.overwritten_at,
+            later=[LaterReset(end=ends.get(partition, end), target=target) for ends, target in one.later],
+        )
+        return judge(case)
+
+    def _by_description(self) -> tuple[VerifiedPartition, ...]:
+        """Without the state topic: the broker's word alone."""
+        described = _until(
+            self._wait_s,
+            self._start_offsets,
+            lambda starts: any(
+                at != one.target_offset and one.outcome is not Outcome.REFUSED
+                for one, at in zip(self._asked, starts, strict=True)
+            ),
+        )
+        return tuple(
+            _verified(one, ResetOutcome(status=_described_status(one, at)), None, at)
+            for one, at in zip(self._asked, described, strict=True)
+        )
+
+    def _start_offsets(self) -> list[int | None]:
+        """The start offsets that the broker describes."""
+        found = {
+            (answer.group_id, offset.topic, offset.partition): offset.start_offset
+            for answer in self._cluster.admin.describe_group_offsets(dict.fromkeys(o.row.group_id for o in self._asked))
+            for offset in answer.offsets
+        }
+        return [found.get(one.row.key) for one in self._asked]
+
+
+def _until(wait_s: float, look: Callable[[], T], is_late: Callable[[T], bool]) -> T:
+    """What `look` finds when it is not late any more, or the time is over."""
+    patience = Backoff(wait_s)
+    while True:
+        found = look()
+        if not is_late(found) or not patience.wait():
+            return found
 
 
 def _described_status(one: SentPartition, start_offset: int | None) -> Status:
-    if one.part.outcome is Outcome.REFUSED:
+    if one.outcome is Outcome.REFUSED:
         return Status.FAILED
-    if start_offset == one.part.target_offset:
-        return Status.OK_BY_DESCRIPTION if one.part.outcome is Outcome.DONE else Status.UNKNOWN
-    if one.part.outcome is Outcome.DONE:
+    if start_offset == one.target_offset:
+        return Status.OK_BY_DESCRIPTION if one.outcome is Outcome.DONE else Status.UNKNOWN
+    if one.outcome is Outcome.DONE:
         return Status.NOT_PERSISTED if start_offset in (None, one.row.start_offset) else Status.UNKNOWN
     return Status.NOT_ATTEMPTED
-
-
-def _start_offsets(admin: ShareGroupAdmin, asked: Sequence[SentPartition]) -> list[int | None]:
-    groups = dict.fromkeys(one.sent.group_id for one in asked)
-    found = {
-        (answer.group_id, offset.topic, offset.partition): offset.start_offset
-        for answer in admin.describe_group_offsets(groups)
-        for offset in answer.offsets
-    }
-    return [found.get(one.row.key) for one in asked]
 
 
 def _verified(
     one: SentPartition, finding: ResetOutcome, now: PartitionState | None, described: int | None
 ) -> VerifiedPartition:
-    before, part = one.row.state, one.part
-    status, error = finding.status, part.error
-    if status.is_ok and not finding.moved_on and described not in (None, part.target_offset):
-        status, error = (
-            Status.UNKNOWN,
-            f"the broker describes start offset {described}, the state topic has the target",
-        )
-    elif finding.why is not None:
-        error = finding.why
+    before, status = one.row.state, finding.status
+    error = one.error if finding.why is None else finding.why
+    if status.is_ok and not finding.moved_on and described not in (None, one.target_offset):
+        status = Status.UNKNOWN
+        error = f"the broker describes start offset {described}, the state topic has the target"
+    state_partition, offset = finding.evidence or (None, None)
     return VerifiedPartition(
-        group_id=one.sent.group_id,
-        topic=part.topic,
+        group_id=one.row.group_id,
+        topic=one.row.topic,
         topic_id=one.row.topic_id,
-        partition=part.partition,
-        target_offset=part.target_offset,
+        partition=one.row.partition,
+        target_offset=one.target_offset,
         status=status,
-        error_code=part.error_code,
+        error_code=one.error_code,
         error=error,
-        error_scope=part.error_scope,
-        advice="" if status.is_ok else part.advice,
+        error_scope=one.error_scope,
+        advice="" if status.is_ok else one.advice,
         start_offset_before=one.row.start_offset,
         start_offset_after=None if now is None else now.start_offset,
         described_start_offset=described,
@@ -223,19 +262,6 @@ def _verified(
         snapshot_epoch_after=None if now is None else now.snapshot_epoch,
         state_epoch_before=None if before is None else before.state_epoch,
         state_epoch_after=None if now is None else now.state_epoch,
-        evidence_state_partition=None if finding.evidence is None else finding.evidence[0],
-        evidence_offset=None if finding.evidence is None else finding.evidence[1],
+        evidence_state_partition=state_partition,
+        evidence_offset=offset,
     )
-
-
-def _rows(
-    found: Sequence[VerifiedPartition], plan: ResetPlan, attempts: Sequence[GroupStatus], journal: Journal
-) -> list[dict[str, object]]:
-    from acktrail.group_changes.json_values import to_json_value
-
-    newest = {standing.group_id: standing.attempt for standing in attempts}
-    at = dt.datetime.fromtimestamp(journal.now_ms / 1000, dt.UTC)
-    return [
-        {**to_json_value(one), "plan_id": plan.plan_id, "attempt": newest[one.group_id], "verified_at": at}
-        for one in found
-    ]

@@ -209,7 +209,7 @@ def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pyte
     """Results do not depend on how many records are looked at together."""
     config = fill(tmp_path)
     whole = validate_run(Tables(config), RUN, every_record=True)
-    for most in (1, 12):
+    for most in (3, 12):
         monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (most,))
         assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
 

@@ -17,7 +17,8 @@ from acktrail.columnar.change_rows import CHANGE_COLUMNS
 from acktrail.columnar.held_rows import HELD_COLUMNS
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import HistoryTables, SavedStates
+from acktrail.tables.past.history_tables import HistoryTables
+from acktrail.tables.saved_states import HISTORY, SavedStates, SourceVersion
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +50,8 @@ def _build(tables: Tables, changes: int, share_partitions: int, step: int) -> tu
     for begin in range(0, changes, step):
         rows = _changes(source, names, ends, begin, min(step, changes - begin))
         history.add(rows, {0: begin}, {0: begin + rows.num_rows})
-    history.save(SavedStates(rows=_held(names), positions={0: changes}, step=history.saved().step))
+    source = SourceVersion(records_table="", state_topic_id=None, dialect=None, law=HISTORY.law)
+    history.save(SavedStates(table=HISTORY, positions={0: changes}, source=source), _held(names))
     owner = int(np.argmax(ends))
     named = names.slice(owner, 1).to_pylist()[0]
     return (named["group_id"], named["topic_id"], str(named["partition"]), str(ends[owner] // 2))

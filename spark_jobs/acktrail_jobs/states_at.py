@@ -13,7 +13,7 @@ from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.saved.resume import ReplayStart, replay_of, replay_shares
+from acktrail.reconcile.replay_resume import ReplayStart, replay_of, replay_shares
 from acktrail.reconcile.state_at import topic_at_time
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.session import parallelism

@@ -13,7 +13,7 @@ import pytest
 from acktrail.reconcile.coverage import Coverage, read_coverage
 from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.partition_replay import Replay
-from acktrail.reconcile.saved.resume import ReplayResume, ReplayStart, replay_of
+from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 

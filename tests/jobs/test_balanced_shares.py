@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import StateLog
-from acktrail.reconcile.saved.resume import ReplayStart, replay_shares
+from acktrail.reconcile.replay_resume import ReplayStart, replay_shares
 from acktrail.workers import balanced_shares
 
 

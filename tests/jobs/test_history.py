@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from drivers.command_line import run
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import NewRecords
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
+from acktrail.tables.saved_states import HISTORY, SavedStates
 from acktrail.workers import merged
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.spark_rates import delivery_rates
@@ -145,7 +147,9 @@ def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pyt
     world.export("r1")
     records = world.tables.snapshot("state_records")
     assert records is not None
-    work = ApplyRanges(config=world.config, paths=[file.path for file in records.files()], has_saved=False)
+    work = ApplyRanges(
+        config=world.config, paths=[file.path for file in records.files()], saved=SavedStates(table=HISTORY)
+    )
     ranges = [RecordRange(state_partition=number, begin=0, report_from=0, end=2) for number in range(4)]
     assert merged(work(ranges), STEP_RESULTS)["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
     assert len(reads) == 1
@@ -208,6 +212,62 @@ def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.Mo
     assert found(world) == expected(written)
 
 
+def lose(world: World, table: str) -> None:
+    shutil.rmtree(Path(world.config.uri) / table)
+
+
+def without_rows(world: World, table: str) -> None:
+    """One share partition of the saved states is gone."""
+    rows = world.tables.read(table).sort_by([("group_id", "ascending")])
+    world.tables.replace(table, rows.slice(1))
+
+
+def of_another_release(world: World, table: str) -> None:
+    rows = world.tables.read(table)
+    older = pc.if_else(pc.is_valid(rows["law"]), pa.scalar(0, pa.int32()), None)
+    world.tables.replace(table, rows.set_column(rows.column_names.index("law"), "law", older))
+
+
+def as_older_releases_left_it(world: World, table: str) -> None:
+    """Only positions and states; a commit has the version of the records."""
+    rows = world.tables.read(table)
+    later = ("share_partitions", "records_table", "state_topic_id", "dialect", "law", "records_version")
+    for name in later:
+        rows = rows.set_column(rows.column_names.index(name), name, pa.nulls(rows.num_rows, rows[name].type))
+    world.tables.replace(table, rows)
+
+
+@pytest.mark.parametrize(
+    ("deed", "table", "reason"),
+    [
+        (None, "", None),
+        (as_older_releases_left_it, "held_states", None),
+        (lose, "held_states", "held_states has no states"),
+        (lose, "delivery_history", "delivery_history lacks changes"),
+        (without_rows, "held_states", "held_states is damaged"),
+        (of_another_release, "held_states", "another release of acktrail made it"),
+    ],
+)
+def test_it_continues_or_gives_its_reason_in_one_line(
+    world: World, capsys: pytest.CaptureFixture[str], deed: Any, table: str, reason: str | None
+) -> None:
+    """Nothing about the first build. Where the saved states cannot be used, one line on stderr, and the same rows."""
+    written: Written = {}
+    live(world, written, 3)
+    world.export("r1")
+    assert run(capsys, "history", "--tables", world.config.uri).stderr == ""
+    if deed is not None:
+        deed(world, table)
+    live(world, written, 4)
+    world.export("r2")
+    for _ in range(2):
+        lines = run(capsys, "history", "--tables", world.config.uri).stderr.splitlines()
+        assert len(lines) == (reason is not None)
+        assert all(line.startswith(f"history: starts again from the first record: {reason}") for line in lines)
+        assert found(world) == expected(written)
+        reason = None
+
+
 @pytest.mark.parametrize("lost", ["delivery_history", "held_states"])
 def test_a_lost_table_is_made_anew(world: World, lost: str) -> None:
     """Either table can be thrown away: the records are all it takes."""
@@ -247,12 +307,12 @@ def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.M
     world.export("r1", at_most=5)
     live(world, written, 7)
     world.export("r2")
-    plain, files = HistoryTables.add, job.new_records
+    plain, files = HistoryTables.add, job.files_to_read
 
     def overtaken(self: HistoryTables, *arguments: Any) -> None:
         monkeypatch.setattr(HistoryTables, "add", plain)
         with monkeypatch.context() as earlier:
-            earlier.setattr(job, "new_records", lambda *a: NewRecords(paths=_oldest(files(*a).paths)))
+            earlier.setattr(job, "files_to_read", lambda *a: NewRecords(paths=_oldest(files(*a).paths)))
             build_history(world.config)
         plain(self, *arguments)
 

@@ -23,8 +23,7 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.reconcile.coverage import Coverage, Gap
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.observed_run import Observation, StateLog
-from acktrail.reconcile.partition_replay import Replay
-from acktrail.reconcile.saved.saved_replay import SavedReplay
+from acktrail.reconcile.partition_replay import Replay, SavedReplay
 from acktrail.wire.dialects.released import encode
 from acktrail.wire.state_key import encode_key
 

@@ -16,9 +16,9 @@ from jobs.world import World
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.reconcile.saved.saved_replay import read_saved_version
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.saved_states import REPLAY, read_saved
 from acktrail_jobs.commands.verify_tables import export_differences
 
 OBSERVATIONS = 3
@@ -89,12 +89,12 @@ def test_files_with_later_records_are_read_again(world: World) -> None:
     late = files_of(world.tables)
     for run in ("r0", "r1"):
         assert replayed_here(world.tables, run).rows == replayed_again(world.tables, run)
-    assert read_saved_version(world.tables).used.unfinished
+    assert read_saved(world.tables, REPLAY).used.unfinished
     world.observe("r2")
     found = replayed_here(world.tables, "r2")
     assert found.rows == replayed_again(world.tables, "r2")
     assert (found.full_replay_reason, found.files <= late) == (None, True)
-    assert not read_saved_version(world.tables).used.unfinished
+    assert not read_saved(world.tables, REPLAY).used.unfinished
     world.observe("r3")
     assert not replayed_here(world.tables, "r3").files
 
@@ -112,14 +112,14 @@ def test_ranges_that_come_late_are_not_missed(settled: World, tmp_path: Path) ->
 def test_saved_facts_about_the_export_are_proved(settled: World, tmp_path: Path) -> None:
     """A number altered in it is found, in its state partition and no other."""
     tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
-    assert list(export_differences(tables, read_saved_version(tables))) == []
+    assert list(export_differences(tables, read_saved(tables, REPLAY))) == []
     for name in ("lost", "last_offset", "quarantined"):
         rows = tables.read("replay_memory")
         altered = rows.to_pylist()
         row = next(row for row in altered if row["next_offset"] is not None)
         row["exported"][name] += 1
         tables.replace("replay_memory", pa.Table.from_pylist(altered, schema=rows.schema))
-        (found,) = export_differences(tables, read_saved_version(tables))
+        (found,) = export_differences(tables, read_saved(tables, REPLAY))
         assert found.state_partition == row["state_partition"]
         tables.replace("replay_memory", rows)
 
@@ -242,8 +242,8 @@ def test_an_older_observation_leaves_it_alone(world: World) -> None:
     """It is replayed from the beginning, says why, and the newest run's memory stays."""
     runs = observed(world, random.Random(4))
     replayed_here(world.tables, runs[-1])
-    newest = read_saved_version(world.tables)
+    newest = read_saved(world.tables, REPLAY)
     found = replayed_here(world.tables, runs[0])
     assert found.full_replay_reason == f"run {runs[-1]!r} saved states of later records"
     assert found.rows == replayed_again(world.tables, runs[0])
-    assert read_saved_version(world.tables) == newest
+    assert read_saved(world.tables, REPLAY) == newest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
@@ -18,6 +19,8 @@ from pyspark.sql import SparkSession
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.history_tables import HistoryTables
+from acktrail.tables.saved_states import HISTORY, REPLAY, read_saved
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.commands.reconcile import reconcile
 from acktrail_jobs.commands.verify import verify
@@ -113,6 +116,29 @@ def test_nothing_to_verify(world: World, capsys: pytest.CaptureFixture[str]) -> 
     done: Done = run(capsys, "verify", "--tables", world.config.uri)
     assert "run `acktrail reconcile`" in done.complaint(3)
     assert not world.tables.exists("delivery_history")
+
+
+def test_a_run_that_died_between_replay_and_history_is_continued(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The states of the replay are saved, those of the history are older: each continues where its own end."""
+    written: Written = {}
+    for seed in range(3):
+        live(world, written, seed)
+        world.observe(f"r{seed}")
+        with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+            if seed == 1:
+                patched.setattr(HistoryTables, "save", _interrupted)
+            reconcile(world.config, f"r{seed}", with_history=True)
+        saved = [read_saved(world.tables, table) for table in (REPLAY, HISTORY)]
+        assert (saved[0].positions == saved[1].positions) is (seed != 1)
+    assert verify(world.config).differences == ()
+    assert reconcile(world.config, "r2", with_history=True).replayed_all is None
+    assert capsys.readouterr().err == ""
+
+
+def _interrupted(*_arguments: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_history_alone_is_verified(world: World) -> None:

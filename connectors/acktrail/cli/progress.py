@@ -26,7 +26,7 @@ def showing_activity() -> Iterator[None]:
     if _SUBMITTED in environment():
         yield
         return
-    with LiveLine() as line, listening(lambda text: line.show(text, is_urgent=True)):
+    with LiveLine() as line, listening(lambda text: line.show(text, is_urgent=True), line.say):
         yield
 
 

@@ -8,15 +8,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.columnar.model_values import STATE_NUMBERS, replayed_state_of, share_partition_of
-from acktrail.columnar.schemas.incremental_tables import HELD_STATES
+from acktrail.columnar.schemas.incremental_tables import HELD_STATES, saved_columns
 from acktrail.model.offset_history.offset_status import KnownState, OffsetStatusKind
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 
-HELD_COLUMNS: Final = pa.schema(
-    [field for field in HELD_STATES if field.name not in ("cluster_id", "next_offset", "records_files")]
-)
-"""The columns of ``HELD_STATES`` that depend on a share partition and its state."""
+HELD_COLUMNS: Final = saved_columns(HELD_STATES)
 
 _STATE: Final = "state"
 

@@ -10,20 +10,24 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-_LISTENER: Final[ContextVar[Callable[[str], None] | None]] = ContextVar("acktrail_activity", default=None)
+_Show = Callable[[str], None]
+_LISTENER: Final[ContextVar[tuple[_Show, _Show] | None]] = ContextVar("acktrail_activity", default=None)
 
 
-def doing(text: str) -> None:
-    """Report to the listener, if there is one, what begins now: a few words without a full stop."""
-    listener = _LISTENER.get()
-    if listener is not None:
-        listener(text)
+def doing(text: str, *, stays: bool = False) -> None:
+    """Report to the listener, if there is one, what begins now: a few words without a full stop.
+
+    `stays`: the user should find it afterwards.
+    """
+    listeners = _LISTENER.get()
+    if listeners is not None:
+        listeners[stays](text)
 
 
 @contextmanager
-def listening(listener: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, `listener` gets every ``doing`` of this thread."""
-    token = _LISTENER.set(listener)
+def listening(listener: _Show, lasting: _Show | None = None) -> Iterator[None]:
+    """Within the block, `listener` gets every ``doing`` of this thread; `lasting`, where given, those that stay."""
+    token = _LISTENER.set((listener, lasting or listener))
     try:
         yield
     finally:

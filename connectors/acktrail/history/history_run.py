@@ -17,15 +17,9 @@ from acktrail.history.history_step import STEP_RESULTS, ApplyRanges, RecordRange
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.record_files import (
-    RECORDS,
-    RecordFiles,
-    UsedRecords,
-    files_digest,
-    new_records,
-    replaced_version,
-)
-from acktrail.tables.past.history_tables import HistoryTables, SavedStates, drop_partitions
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles
+from acktrail.tables.past.history_tables import HistoryTables, drop_partitions
+from acktrail.tables.saved_states import HISTORY, all_used, files_to_read, source_of
 from acktrail.workers import OpenWorkers, Workers, run_in_turn
 
 _PARTITIONS_AT_LEAST: Final = 8
@@ -79,9 +73,14 @@ class _Run:
         self._stored = stored
         self._history = HistoryTables(stored, _cluster_id(stored, records))
         files = RecordFiles(stored, records)
-        self._newest = UsedRecords(version=files.version, digest=files_digest(files.paths))
-        self._saved = _usable(stored, self._newest, self._history.saved())
-        self._paths = sorted(new_records(files, _used(self._saved)).paths)
+        self._newest, source = all_used(files), source_of(records, HISTORY)
+        saved = self._history.saved()
+        new = files_to_read(saved, records, files)
+        if new.changed is not None:
+            if self._history.has_begun or saved.step is not None:
+                doing(f"history: starts again from the first record: {new.changed}", stays=True)
+            saved = saved.without(new.changed)
+        self._saved, self._rows, self._paths = replace(saved, source=source), saved.rows(stored), sorted(new.paths)
         self._new = _new_offsets(stored, self._paths, self._saved.positions)
         self._report_from = self._history.positions(self._new)
         self._bounds = {number: int(new.first[0]) for number, new in self._new.items()}
@@ -101,7 +100,7 @@ class _Run:
     def step(self, workers: Workers) -> None:
         """Apply a limited number of records: workers turn them into changes, then two commits follow."""
         ranges = self._next_ranges()
-        work = ApplyRanges(config=self._stored.config, paths=self._paths, has_saved=bool(self._saved.positions))
+        work = ApplyRanges(config=self._stored.config, paths=self._paths, saved=self._saved)
         found = run_in_turn(workers, ranges, work, STEP_RESULTS)
         self._bounds |= {own.state_partition: own.end for own in ranges}
         self._commit(found)
@@ -111,8 +110,8 @@ class _Run:
 
     def close(self) -> None:
         """Note that all rows are used, where the newest version of the records brought none."""
-        if self._saved.records_version != self._newest.version:
-            self._save(self._all_used(self._saved))
+        if self._saved.used.version != self._newest.version:
+            self._save(self._saved.positions)
 
     def _left(self) -> dict[int, int]:
         """About how many records are to be applied, by state partition."""
@@ -150,30 +149,12 @@ class _Run:
         ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))
         self._history.add(found["changes"], self._report_from, ends)
         self._report_from |= {number: max(end, self._report_from[number]) for number, end in ends.items()}
-        saved = replace(
-            self._saved,
-            rows=pa.concat_tables([drop_partitions(self._saved.rows, found["held"]), found["held"]]),
-            positions={**self._saved.positions, **ends},
-        )
-        self._save(self._all_used(saved) if self.is_done else saved)
+        self._rows = pa.concat_tables([drop_partitions(self._rows, found["held"]), found["held"]])
+        self._save({**self._saved.positions, **ends})
 
-    def _all_used(self, saved: SavedStates) -> SavedStates:
-        return replace(saved, records_version=self._newest.version, records_files=self._newest.digest)
-
-    def _save(self, saved: SavedStates) -> None:
-        self._saved = self._history.save(saved)
-
-
-def _used(saved: SavedStates) -> UsedRecords:
-    return UsedRecords(version=saved.records_version, digest=saved.records_files)
-
-
-def _usable(stored: Tables, newest: UsedRecords, saved: SavedStates) -> SavedStates:
-    """`saved`; nothing of it where the table has other records now than those it was made from."""
-    used = _used(saved)
-    if used == newest or (used.version <= newest.version and replaced_version(stored, used) is None):
-        return saved
-    return SavedStates(step=saved.step)
+    def _save(self, positions: Mapping[int, int]) -> None:
+        used = self._newest if self.is_done else self._saved.used
+        self._saved = self._history.save(replace(self._saved, positions=positions, used=used), self._rows)
 
 
 def _new_offsets(stored: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> dict[int, OffsetRuns]:

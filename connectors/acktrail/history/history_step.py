@@ -20,7 +20,7 @@ from acktrail.history.marked_changes import MarkedHistory
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.past.history_tables import saved_rows
+from acktrail.tables.saved_states import SavedStates
 from acktrail.workers import Results
 
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
@@ -72,17 +72,16 @@ class AppliedRange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRanges:
     """What a worker does with its share, ranges of different state partitions. `paths`: the files with their records.
-    `has_saved`: there are saved states to continue from."""
+    `saved`: the states to continue from."""
 
     config: TablesConfig
     paths: Sequence[str]
-    has_saved: bool
+    saved: SavedStates
 
     def __call__(self, ranges: Sequence[RecordRange]) -> Results:
         """``STEP_RESULTS`` of `ranges`."""
-        tables, held = Tables(self.config), HELD_COLUMNS.empty_table()
-        if self.has_saved:
-            held = saved_rows(tables, pc.field("state_partition").isin([own.state_partition for own in ranges]))
+        tables = Tables(self.config)
+        held = self.saved.rows(tables, [own.state_partition for own in ranges])
         where = reduce(or_, (own.rows for own in ranges))
         records = tables.read_files(RECORDS, self.paths, columns=HISTORY_INPUTS, where=where)
         for own in ranges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -15,7 +16,8 @@ from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.model_values import RECORD_COLUMNS
 from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.replaying.decoded_records import replay_decoded
-from acktrail.columnar.replaying.state_columns import StateColumns
+from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
+from acktrail.columnar.schemas.incremental_tables import REPLAY_MEMORY, saved_columns
 from acktrail.columnar.schemas.table_fields import INSTANT
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES, STATE_RECORDS
 from acktrail.model.reconciliation_input import Completeness
@@ -24,8 +26,10 @@ from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import FIRST_PASS_COLUMNS, NewestOffsets
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.saved.saved_replay import SAVED_COLUMNS, SavedReplay
 from acktrail.reconcile.share_partition_keys import state_partitions_of
+
+SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)
+"""What the records of a share partition leave of it."""
 
 Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
 """Reads columns of ``state_records`` where an expression holds, piece by piece and in any order."""
@@ -47,6 +51,15 @@ _ROWS_AT_ONCE: Final = 1 << 17
 _SECOND_PASS: Final = pa.schema(
     [STATE_RECORDS.field(name) for name in ("state_partition", "timestamp_ms", *RECORD_COLUMNS)]
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedReplay:
+    """Rows of ``SAVED_COLUMNS``, one for each share partition ever seen, after the records before `positions` (by state
+    partition)."""
+
+    rows: pa.Table = field(default_factory=SAVED_COLUMNS.empty_table)
+    positions: Mapping[int, int] = field(default_factory=dict)
 
 
 class Replay:
@@ -95,7 +108,8 @@ class Replay:
         timestamps.put(newest.numbers_of(self._saved.rows), known)
         last = np.flatnonzero(offsets == newest.last_records[numbers])
         timestamps.put(numbers[last], NumberColumn.of_arrow(records["timestamp_ms"].combine_chunks()).take(last))
-        before = StateColumns.of_arrow(self._saved.states, newest.index)
+        states = self._saved.rows.filter(pc.field("snapshot_epoch").is_valid()).select(REPLAYED_STATES.names)
+        before = StateColumns.of_arrow(states, newest.index)
         before = before.where(before.next_offsets > newest.first_replayed[before.partition_index])
         needed = offsets >= newest.first_replayed[numbers]
         return replay_decoded(records.filter(pa.array(needed)), numbers[needed], before), timestamps

@@ -17,7 +17,7 @@ from acktrail.reconcile.described_partitions import read_descriptions, with_topi
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
 from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
 from acktrail.reconcile.partition_replay import replayed_states
-from acktrail.reconcile.saved.resume import ReplayResume, run_replay
+from acktrail.reconcile.replay_resume import ReplayResume, run_replay
 from acktrail.reconcile.schedule.reconcile_checks import note_begun, note_reconciled
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.delta.commit_ids import reconciliation_commit

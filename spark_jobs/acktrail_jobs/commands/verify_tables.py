@@ -17,14 +17,7 @@ from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_di
 from acktrail.reconcile.coverage import read_coverage
 from acktrail.reconcile.exported_until import ExportedRanges
 from acktrail.reconcile.observed_run import read_observation
-from acktrail.reconcile.saved.resume import ReplayStart, run_replay
-from acktrail.reconcile.saved.saved_export import quarantined_of
-from acktrail.reconcile.saved.saved_replay import (
-    REPLAY_TABLE,
-    SavedVersion,
-    read_saved_replay,
-    read_saved_version,
-)
+from acktrail.reconcile.replay_resume import ReplayStart, known_ranges, quarantined_of, run_replay
 from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
@@ -32,6 +25,7 @@ from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.raw_bytes import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
+from acktrail.tables.saved_states import REPLAY, SavedStates, read_saved
 from acktrail.workers import OpenWorkers, Results, Workers, run_in_turn
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
@@ -69,7 +63,7 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
     """
     stored = Tables(tables)
     ensure_whole(stored)
-    saved, has_history = read_saved_version(stored), stored.exists(CHANGES)
+    saved, has_history = read_saved(stored, REPLAY), stored.exists(CHANGES)
     if not saved.positions and not has_history:
         raise ConfigurationError(
             f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
@@ -84,7 +78,7 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
         again = _replayed_again(workers, stored, saved, moment)
         doing(f"building the history of about {records:,} records again")
         rechecked = _rebuilt_history(workers, stored, moment) if has_history else _NO_HISTORY
-    own = read_saved_replay(stored, saved, saved.positions).rows
+    own = saved.rows(stored)
     return VerifySummary(
         share_partitions=own.num_rows,
         records=pc.sum(rechecked["records"]).as_py() or 0,
@@ -98,36 +92,36 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
     )
 
 
-def _check_readable(stored: Tables, saved: SavedVersion) -> None:
+def _check_readable(stored: Tables, saved: SavedStates) -> None:
     """Raise where the table is there and cannot be read."""
-    if not saved.positions and saved.unusable is not None and stored.exists(REPLAY_TABLE):
+    if not saved.positions and saved.unusable is not None and stored.exists(REPLAY.name):
         raise DamagedTables(
             f"tables at {stored.root}: {saved.unusable}",
             hint="the next `acktrail reconcile` writes it again",
-            table=REPLAY_TABLE,
+            table=REPLAY.name,
         )
 
 
-def export_differences(stored: Tables, saved: SavedVersion) -> Iterator[Difference]:
+def export_differences(stored: Tables, saved: SavedStates) -> Iterator[Difference]:
     """State partitions where the saved facts about the export differ from ``export_ranges`` and the records."""
     if not saved.positions:
         return
     observation = read_observation(stored, saved.run_id)
     extents, coverages = ExportedRanges(stored, observation).by_state_partition, read_coverage(stored, observation)
-    known = saved.ranges
+    known = known_ranges(saved)
     for number, coverage in coverages.items():
         row = saved.exported.get(number)
         extent = None if known is None else known.extents.get(number)
         if extent != extents.get(number) or replace(coverage, **quarantined_of(row)) != coverage:
             yield Difference(
-                table=REPLAY_TABLE,
+                table=REPLAY.name,
                 state_partition=number,
                 subject=f"state partition {number}",
                 detail="the saved facts about its export differ",
             )
 
 
-def _replayed_again(workers: Workers, stored: Tables, saved: SavedVersion, moment: TopicAtTime) -> pa.Table:
+def _replayed_again(workers: Workers, stored: Tables, saved: SavedStates, moment: TopicAtTime) -> pa.Table:
     """What a replay from the beginning leaves where the saved one ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
@@ -179,7 +173,7 @@ def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
         different = first_difference(kept, found, order=_ADDRESS)
         if different is not None:
             yield Difference(
-                table=REPLAY_TABLE, state_partition=number, subject=subject_of(different), detail="its state differs"
+                table=REPLAY.name, state_partition=number, subject=subject_of(different), detail="its state differs"
             )
 
 

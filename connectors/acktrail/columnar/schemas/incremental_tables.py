@@ -40,12 +40,16 @@ DELIVERY_HISTORY: Final = schema(
 HELD_STATES: Final = schema(
     (STRING, "cluster_id"),
     (INT32, "state_partition"),
-    (INT64, "next_offset"),  # the row of a state partition itself: its records before that are applied
-    (STRING, "records_files"),  # in that row: a digest of the files of state_records that were used
+    (INT64, "next_offset"),  # this and the others up to `records_version`: as in REPLAY_MEMORY
+    (STRING, "records_files"),
     (STRING, "group_id", "topic_id"),
     (INT32, "partition"),
     (STRING, "held"),  # state | absent | unknown
     *STATE_COLUMNS,
+    (INT64, "share_partitions"),
+    (STRING, "records_table", "state_topic_id", "dialect"),
+    (INT32, "law"),
+    (INT64, "records_version"),
 )
 """What the history resumes from: the replayed state of every share partition ever seen, and one row for each state
 partition. Replaced by every run."""
@@ -92,6 +96,26 @@ REPLAY_MEMORY: Final = schema(
 )
 """What a reconciliation's replay resumes from: every share partition ever seen, and one row for each state partition.
 Replaced by every reconciliation that reads further."""
+
+_OF_STATE_PARTITIONS: Final = (
+    "next_offset",
+    "share_partitions",
+    "run_id",
+    "records_table",
+    "state_topic_id",
+    "dialect",
+    "law",
+    "records_version",
+    "records_files",
+    "unfinished",
+    "exported",
+)
+
+
+def saved_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns of ``HELD_STATES`` or ``REPLAY_MEMORY`` that the records of a share partition decide."""
+    return pa.schema([field for field in schema if field.name not in ("cluster_id", *_OF_STATE_PARTITIONS)])
+
 
 RECONCILE_CHECKS: Final = schema(
     (STRING, "cluster_id"),

@@ -25,7 +25,8 @@ from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.past.history_completeness import Scope, read_completeness
-from acktrail.tables.past.history_tables import CHANGES, HELD, RECORDS_USED
+from acktrail.tables.past.history_tables import CHANGES, HELD
+from acktrail.tables.saved_states import RECORDS_USED
 
 _NEAREST: Final = 3
 _UNKNOWN: Final = StatusInterval(first_offset=0, last_offset=LAST_OFFSET, status=UNKNOWN, since=None, is_dated=False)
@@ -73,10 +74,8 @@ class HistoryReader:
     @cached_property
     def is_current(self) -> bool:
         """Whether every exported state record is in the history."""
-        records, held = self._tables.snapshot("state_records"), self._tables.snapshot(HELD)
-        if records is None or held is None:
-            return records is None
-        return (held.transaction_version(RECORDS_USED) or 0) == records.version
+        records = self._tables.snapshot("state_records")
+        return records is None or (self._tables.transaction_version(HELD, RECORDS_USED) or 0) == records.version
 
     @cached_property
     def topics(self) -> Mapping[str, TopicName]:

@@ -14,7 +14,6 @@ never touched again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,48 +22,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.held_rows import HELD_COLUMNS
-from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY, HELD_STATES
-from acktrail.errors import DamagedTables
-from acktrail.tables.cluster_check import create_anew_for, create_for
+from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY
+from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save
 
 CHANGES: Final = "delivery_history"
-HELD: Final = "held_states"
+HELD: Final = HISTORY.name
 
-_STEP: Final = "history/step"
-"""The app id whose number counts the steps of a table."""
-
-RECORDS_USED: Final = "history/state_records"
-"""The app id in ``held_states`` whose number is a version of ``state_records`` whose rows were all used."""
+_STEP: Final = HISTORY.step
+"""The app id whose number counts the steps of both tables."""
 
 _FAN: Final = 8
 FULL_ROWS: Final = _FAN**6
 """A chunk with at least 262,144 rows stays as it is; the largest have eight times more."""
 
-_CREATED: Final = 0
-"""The version of a table that has no rows yet."""
-
 _ORDER: Final = ("group_id", "topic_id", "partition", "first_offset", "state_partition", "record_offset")
 """A lookup of a record finds its rows side by side."""
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedStates:
-    """What is held: rows of ``HELD_COLUMNS``, after the records before `positions` (by state partition).
-
-    `records_version`: all rows that ``state_records`` had at that version lie before the positions. `records_files`:
-    the digest of its files then; None: an older release did not note it.
-    """
-
-    rows: pa.Table = field(default_factory=HELD_COLUMNS.empty_table)
-    positions: Mapping[int, int] = field(default_factory=dict)
-    records_version: int = _CREATED
-    records_files: str | None = None
-    step: int = 0
 
 
 class HistoryTables:
@@ -78,34 +56,22 @@ class HistoryTables:
         self._tables = tables
         self._cluster_id = cluster_id
         create_for(tables, CHANGES, cluster_id)
-        create_anew_for(tables, HELD, cluster_id)
 
     def positions(self, state_partitions: Iterable[int]) -> dict[int, int]:
         """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
         return change_positions(self._tables, state_partitions)
 
     def saved(self) -> SavedStates:
-        """The states from which the next step continues; empty where they cannot be read, or where
-        ``delivery_history`` lacks the changes that led to them."""
-        snapshot = self._tables.snapshot(HELD)
-        assert snapshot is not None
-        step = snapshot.transaction_version(_STEP) or 0
-        if step > (self._tables.transaction_version(CHANGES, _STEP) or 0):
-            return SavedStates(step=step)
-        try:
-            rows = snapshot.read()
-        except DamagedTables:
-            return SavedStates(step=step)
-        is_position = pc.is_valid(rows["next_offset"])
-        places = rows.filter(is_position)
-        positions = places.select(["state_partition", "next_offset"]).to_pydict()
-        return SavedStates(
-            rows=rows.filter(pc.invert(is_position)).select(HELD_COLUMNS.names),
-            positions=dict(zip(positions["state_partition"], positions["next_offset"], strict=True)),
-            records_version=snapshot.transaction_version(RECORDS_USED) or _CREATED,
-            records_files=places["records_files"][0].as_py() if places.num_rows else None,
-            step=step,
-        )
+        """The states from which the next step continues, unless ``delivery_history`` lacks changes that led to them."""
+        saved = continued(self._tables, read_saved(self._tables, HISTORY))
+        if (saved.step or 0) > self._step():
+            return saved.without(f"{CHANGES} lacks changes that led to the states of {HELD}")
+        return saved
+
+    @property
+    def has_begun(self) -> bool:
+        """There are steps of a history."""
+        return self._step() > 0
 
     def add(self, changes: pa.Table, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
         """Commit rows of ``CHANGE_COLUMNS`` from the positions `before` to `ends`, if any of these lies further.
@@ -127,28 +93,17 @@ class HistoryTables:
         chunk, rows = _with_later_chunks(snapshot, _stamped(changes, self._cluster_id, DELIVERY_HISTORY))
         self._tables.replace(CHANGES, rows, first_chunk=chunk, transactions=transactions, expected=expected)
 
-    def save(self, saved: SavedStates) -> SavedStates:
+    def save(self, saved: SavedStates, rows: pa.Table) -> SavedStates:
         """Replace the saved states; the step they were read at must still be the newest.
 
         Raises:
             ConcurrentCommit: another writer came first; nothing landed.
         """
-        step = self._tables.transaction_version(CHANGES, _STEP) or 0
-        places = pa.table(
-            {
-                "state_partition": pa.array(list(saved.positions), pa.int32()),
-                "next_offset": pa.array(list(saved.positions.values()), pa.int64()),
-                "records_files": pa.array([saved.records_files] * len(saved.positions), pa.string()),
-            }
-        )
-        rows = [_stamped(part, self._cluster_id, HELD_STATES) for part in (places, saved.rows)]
-        self._tables.replace(
-            HELD,
-            pa.concat_tables(rows),
-            transactions={_STEP: step, RECORDS_USED: saved.records_version},
-            expected={_STEP: saved.step or None},
-        )
-        return replace(saved, step=step)
+        used = {RECORDS_USED: saved.used.version}
+        return save(self._tables, saved, rows, cluster_id=self._cluster_id, step=self._step(), transactions=used)
+
+    def _step(self) -> int:
+        return self._tables.transaction_version(CHANGES, _STEP) or 0
 
 
 def change_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,43 +14,38 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.reconcile.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, count_quarantined, coverage_of
-from acktrail.reconcile.exported_until import ExportedRanges
+from acktrail.reconcile.exported_until import ExportedRange, ExportedRanges, Gap, KnownRanges
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.partition_replay import Replay
-from acktrail.reconcile.saved.saved_export import exported_column, quarantined_of
-from acktrail.reconcile.saved.saved_replay import (
-    SAVED_COLUMNS,
-    SavedReplay,
-    SavedVersion,
-    SourceVersion,
-    read_saved_replay,
-    read_saved_version,
-    save_replay,
-    source_of,
-)
+from acktrail.reconcile.partition_replay import SAVED_COLUMNS, Replay, SavedReplay
 from acktrail.reconcile.schedule.cluster_fingerprint import records_version
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.record_files import (
-    RECORDS,
-    RecordFiles,
-    UsedRecords,
-    files_digest,
-    new_records,
-    replaced_version,
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles
+from acktrail.tables.saved_states import (
+    REPLAY,
+    SavedStates,
+    all_used,
+    continued,
+    files_to_read,
+    read_saved,
+    save,
+    source_of,
 )
 from acktrail.workers import Results, Workers, balanced_shares, merged
 
 _RECORDS_OF_A_SHARE: Final = 250_000
 """A worker holds what it still needs of the records of one share: more records make more shares, not larger ones."""
 
-_OTHER_SOURCE: Final = {
-    "records_table": "state_records is another table than the one that it was made from",
-    "state_topic_id": "state_records names another state topic than when it was made",
-    "dialect": "state_records names another dialect than when it was made",
-    "law": "another release of acktrail made it",
+_NOTHING_SAVED: Final = SavedStates(table=REPLAY)
+
+_QUARANTINED: Final = {
+    "quarantined": "quarantined",
+    "quarantined_at": "quarantined_offset",
+    "unattributed_at": "unattributed_offset",
 }
-"""Reasons where the source differs; the first one is given."""
+"""Fields of a ``Coverage`` and their names in the column `exported`, where names that end in ``_at`` are times."""
+
+_Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +53,7 @@ class ReplayStart:
     """What workers continue from: the `saved` replay, and the files of ``state_records`` that may have later records
     (`paths`; None: all that it has at `records_version`)."""
 
-    saved: SavedVersion = field(default_factory=SavedVersion)
+    saved: SavedStates = _NOTHING_SAVED
     records_version: int | None = None
     paths: tuple[str, ...] | None = None
 
@@ -83,8 +78,8 @@ class ReplayResume:
     def __init__(self, tables: Tables, observation: Observation) -> None:
         self._tables = tables
         self._observation = observation
-        self._saved = _of_these_records(tables, read_saved_version(tables))
-        self._exported_ranges = ExportedRanges(tables, observation, self._saved.ranges)
+        self._saved = continued(tables, read_saved(tables, REPLAY))
+        self._exported_ranges = ExportedRanges(tables, observation, known_ranges(self._saved))
         coverages = coverage_of(observation, self._exported_ranges.by_state_partition)
         self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
         self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they name
@@ -128,33 +123,26 @@ class ReplayResume:
         if self._records is None or self._files is None or self._is_older or not is_further:
             return
         known = self._exported_ranges.to_save()
-        exported = {} if known is None else {n: exported_column(known, found) for n, found in self.coverages.items()}
-        saved = SavedVersion(
+        exported = {} if known is None else {n: _exported_column(known, found) for n, found in self.coverages.items()}
+        saved = SavedStates(
+            table=REPLAY,
+            step=self._saved.step,
+            positions=self._ends,
             run_id=self._observation.run_id,
-            source=source_of(self._records),
-            used=UsedRecords(
-                version=self._records.version,
-                digest=files_digest(self._files.paths),
-                unfinished=frozenset(self._beyond()),
-            ),
+            source=source_of(self._records, REPLAY),
+            used=all_used(self._files, self._beyond()),
             exported=exported,
         )
-        replay = SavedReplay(rows=rows, positions=self._ends)
-        cluster_id, step = self._observation.cluster_id or "", self._saved.step
+        cluster_id, step = self._observation.cluster_id or "", (self._saved.step or 0) + 1
         with contextlib.suppress(ConcurrentCommit):  # another reconciliation saved its own: as good as this one
-            save_replay(self._tables, saved, replay, cluster_id=cluster_id, step=step)
+            save(self._tables, saved, rows, cluster_id=cluster_id, step=step)
 
     def _new_files(self) -> tuple[str | None, frozenset[str]]:
         """Why the saved replay cannot be continued, and the files to read: those with records that it lacks, or all."""
         if self._records is None or self._files is None:
             return self._saved.unusable or "there are no records", frozenset()
-        saved, found = self._saved.source, source_of(self._records)
-        different = (name for name in SourceVersion.__slots__ if getattr(saved, name) != getattr(found, name))
-        reason = self._saved.unusable or next((_OTHER_SOURCE[name] for name in different), None)
-        if reason is not None:
-            return reason, self._files.paths
-        new = new_records(self._files, self._saved.used, self._saved.positions)
-        return new.changed, self._files.paths if new.changed else new.paths
+        new = files_to_read(self._saved, self._records, self._files)
+        return new.changed, new.paths
 
     def _beyond(self) -> list[str]:
         """The files with records after the end of the observation."""
@@ -193,7 +181,9 @@ def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: 
 
 def replay_of(tables: Tables, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]) -> Replay:
     """The replay of the state partitions of `coverages`, in this process."""
-    saved = read_saved_replay(tables, start.saved, [coverage.state_partition for coverage in coverages])
+    numbers = [coverage.state_partition for coverage in coverages]
+    positions = {number: start.saved.positions[number] for number in numbers if number in start.saved.positions}
+    saved = SavedReplay(rows=start.saved.rows(tables, numbers), positions=positions)
     if start.paths is not None:
         return Replay(partial(_read_files, tables, start.paths), observation, coverages, saved)
     snapshot = tables.snapshot(RECORDS, version=start.records_version)
@@ -213,12 +203,6 @@ class _ReplayShare:
         yield "saved", replay_of(Tables(self.config), self.observation, self.start, coverages).rows()
 
 
-def _of_these_records(tables: Tables, saved: SavedVersion) -> SavedVersion:
-    """`saved`, or why it cannot be used: it was made from other records."""
-    other = replaced_version(tables, saved.used)
-    return saved if other is None else SavedVersion(unusable=other, step=saved.step)
-
-
 def _read_files(
     tables: Tables, paths: Sequence[str], columns: Sequence[str], where: pc.Expression
 ) -> Iterator[pa.RecordBatch]:
@@ -229,3 +213,43 @@ def _read_table(
     snapshot: TableSnapshot | None, columns: Sequence[str], where: pc.Expression
 ) -> Iterator[pa.RecordBatch]:
     return iter(()) if snapshot is None else snapshot.batches(columns=columns, where=where)
+
+
+def known_ranges(saved: SavedStates) -> KnownRanges | None:
+    """What the run that saved knew of the export; None where it is missing for a state partition."""
+    rows = {number: row for number, row in saved.exported.items() if row is not None}
+    if not rows or len(rows) < len(saved.exported):
+        return None
+    first = next(iter(rows.values()))
+    return KnownRanges(
+        table_id=first["ranges_table"],
+        version=first["ranges_version"],
+        pending=frozenset(first["pending"] or ()),
+        run_id=saved.run_id,
+        until=first["until"],
+        latest=first["latest"],
+        extents={n: _exported_range(row) for n, row in rows.items() if row["first_offset"] is not None or row["gaps"]},
+    )
+
+
+def quarantined_of(row: _Row | None) -> dict[str, Any]:
+    """The fields of a ``Coverage`` about records that could not be decoded, out of one value of `exported`."""
+    return {} if row is None else {name: row[column] for name, column in _QUARANTINED.items()}
+
+
+def _exported_column(known: KnownRanges, coverage: Coverage) -> dict[str, Any]:
+    """The value of `exported` of the state partition of `coverage`."""
+    return {
+        "ranges_table": known.table_id,
+        "ranges_version": known.version,
+        "pending": sorted(known.pending),
+        "until": known.until,
+        "latest": known.latest,
+        **asdict(known.extents.get(coverage.state_partition, ExportedRange())),
+        **{column: getattr(coverage, name) for name, column in _QUARANTINED.items()},
+    }
+
+
+def _exported_range(row: _Row) -> ExportedRange:
+    gaps = tuple(Gap(**gap) for gap in row["gaps"] or ())
+    return ExportedRange(**{name: row[name] for name in ("first_offset", "last_offset", "offsets", "lost")}, gaps=gaps)

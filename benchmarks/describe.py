@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from kafka_tool import kafka_tool
 from measure import in_turn
 from table import Row
 
-from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.workload.workload_run import run_workload
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
@@ -21,8 +22,8 @@ def compare(broker: EmbeddedBroker, group: str | None = None, rounds: int = 7) -
     acktrail = Path(sys.executable).with_name("acktrail")
     ours, theirs = in_turn(
         [str(acktrail), "groups", "describe", group, "--bootstrap-server", broker.bootstrap_servers],
-        KafkaTool(broker.version).command(
-            SHARE_GROUPS, "--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", group
+        kafka_tool(
+            broker.version, SHARE_GROUPS, "--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", group
         ),
         rounds=rounds,
     )

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka_tool import kafka_tool
 from measure import Run, median, run
 from state_log import state_records
 from table import Row
 
-from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded import EmbeddedBroker
 
 TOPIC = "__share_group_state"
 PARTITIONS = 4
@@ -61,7 +62,8 @@ def export(broker: EmbeddedBroker, tables: Path) -> Run:
 
 def console_consumer(broker: EmbeddedBroker, count: int) -> Run:
     """Kafka's console consumer over the same records, as a whole process."""
-    command = KafkaTool(broker.version).command(
+    command = kafka_tool(
+        broker.version,
         CONSOLE_CONSUMER,
         *("--bootstrap-server", broker.bootstrap_servers, "--topic", TOPIC, "--from-beginning"),
         *("--formatter", FORMATTER, "--max-messages", str(count)),

@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka_tool import kafka_tool
 from measure import in_turn
 from table import Row
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
-from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded import EmbeddedBroker
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 TOPIC = "big"
@@ -25,7 +26,7 @@ def compare(broker: EmbeddedBroker, groups: int = 100, partitions: int = 100, ro
     one = ("--group", "g-000", "--topic", TOPIC, "--to-earliest")
     ours, theirs = in_turn(
         [acktrail, "reset", "plan", *one, *where],
-        KafkaTool(broker.version).command(SHARE_GROUPS, *where, "--reset-offsets", "--dry-run", *one),
+        kafka_tool(broker.version, SHARE_GROUPS, *where, "--reset-offsets", "--dry-run", *one),
         rounds=rounds,
     )
     every = [acktrail, "reset", "plan", "--group-glob", "g-*", "--topic", TOPIC, "--to-earliest", *where]

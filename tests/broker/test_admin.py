@@ -10,13 +10,14 @@ import pytest
 from broker.workload import Worked, Workload, until
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
+from servers.real_broker import kafka_tool
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ConfigsChange, NewStartOffset, Outcome
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.descriptions import ShareOffset, TopicPartition
 from acktrail.config import KafkaConfig
-from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAShareGroup, UnknownName
 
 pytestmark = pytest.mark.broker
@@ -28,7 +29,7 @@ def test_start_offset_lag_and_leader_epoch_are_those_of_kafkas_own_tool(
     admin: ShareGroupAdmin, worked: Worked, broker: EmbeddedBroker
 ) -> None:
     """For every share partition our answer equals the line that kafka-share-groups.sh prints."""
-    command = KafkaTool().command(
+    command = kafka_tool(
         _SHARE_GROUPS,
         "--bootstrap-server",
         broker.bootstrap_servers,

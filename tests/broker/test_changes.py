@@ -23,7 +23,7 @@ from acktrail.broker.changes import ChangeResult, ConfigsChange, ErrorScope, New
 from acktrail.broker.client.coordinators import SendResult
 from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, alter_request, results_per_target
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
-from acktrail.embedded.kafka.kafka_node import free_ports
+from acktrail.embedded.kafka.server_properties import free_ports
 from acktrail.errors import (
     AcktrailError,
     ConfigurationError,

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from broker.workload import Workload, until
+from servers.real_broker import kill, restart
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.kafka_node import free_ports
+from acktrail.embedded.kafka.server_properties import free_ports
 from acktrail.errors import ConfigurationError, NotAuthorized, RetryableError, Unreachable
 
 pytestmark = pytest.mark.broker
@@ -303,8 +304,8 @@ def test_a_restarted_broker_is_found_again(secured: Secured) -> None:
     broker = secured[0]
     with ShareGroupAdmin(broker.config()) as admin:
         before = admin.describe_groups(["g"])
-        broker.restart()
+        restart(broker)
         assert [g.error_code for g in admin.describe_groups(["g"])] == [g.error_code for g in before] == [69]
-        broker.kill()
+        kill(broker)
         with pytest.raises(RetryableError):
             admin.topics()

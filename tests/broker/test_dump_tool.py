@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from broker.workload import Worked
 from drivers.command_line import run
+from servers.real_broker import kafka_tool
 
-from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.broker
 
@@ -29,9 +30,7 @@ def copied(broker: EmbeddedBroker, to: Path, topic: str) -> list[Path]:
 
 def dumped(files: list[Path], decoder: str) -> dict[tuple[int, int], tuple[dict[str, Any], dict[str, Any] | None]]:
     """By address, key and value as Kafka's tool prints them; value None: it printed none."""
-    command = KafkaTool().command(
-        "org.apache.kafka.tools.DumpLogSegments", decoder, "--files", ",".join(map(str, files))
-    )
+    command = kafka_tool("org.apache.kafka.tools.DumpLogSegments", decoder, "--files", ",".join(map(str, files)))
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     found, partition = {}, -1
     for line in printed.splitlines():

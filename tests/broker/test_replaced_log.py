@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from broker.workload import until
+from servers.real_broker import restart
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
 from acktrail.config import TablesConfig
@@ -86,7 +87,7 @@ def test_a_replaced_log_becomes_a_new_incarnation_behind_a_break(losing: Embedde
 def test_the_new_incarnation_goes_on_and_is_not_broken_twice(losing: EmbeddedBroker, tables: TablesConfig) -> None:
     """The next exports find the same log, also after a restart without a loss, and remember that they looked."""
     assert export_state(losing, tables).records_read == 0
-    losing.restart()
+    restart(losing)
     assert export_state(losing, tables).records_read == 0
     version = Tables(tables).snapshot("state_records")
     assert export_state(losing, tables).commits == 0

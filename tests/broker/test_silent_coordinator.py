@@ -14,7 +14,7 @@ from servers.tcp_proxy import TcpProxy, tcp_proxy
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.kafka_node import free_ports
+from acktrail.embedded.kafka.server_properties import free_ports
 from acktrail.errors import NotAllAnswered
 from acktrail.export.export_run import export, observe
 from acktrail.tables.delta.store import Tables

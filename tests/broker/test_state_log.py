@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.random_records import records as state_records
+from servers.real_broker import restart
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
@@ -197,7 +198,7 @@ def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, c
     for task in tasks:
         task.start(None)
     batches = [until(lambda: tasks[0].poll(0.2), what="the first batch")]
-    crafted.restart()
+    restart(crafted)
 
     def is_over() -> bool:
         batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)

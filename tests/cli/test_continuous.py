@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from broker.workload import until
+from servers.real_broker import restart
 from servers.s3_server import S3, running_s3
 from servers.tcp_proxy import tcp_proxy
 from state_topics.export_checker import check_nothing_lost_or_doubled
@@ -98,7 +99,7 @@ def test_it_waits_for_the_state_topic_and_outlives_the_broker(broker: EmbeddedBr
         create_state_topic(broker, 2)
         write(broker, "first")
         until(has(tables, 40), what="the first records")
-        broker.restart()
+        restart(broker)
         write(broker, "second")
         until(has(tables, 80), what="the records after the restart")
         until(lambda: len(observed_runs(tables)) >= 2, what="two observations")

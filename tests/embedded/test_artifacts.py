@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from acktrail import config
-from acktrail.embedded.kafka.jar_lock import JarLock, read_lock
+from acktrail.embedded.kafka.installation import JarLock, read_lock, resolve
 from acktrail.embedded.kafka.java import Java, find_java
-from acktrail.embedded.kafka.kafka_jars import resolve_lock
 from acktrail.embedded.kafka.kafka_releases import RELEASES
 from acktrail.errors import ConfigurationError, RetryableError, UnknownName
 
@@ -37,7 +36,7 @@ def small() -> JarLock:
 def fetched(small: JarLock, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that holds the small lock's jars."""
     cache = tmp_path_factory.mktemp("fetched")
-    resolve_lock(small, java=java, cache=cache)
+    resolve(small, java=java, cache=cache)
     return cache
 
 
@@ -45,9 +44,9 @@ RESOLVE = """
 import sys
 from pathlib import Path
 from acktrail.config import java_home
-from acktrail.embedded.kafka.kafka_jars import resolve
+from acktrail.embedded.kafka.installation import read_lock, resolve
 from acktrail.embedded.kafka.java import find_java
-print(resolve("4.3.1", java=find_java(java_home()), cache=Path(sys.argv[1])))
+print(resolve(read_lock("4.3.1"), java=find_java(java_home()), cache=Path(sys.argv[1])))
 """
 
 
@@ -89,9 +88,9 @@ def test_a_changed_cache_is_not_used(
 ) -> None:
     """One flipped bit, one missing or one additional file stops it."""
     shutil.copytree(fetched, tmp_path / "cache")
-    damage(resolve_lock(small, java=java, cache=tmp_path / "cache"))
+    damage(resolve(small, java=java, cache=tmp_path / "cache"))
     with pytest.raises(ConfigurationError, match=words):
-        resolve_lock(small, java=java, cache=tmp_path / "cache")
+        resolve(small, java=java, cache=tmp_path / "cache")
 
 
 def test_what_is_fetched_and_not_as_locked_never_reaches_the_cache(tmp_path: Path, small: JarLock, java: Java) -> None:
@@ -99,7 +98,7 @@ def test_what_is_fetched_and_not_as_locked_never_reaches_the_cache(tmp_path: Pat
     first = dataclasses.replace(small.jars[0], sha256="0" * 64)
     lock = dataclasses.replace(small, jars=(first, *small.jars[1:]))
     with pytest.raises(ConfigurationError, match=f"{first.file} in .* does not match"):
-        resolve_lock(lock, java=java, cache=tmp_path)
+        resolve(lock, java=java, cache=tmp_path)
     assert list((tmp_path / "kafka").glob("**/*.jar")) == []
     assert not (tmp_path / "kafka" / f"{lock.version}-{lock.digest}").exists()
 
@@ -108,7 +107,7 @@ def test_a_jar_that_cannot_be_fetched_is_named(tmp_path: Path, small: JarLock, j
     """Try again later, and which one it was."""
     lost = dataclasses.replace(small.jars[0], revision="0.0.0-none")
     with pytest.raises(RetryableError, match=f"could not fetch {lost.organisation}#{lost.name};0.0.0-none"):
-        resolve_lock(dataclasses.replace(small, jars=(lost,)), java=java, cache=tmp_path)
+        resolve(dataclasses.replace(small, jars=(lost,)), java=java, cache=tmp_path)
 
 
 @pytest.mark.parametrize("version", RELEASES)

@@ -21,10 +21,10 @@ from confluent_kafka.admin import (
 )
 from embedded.kafka_wire import api_versions
 from embedded.processes import eventually, lives, run_owner
+from servers.real_broker import kafka_tool, kill, restart
 
-from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker, KafkaTool
-from acktrail.embedded.kafka.kafka_node import free_ports
-from acktrail.embedded.kafka.server_properties import NodePorts
+from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
+from acktrail.embedded.kafka.server_properties import NodePorts, free_ports
 from acktrail.errors import ConfigurationError
 
 pytestmark = pytest.mark.broker
@@ -68,8 +68,10 @@ def test_every_release_starts_with_share_groups_on_and_leaves_nothing(version: s
     """It answers ApiVersions with the share-group calls, share.version is on, then process and folder are gone."""
     with EmbeddedBroker(version) as broker:
         assert set(api_versions(broker.bootstrap_servers)) >= SHARE_GROUP_KEYS
-        command = KafkaTool(version).command(
-            "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap_servers, "describe"
+        command = kafka_tool(
+            "org.apache.kafka.tools.FeatureCommand",
+            *("--bootstrap-server", broker.bootstrap_servers, "describe"),
+            version=version,
         )
         features = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         share = next(line for line in features if "share.version" in line)
@@ -100,16 +102,16 @@ time.sleep(600)
 
 
 def test_data_and_address_outlive_a_crash_and_a_restart(tmp_path: Path) -> None:
-    """After kill() and start(), and after restart(), the same address serves what was written before."""
+    """After a crash and a start, and after a restart, the same address serves what was written before."""
     with EmbeddedBroker(folder=tmp_path / "node", properties=QUICK_CRASH) as broker:
         address, pids = broker.bootstrap_servers, [broker.pid]
         _create(broker, "kept")
         _write(broker, "kept", b"1")
-        broker.kill()
+        kill(broker)
         assert broker.pid is None
         pids.append(broker.start().pid)
         _write(broker, "kept", b"2")
-        broker.restart()
+        restart(broker)
         pids.append(broker.pid)
         assert broker.bootstrap_servers == address
         assert _read(broker, "kept", 2) == [b"1", b"2"]

@@ -13,8 +13,7 @@ import pytest
 from embedded.processes import FAMILY, eventually, ignored_signals, lives, run_owner
 
 from acktrail.embedded.process import guardian
-from acktrail.embedded.process.guarded_process import GuardedProcess
-from acktrail.embedded.process.process_identity import ProcessIdentity
+from acktrail.embedded.process.guarded_process import GuardedProcess, ProcessIdentity
 from acktrail.errors import MissingDependency
 
 OWNER = """
@@ -181,11 +180,13 @@ def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_process_starts_again_after_it_ended(tmp_path: Path) -> None:
-    """kill() reports 137; start() afterwards runs a new process under another guardian."""
+    """A killed one reports 137; start() afterwards runs a new process under another guardian."""
     process = GuardedProcess(["sleep", "600"], log_path=tmp_path / "log").start()
     first = process.pid
-    process.kill()
-    assert process.poll() == 128 + signal.SIGKILL
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert process.wait(120) == 128 + signal.SIGKILL
+    process.stop()
     process.start()
     assert process.pid != first
     process.stop()
@@ -197,10 +198,11 @@ def test_a_released_process_outlives_its_owner_until_its_guardian_is_told(tmp_pa
     script = """
 import sys
 from pathlib import Path
-from acktrail.embedded.process.guarded_process import GuardedProcess
+from acktrail.embedded.process.guarded_process import GuardedProcess, ProcessIdentity
 process = GuardedProcess(["sleep", "600"], log_path=Path(sys.argv[1])).start()
 pid = process.pid
-identity = process.release()
+identity = ProcessIdentity.of(process.guardian_pid)
+process.release()
 print(pid, identity.pid, identity.started)
 """
     answer = subprocess.run(

@@ -8,10 +8,11 @@ import pytest
 from coordinator_messages import coordinator_states
 from embedded.workload_report import report_of
 from integration.end_to_end_run import RUN_ID, Observed
+from servers.real_broker import kafka_tool
 from state_topics.filled_topic import read_all
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.export.export_run import observe
 
@@ -25,9 +26,10 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         workload = report_of(run_workload(broker.bootstrap_servers))
         kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
         observe(kafka, tables, run_id=RUN_ID)
-        command = KafkaTool(version).command(
+        command = kafka_tool(
             "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
             *("--bootstrap-server", broker.bootstrap_servers, "--describe", "--all-groups"),
+            version=version,
         )
         described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
         records = tuple(read_all(broker))

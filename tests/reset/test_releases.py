@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import AcknowledgeType
 from coordinator_messages import coordinator_states
 from reset.world import World
+from servers.real_broker import kill
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.broker_client import BrokerClient, NoResponse
@@ -96,7 +97,7 @@ def test_a_coordinator_that_dies_leaves_it_open_until_verified(
         sent.append(request)
         if arrives:
             send(client, request, node_id)
-        broker.kill()
+        kill(broker)
         return send(client, request, node_id) if not arrives else NoResponse(node_id=node_id, error=ConnectionError())
 
     monkeypatch.setattr(BrokerClient, "send_once", dying)

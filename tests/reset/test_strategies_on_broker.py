@@ -16,8 +16,9 @@ import pytest
 from confluent_kafka import AcknowledgeType
 from reset.world import BASE_MS, Delivery, Fates, World, in_parallel, reset_plan
 from samples.history_tables import build
+from servers.real_broker import kafka_tool
 
-from acktrail.embedded import EmbeddedBroker, KafkaTool
+from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
 from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
@@ -173,10 +174,11 @@ def test_targets_are_those_of_the_jvm_tool(
 ) -> None:
     """R004-07: the same command line, the same new start offset for every share partition, in its own dry run."""
     group = group_of("to-current")
-    command = KafkaTool(release).command(
+    command = kafka_tool(
         "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
         *("--bootstrap-server", world.kafka.bootstrap_servers, "--reset-offsets", "--dry-run"),
         *("--group", group, "--topic", TOPIC, *options),
+        version=release,
     )
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     theirs = {int(found[1]): int(found[2]) for found in re.finditer(rf"{re.escape(TOPIC)}\s+(\d+)\s+(\d+)", printed)}
@@ -196,10 +198,11 @@ def test_what_is_exported_kafkas_tools_read(
     text, left_out = planned_offsets(reset_plan(outcomes["from-file"].plan))
     ours = tmp_path / "ours.csv"
     ours.write_text(text)
-    command = KafkaTool(release).command(
+    command = kafka_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", world.kafka.bootstrap_servers, "--reset-offsets", "--dry-run", "--export"),
         *("--group", f"consumers-{TOPIC}", "--from-file", str(ours)),
+        version=release,
     )
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     theirs = tmp_path / "theirs.csv"

@@ -2,36 +2,77 @@
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
 import shutil
+import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.kafka.installation import install
-from acktrail.embedded.kafka.kafka_node import BrokerNotStarted, KafkaNode, NodeFolder, free_ports, wait_until_ready
+from acktrail.embedded.kafka.installation import Installation, install
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, release_of
-from acktrail.embedded.kafka.server_properties import NodePorts, SaslAccess
+from acktrail.embedded.kafka.server_properties import (
+    HOST,
+    NodePorts,
+    SaslAccess,
+    free_ports,
+    server_properties,
+    to_properties_text,
+)
 from acktrail.embedded.process.guarded_process import GuardedProcess
-from acktrail.embedded.process.process_identity import ProcessIdentity
+from acktrail.errors import AcktrailError, ConfigurationError
 
 _ATTEMPTS: Final = 3
 _CLASH: Final = "Address already in use"
+_START_S: Final = 90.0
+_ASK_S: Final = 0.5
+_TAIL_LINES: Final = 40
+_TROUBLE: Final = (
+    re.compile(r'^(Caused by: |Exception in thread ".*" )?[\w.$]+(Exception|Error): |: error: '),
+    re.compile(r" (ERROR|FATAL) "),
+)
+# One compiler: a broker that lives for seconds or minutes takes half the processor time without the second one.
+_JVM: Final = (
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-Xmx512m"),
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2-broker.properties').as_uri()}",
+)
+
+
+class BrokerNotStarted(AcktrailError):
+    """The broker did not become ready, or ended. `log`: its lines since the start."""
+
+    def __init__(self, reason: str, *, log_path: Path, log: Sequence[str]) -> None:
+        super().__init__(
+            f"the embedded Kafka broker does not run ({reason}): {_first_trouble(log)}",
+            hint=f"see {log_path}",
+            data={"log_path": str(log_path)},
+        )
+        self.log = tuple(log)
+        self.add_note("\n".join(log[-_TAIL_LINES:]))
+
+
+def _first_trouble(log: Sequence[str]) -> str:
+    """The line that says most: the first exception, else the first error, else the last line."""
+    lines = [line.strip() for line in log if line.strip()] or ["it printed nothing"]
+    found = (next((line for line in lines if pattern.search(line)), None) for pattern in _TROUBLE)
+    return next((line for line in found if line), lines[-1])
 
 
 class EmbeddedBroker:
     """One KRaft node on loopback that ends with the process that started it.
 
     Without `folder` its data lives in a temporary folder that is removed at the end (also when this process is
-    killed), unless `keep`. A folder that was used before is used again, also by a newer release, not by an older one.
+    killed). A folder that was used before is used again, also by a newer release, not by an older one. It holds
+    Kafka's log directory ``data/``, ``broker.log`` and ``server.properties``, which may hold passwords.
 
     `properties` are Kafka's and win over the defaults. `port` 0 takes a free one. With `sasl_users` (user to
-    password) clients log in with SASL/PLAIN and may do what ACLs allow; the first user, or those in `super_users`,
-    may do everything. `config(user)` and `client_properties(user)` connect as one of them.
-    `java_home` and `cache` default to those of `acktrail.config`.
+    password) clients log in with SASL/PLAIN and may do what ACLs allow; the first user may do everything.
+    `config(user)` and `client_properties(user)` connect as one of them.
     """
 
     def __init__(
@@ -39,32 +80,22 @@ class EmbeddedBroker:
         version: str = DEFAULT_VERSION,
         *,
         folder: Path | None = None,
-        keep: bool = False,
         port: int = 0,
         properties: Mapping[str, str] | None = None,
         sasl_users: Mapping[str, str] | None = None,
-        super_users: Sequence[str] | None = None,
-        heap_mb: int = 512,
-        start_timeout_s: float = 90.0,
-        java_home: Path | None = None,
-        cache: Path | None = None,
     ) -> None:
         self.version = release_of(version).version
-        self._temporary = folder is None and not keep
+        self._temporary = folder is None
         self._folder = None if folder is None else folder.absolute()
         self._port = port
         self._properties = dict(properties or {})
-        self._access = _access(sasl_users, super_users)
-        self._heap_mb = heap_mb
-        self._start_timeout_s = start_timeout_s
-        self._java_home, self._cache = java_home, cache
+        self._access = SaslAccess(users=dict(sasl_users)) if sasl_users else None
         self._ports: NodePorts | None = None
-        self._node: KafkaNode | None = None
         self._process: GuardedProcess | None = None
 
     @property
     def folder(self) -> Path:
-        """Where the node keeps everything: ``data/``, ``server.properties``, ``broker.log``."""
+        """Where the node keeps everything."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="acktrail-broker-"))
         return self._folder
@@ -72,14 +103,14 @@ class EmbeddedBroker:
     @property
     def log_path(self) -> Path:
         """What the broker prints and logs."""
-        return NodeFolder(self.folder).log
+        return self.folder / "broker.log"
 
     @property
     def bootstrap_servers(self) -> str:
         """The address for clients, ``host:port``."""
-        if self._node is None:
+        if self._ports is None:
             raise RuntimeError("the broker was not started")
-        return self._node.bootstrap_servers
+        return f"{HOST}:{self._ports.client}"
 
     @property
     def pid(self) -> int | None:
@@ -92,42 +123,31 @@ class EmbeddedBroker:
         return self._process.guardian_pid if self.pid is not None and self._process is not None else None
 
     def client_properties(self, user: str | None = None) -> dict[str, str]:
-        """Client properties, besides ``bootstrap.servers``, to connect as `user` (default: the first super user)."""
-        if self._access is None:
-            return {}
-        return self._access.client_properties(user or self._access.super_users[0])
+        """Client properties, besides ``bootstrap.servers``, to connect as `user` (default: the first)."""
+        return {} if self._access is None else self._access.client_properties(user)
 
     def config(self, user: str | None = None) -> KafkaConfig:
         """How acktrail connects to it, as `user`."""
         return KafkaConfig(bootstrap_servers=self.bootstrap_servers, properties=self.client_properties(user))
 
     def start(self) -> Self:
-        """Start and wait until it is ready; does nothing when it runs.
+        """Start and wait until it is ready, at the address that it had before; does nothing when it runs.
 
-        Raises:
-            BrokerNotStarted: with the last lines of the log.
-            MissingDependency, ConfigurationError, RetryableError: Java or the jars are missing.
+        Raises BrokerNotStarted with the last lines of the log; MissingDependency, ConfigurationError, RetryableError:
+        Java or the jars are missing.
         """
         if self.pid is not None:
             return self
-        installation = install(self.version, java_home=self._java_home, cache=self._cache)
-        for attempt in range(1, _ATTEMPTS + 1):
-            self._node = KafkaNode(
-                installation=installation,
-                folder=NodeFolder(self.folder),
-                ports=self._ports or free_ports(self._port),
-                access=self._access,
-                changes=self._properties,
-                heap_mb=self._heap_mb,
-            )
+        installation, kept = install(self.version), self._ports
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            self._ports = kept or free_ports(self._port)
             try:
-                self._launch(self._node)
-            except BrokerNotStarted as error:
-                if attempt == _ATTEMPTS or self._ports or not any(_CLASH in line for line in error.log):
-                    raise
-            else:
-                self._ports = self._node.ports
+                self._launch(installation, self._ports)
                 break
+            except BrokerNotStarted as error:
+                self._ports = kept
+                if not attempts_left or kept or not any(_CLASH in line for line in error.log):
+                    raise
         return self
 
     def stop(self) -> None:
@@ -138,29 +158,18 @@ class EmbeddedBroker:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def kill(self) -> None:
-        """SIGKILL the JVM, as a crash would; `start` continues with the same folder and ports."""
-        if self._process is not None:
-            self._process.kill()
-
-    def restart(self) -> None:
-        """Stop in order and start again with the same folder and ports."""
-        if self._process is not None:
-            self._process.stop()
-        self.start()
-
     def wait(self) -> None:
         """Wait until the broker ends, which only a failure causes. Raises BrokerNotStarted then."""
         if self._process is not None:
             self._process.wait()
-            raise BrokerNotStarted("it ended", log_path=self.log_path, log=NodeFolder(self.folder).log_since(0))
+            raise BrokerNotStarted("it ended", log_path=self.log_path, log=self._log_since(0))
 
-    def release(self) -> ProcessIdentity:
-        """Let the broker outlive this process; SIGTERM to the returned process stops it in order."""
+    def release(self) -> None:
+        """Let the broker outlive this process; SIGTERM to the guardian stops it in order."""
         if self._process is None:
             raise RuntimeError("the broker was not started")
-        process, self._process = self._process, None
-        return process.release()
+        self._process.release()
+        self._process = None
 
     def __enter__(self) -> Self:
         try:
@@ -171,38 +180,98 @@ class EmbeddedBroker:
             self.stop()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _launch(self, node: KafkaNode) -> None:
+    def _launch(self, installation: Installation, ports: NodePorts) -> None:
         """Start the JVM and wait until it is ready. Raises BrokerNotStarted after it stopped the JVM."""
-        node.prepare()
-        log_position = node.folder.log_size
-        process = GuardedProcess(
-            node.command(),
-            log_path=node.folder.log,
-            cwd=node.folder.path,
-            remove=node.folder.path if self._temporary else None,
-        )
-        self._process = process.start()
+        if self._process is not None:
+            self._process.stop()
+        self._prepare(installation, ports)
+        log_position = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self._process = GuardedProcess(
+            installation.command("kafka.Kafka", str(self.folder / "server.properties"), jvm_options=_JVM),
+            log_path=self.log_path,
+            cwd=self.folder,
+            remove=self.folder if self._temporary else None,
+        ).start()
         try:
-            reason = wait_until_ready(
-                node.config(),
-                cluster_id=node.folder.cluster_id,
-                timeout_s=self._start_timeout_s,
-                alive=lambda: process.poll() is None,
-            )
+            reason = self._wait_until_ready()
             if reason:
-                raise BrokerNotStarted(reason, log_path=node.folder.log, log=node.folder.log_since(log_position))
+                raise BrokerNotStarted(reason, log_path=self.log_path, log=self._log_since(log_position))
         except BaseException:
-            process.stop()
+            self._process.stop()
             raise
 
+    def _prepare(self, installation: Installation, ports: NodePorts) -> None:
+        """Write the configuration and format the data folder if it is new. Raises BrokerNotStarted."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._claim()
+        data, server = self.folder / "data", self.folder / "server.properties"
+        properties = server_properties(ports=ports, data=data, access=self._access, changes=self._properties)
+        server.touch(mode=0o600)
+        server.write_text(to_properties_text(properties), encoding="ascii")
+        if (data / "meta.properties").exists():
+            return
+        # A random id in Kafka's form; a leading "-" would be taken for an option.
+        cluster_id = secrets.token_urlsafe(16).replace("-", "a").replace("_", "b")
+        options = ("format", "-t", cluster_id, "-c", str(server), *installation.release.format_options)
+        command = installation.command("kafka.tools.StorageTool", *options)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        output = done.stdout + done.stderr
+        with self.log_path.open("a", encoding="utf-8") as log:
+            log.write(output)
+        if done.returncode != 0:
+            raise BrokerNotStarted("its folder cannot be formatted", log_path=self.log_path, log=output.splitlines())
 
-def _access(users: Mapping[str, str] | None, super_users: Sequence[str] | None) -> SaslAccess | None:
-    if not users:
-        return None
-    chosen = tuple(super_users) if super_users else (next(iter(users)),)
-    return SaslAccess(users=dict(users), super_users=chosen, internal_password=secrets.token_urlsafe(24))
+    def _claim(self) -> None:
+        """Note that this release uses the folder. Raises ConfigurationError when a newer one did."""
+        note = self.folder / "version.json"
+        used = json.loads(note.read_text(encoding="utf-8"))["version"] if note.exists() else self.version
+        if release_of(used).order > release_of(self.version).order:
+            raise ConfigurationError(
+                f"{self.folder} was used by Kafka {used}; {self.version} is older and cannot read it",
+                hint=f"give another folder, or version {used}",
+            )
+        note.write_text(json.dumps({"version": self.version}) + "\n", encoding="utf-8")
+
+    def _log_since(self, position: int) -> tuple[str, ...]:
+        """The lines of the log after byte `position`."""
+        with self.log_path.open("rb") as stream:
+            stream.seek(position)
+            return tuple(stream.read().decode(errors="replace").splitlines())
+
+    def _wait_until_ready(self) -> str:
+        """Ask for metadata until this cluster answers with a registered broker. Why it is not ready, or nothing.
+
+        An answer takes an ApiVersions exchange first, and a broker is in it only when its controller lets it serve; an
+        open port means neither, and another cluster may have been faster to take the port.
+        """
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        meta = (self.folder / "data" / "meta.properties").read_text(encoding="utf-8").splitlines()
+        cluster_id = next((line.partition("=")[2] for line in meta if line.startswith("cluster.id=")), "")
+        client = AdminClient(
+            {
+                **self.client_properties(),
+                "bootstrap.servers": self.bootstrap_servers,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        deadline = time.monotonic() + _START_S
+        reason = "no broker is registered"
+        while self.pid is not None:
+            try:
+                answer = client.list_topics(timeout=_ASK_S)
+                if answer.cluster_id != cluster_id:
+                    reason = "another cluster answers at its address"
+                elif answer.brokers:
+                    return ""
+            except KafkaException as error:
+                reason = str(error.args[0].str())
+            if time.monotonic() > deadline:
+                return f"not ready after {_START_S:.0f} s: {reason}"
+        return "it ended"

@@ -1,23 +1,29 @@
-"""Kafka ready to run: a Java and a folder of verified jars."""
+"""Kafka ready to run: a Java and the jars of a release, fetched once, kept in the user's cache, checked against the
+committed lock at every use."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from acktrail import config
+from acktrail.embedded.kafka.ivy import Ivy, dependency
 from acktrail.embedded.kafka.java import Java, find_java
-from acktrail.embedded.kafka.kafka_jars import resolve
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, Release, release_of
+from acktrail.errors import ConfigurationError
+from acktrail.stderr_lines import StepLines
 
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
-_SCRIPT_OPTIONS: Final = (
-    *("-server", "-Xmx256M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
-    *("-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,46 +38,138 @@ class Installation:
         """The command line that runs one of Kafka's main classes."""
         return (str(self.java.executable), *jvm_options, "-cp", f"{self.jars}/*", main_class, *arguments)
 
-    def run(self, main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a main class that ends by itself; its output as text."""
-        return subprocess.run(
-            self.command(main_class, *arguments), capture_output=True, text=True, errors="replace", check=False
-        )
 
-
-def log_option(role: str) -> str:
-    """The JVM option that names the log configuration of a ``broker`` or of ``tools``."""
-    return f"-Dlog4j2.configurationFile={(Path(__file__).parent / f'log4j2-{role}.properties').as_uri()}"
-
-
-def install(
-    version: str = DEFAULT_VERSION, *, java_home: Path | None = None, cache: Path | None = None
-) -> Installation:
-    """Find Java and fetch Kafka `version` if need be; `java_home` and `cache` default to `acktrail.config`'s.
+def install(version: str = DEFAULT_VERSION) -> Installation:
+    """Find Java and fetch Kafka `version` if need be.
 
     Raises MissingDependency, UnknownName, ConfigurationError (a jar is not what its lock says), RetryableError.
     """
-    release = release_of(version)
-    java = find_java(java_home or config.java_home())
-    return Installation(
-        release=release, java=java, jars=resolve(version, java=java, cache=cache or config.cache_folder())
-    )
+    release, java = release_of(version), find_java(config.java_home())
+    jars = resolve(read_lock(version), java=java, cache=config.cache_folder())
+    return Installation(release=release, java=java, jars=jars)
 
 
-class KafkaTool:
-    """Kafka's own command-line tools for a broker of `version`, on the jars of the release that published them."""
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Jar:
+    """One jar: its coordinates, its size in bytes and its sha256 in hexadecimal."""
 
-    def __init__(
-        self, version: str = DEFAULT_VERSION, *, java_home: Path | None = None, cache: Path | None = None
-    ) -> None:
-        tools = release_of(version).tools_version
-        self._installation = install(tools, java_home=java_home, cache=cache)
+    organisation: str
+    name: str
+    revision: str
+    size: int
+    sha256: str
 
-    def command(self, main_class: str, *arguments: str, jvm_options: Sequence[str] = _SCRIPT_OPTIONS) -> list[str]:
-        """The command line of a tool, by its main class, for example
-        ``org.apache.kafka.tools.consumer.group.ShareGroupCommand`` (kafka-share-groups.sh).
+    @property
+    def file(self) -> str:
+        """The name it has in the folder."""
+        return f"{self.name}-{self.revision}.jar"
 
-        The JVM is set as Kafka's own scripts set it; log lines go to standard error.
-        """
-        options = (*jvm_options, log_option("tools"))
-        return list(self._installation.command(main_class, *arguments, jvm_options=options))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JarLock:
+    """All jars of one release of Kafka."""
+
+    version: str
+    jars: tuple[Jar, ...]
+
+    @property
+    def digest(self) -> str:
+        """Names the content: another list of jars has another digest."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+
+    def to_json(self) -> str:
+        """The text that is committed."""
+        return json.dumps({"version": self.version, "jars": [asdict(jar) for jar in self.jars]}, indent=1) + "\n"
+
+    def verify(self, folder: Path) -> None:
+        """Raises ConfigurationError when `folder` holds anything but exactly these jars."""
+        expected = {jar.file: jar for jar in self.jars}
+        for name in sorted(expected.keys() | {entry.name for entry in folder.iterdir()}):
+            path = folder / name
+            if name not in expected:
+                complaint = "is not in its lock"
+            elif not path.is_file():
+                complaint = "is missing"
+            elif sha256_of(path) != expected[name].sha256:
+                complaint = "does not match the sha256 in its lock"
+            else:
+                continue
+            raise ConfigurationError(
+                f"Kafka {self.version} is not used: {name} in {folder} {complaint}",
+                hint="delete that folder and run again; if the file is wrong again, do not trust the repository "
+                "that serves it",
+                data={"folder": str(folder), "file": name},
+            )
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_lock(version: str) -> JarLock:
+    """The committed lock of a release. Raises UnknownName for a release that has none."""
+    release_of(version)
+    text = files("acktrail.embedded").joinpath("locks", f"kafka-{version}.json").read_text(encoding="utf-8")
+    content = json.loads(text)
+    return JarLock(version=content["version"], jars=tuple(Jar(**jar) for jar in content["jars"]))
+
+
+def resolve(lock: JarLock, *, java: Java, cache: Path) -> Path:
+    """The folder with exactly the jars of `lock`, below `cache`; fetched when they are not there.
+
+    Any number of processes may ask at once: one fetches, the others wait for it.
+    Raises ConfigurationError (a jar is not what the lock says; nothing of it is used), RetryableError.
+    """
+    home = cache / "kafka"
+    folder = home / f"{lock.version}-{lock.digest}"
+    if not folder.is_dir():
+        home.mkdir(parents=True, exist_ok=True)
+        with _exclusive(home / "fetch.lock"):
+            if not folder.is_dir():
+                _fetch(lock, folder, java)
+    lock.verify(folder)
+    return folder
+
+
+def _fetch(lock: JarLock, folder: Path, java: Java) -> None:
+    """Fetch into a folder beside `folder`, verify there, then rename: `folder` is complete or does not exist."""
+    ivy = Ivy(java=java, folder=folder.parent / "ivy")
+    for stale in folder.parent.glob("staging-*"):
+        shutil.rmtree(stale)
+    staging = Path(tempfile.mkdtemp(prefix="staging-", dir=folder.parent))
+    size_mb = sum(jar.size for jar in lock.jars) / 1e6
+    title = f"Fetching Kafka {lock.version} ({len(lock.jars)} jars, {size_mb:.0f} MB)"
+    # The lock names every jar, so nothing is resolved transitively and no metadata is read.
+    wanted = [dependency(jar.organisation, jar.name, jar.revision) for jar in lock.jars]
+    try:
+        with StepLines() as lines:
+            lines.say(title)
+            fetched = staging / "fetched"
+            ivy.retrieve(wanted, fetched, progress=lambda done: lines.count(title, done, 2 * len(wanted)))
+        jars = staging / "jars"
+        jars.mkdir()
+        for jar in fetched.glob("*/*.jar"):
+            jar.rename(jars / jar.name)
+        try:
+            lock.verify(jars)
+        except Exception:
+            shutil.rmtree(ivy.cache, ignore_errors=True)
+            raise
+        os.replace(jars, folder)
+        shutil.rmtree(ivy.folder, ignore_errors=True)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock of a file; the system releases it when the process ends, however that happens."""
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            StepLines().say("waiting for another process that is fetching Kafka")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ _SETTINGS: Final = """<ivysettings>
  <property name="ivy.checksums" value=""/>
  <settings defaultResolver="central"/>
  <caches defaultCacheDir={cache}/>
- <resolvers><ibiblio name="central" m2compatible="true" usepoms={poms}/></resolvers>
+ <resolvers><ibiblio name="central" m2compatible="true" usepoms="{poms}"/></resolvers>
 </ivysettings>
 """
 _MODULE: Final = """<ivy-module version="2.0">
@@ -33,21 +33,10 @@ _MODULE: Final = """<ivy-module version="2.0">
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dependency:
-    """One module to fetch, with what it depends on or alone."""
-
-    organisation: str
-    name: str
-    revision: str
-    transitive: bool = False
-
-    def to_xml(self) -> str:
-        """Its element in an Ivy file."""
-        return (
-            f"  <dependency org={quoteattr(self.organisation)} name={quoteattr(self.name)} "
-            f'rev={quoteattr(self.revision)} transitive="{str(self.transitive).lower()}"/>'
-        )
+def dependency(organisation: str, name: str, revision: str, *, transitive: bool = False) -> str:
+    """The element of an Ivy file for one module to fetch, with what it depends on or alone."""
+    place = f"org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision)}"
+    return f'  <dependency {place} transitive="{str(transitive).lower()}"/>'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,68 +51,42 @@ class Ivy:
         """What it has downloaded so far: an interrupted fetch continues from here."""
         return self.folder / "cache"
 
-    @property
-    def log_path(self) -> Path:
-        """What it printed, last fetch only."""
-        return self.folder / "ivy.log"
-
     def retrieve(
         self,
-        dependencies: Iterable[Dependency],
+        dependencies: Iterable[str],
         into: Path,
         *,
-        overrides: Mapping[str, str] | None = None,
+        with_metadata: bool = False,
         progress: Callable[[int], None] = lambda _done: None,
     ) -> None:
         """Put the jars of `dependencies` into ``into/<organisation>/<artifact>-<revision>.jar``.
 
-        Metadata is read only when a dependency is transitive; `overrides` are revisions of org.apache.kafka modules.
-        `progress` is called with the steps done so far: two for each jar.
-        Raises RetryableError when something cannot be fetched.
+        What is to be fetched with its own dependencies needs its metadata. `progress` is called with the steps done so
+        far: two for each jar. Raises RetryableError when something cannot be fetched.
         """
-        wanted = tuple(dependencies)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.log_path.unlink(missing_ok=True)
-        command = self._command(wanted, into, overrides or {})
-        with GuardedProcess(command, log_path=self.log_path, grace_s=2.0) as process:
-            while process.wait(_POLL_S) is None:
-                progress(self._steps_done())
-            progress(self._steps_done())
-        if process.poll() != 0:
-            raise RetryableError(
-                f"Ivy could not fetch {self._missing()}", hint=f"check the network and its proxy; see {self.log_path}"
-            )
-
-    def _command(self, wanted: tuple[Dependency, ...], into: Path, overrides: Mapping[str, str]) -> tuple[str, ...]:
-        transitive = any(dependency.transitive for dependency in wanted)
-        settings = self.folder / "settings.xml"
-        settings.write_text(_SETTINGS.format(cache=quoteattr(str(self.cache)), poms=f'"{str(transitive).lower()}"'))
-        module = self.folder / "ivy.xml"
-        module.write_text(_MODULE.format(dependencies="\n".join(_lines(wanted, overrides))))
-        return (
+        settings, module, log_path = (self.folder / name for name in ("settings.xml", "ivy.xml", "ivy.log"))
+        settings.write_text(_SETTINGS.format(cache=quoteattr(str(self.cache)), poms=str(with_metadata).lower()))
+        module.write_text(_MODULE.format(dependencies="\n".join(dependencies)))
+        log_path.write_text("")
+        command = (
             *(str(self.java.executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"),
             *("-jar", str(ivy_jar()), "-settings", str(settings), "-ivy", str(module)),
             *("-types", "jar", "bundle", "-retrieve", f"{into}/{_PATTERN}"),
         )
-
-    def _steps_done(self) -> int:
-        log = self._log()
-        return sum(log.count(step) for step in _STEPS)
-
-    def _log(self) -> str:
-        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-
-    def _missing(self) -> str:
-        """The modules that Ivy's summary lists as not found."""
-        lines = self._log().splitlines()
-        names = [line.split(":: ")[1] for line in lines if line.startswith("\t\t:: ") and "#" in line]
-        return ", ".join(name.partition(": ")[0] for name in names[:3]) or "Kafka"
-
-
-def _lines(wanted: tuple[Dependency, ...], overrides: Mapping[str, str]) -> Iterable[str]:
-    yield from (dependency.to_xml() for dependency in wanted)
-    for name, revision in overrides.items():
-        yield f'  <override org="org.apache.kafka" module={quoteattr(name)} rev={quoteattr(revision)}/>'
+        with GuardedProcess(command, log_path=log_path, grace_s=2.0) as process:
+            is_over = False
+            while not is_over:
+                is_over = process.wait(_POLL_S) is not None
+                log = log_path.read_text(errors="replace")
+                progress(sum(log.count(step) for step in _STEPS))
+        if process.poll() != 0:
+            # Ivy's summary lists the modules that it did not find.
+            names = [line.split(":: ")[1] for line in log.splitlines() if line.startswith("\t\t:: ") and "#" in line]
+            missing = ", ".join(name.partition(": ")[0] for name in names[:3]) or "Kafka"
+            raise RetryableError(
+                f"Ivy could not fetch {missing}", hint=f"check the network and its proxy; see {log_path}"
+            )
 
 
 def ivy_jar() -> Path:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import secrets
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from acktrail.errors import ConfigurationError
 
 HOST: Final = "127.0.0.1"
 
@@ -37,6 +41,9 @@ _SMALL_AND_QUICK: Final = {
     "log.cleaner.dedupe.buffer.size": "16777216",
 }
 
+_BROKER_USER: Final = "acktrail-broker"
+"""As whom a broker with users talks to itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
@@ -46,21 +53,37 @@ class NodePorts:
     controller: int
 
 
+def free_ports(port: int = 0) -> NodePorts:
+    """`port`, or a free one when it is 0, and a free one for the controller.
+
+    Raises ConfigurationError when `port` is in use or not allowed.
+    """
+    with socket.socket() as client, socket.socket() as controller:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            client.bind((HOST, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"port {port} cannot be used: {error.strerror}", hint="give another port, or 0 for a free one"
+            ) from error
+        controller.bind((HOST, 0))
+        return NodePorts(client=client.getsockname()[1], controller=controller.getsockname()[1])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAccess:
-    """Who may connect with SASL/PLAIN, user to password, and who of them may do everything.
-
-    The broker talks to itself as `internal_user`.
-    """
+    """Who may connect with SASL/PLAIN, user to password; the first may do everything."""
 
     users: Mapping[str, str] = field(repr=False)
-    super_users: tuple[str, ...]
-    internal_password: str = field(repr=False)
-    internal_user: str = "acktrail-broker"
+    internal_password: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(24))
 
     def to_properties(self) -> dict[str, str]:
         """SASL/PLAIN on every listener and the standard authorizer, which denies what no ACL allows."""
-        jaas = self._jaas()
+        users = {**self.users, _BROKER_USER: self.internal_password}
+        options = {"username": _BROKER_USER, "password": self.internal_password}
+        options |= {f"user_{name}": password for name, password in users.items()}
+        words = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+        jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {words};"
         return {
             "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN",
@@ -69,27 +92,18 @@ class SaslAccess:
             "listener.name.client.plain.sasl.jaas.config": jaas,
             "listener.name.controller.plain.sasl.jaas.config": jaas,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": ";".join(f"User:{user}" for user in (self.internal_user, *self.super_users)),
+            "super.users": f"User:{_BROKER_USER};User:{next(iter(self.users))}",
         }
 
-    def client_properties(self, user: str) -> dict[str, str]:
-        """What a client sets to log in as `user`."""
+    def client_properties(self, user: str | None = None) -> dict[str, str]:
+        """What a client sets to log in as `user` (default: the first)."""
+        name = user or next(iter(self.users))
         return {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
-            "sasl.username": user,
-            "sasl.password": self.users[user],
+            "sasl.username": name,
+            "sasl.password": self.users[name],
         }
-
-    def _jaas(self) -> str:
-        users = {**self.users, self.internal_user: self.internal_password}
-        options = {
-            "username": self.internal_user,
-            "password": self.internal_password,
-            **{f"user_{name}": password for name, password in users.items()},
-        }
-        words = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
-        return f"org.apache.kafka.common.security.plain.PlainLoginModule required {words};"
 
 
 def _quoted(text: str) -> str:
@@ -98,7 +112,7 @@ def _quoted(text: str) -> str:
 
 
 def server_properties(
-    *, ports: NodePorts, data: Path, access: SaslAccess | None = None, changes: Mapping[str, str] | None = None
+    *, ports: NodePorts, data: Path, access: SaslAccess | None, changes: Mapping[str, str]
 ) -> dict[str, str]:
     """Kafka's configuration for one node with its log directory at `data`; `changes` win over everything."""
     return {
@@ -109,7 +123,7 @@ def server_properties(
         "log.dirs": str(data),
         **_SMALL_AND_QUICK,
         **(access.to_properties() if access else {}),
-        **(changes or {}),
+        **changes,
     }
 
 

@@ -7,17 +7,75 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from acktrail.embedded.process import guardian
-from acktrail.embedded.process.process_identity import ProcessIdentity
 from acktrail.errors import MissingDependency
 
 _MARGIN_S: Final = 20.0
+_TICK_S: Final = 0.05
+_PROC: Final = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A pid and when its process started (boot and clock ticks on Linux, ``ps`` elsewhere): no later process with the
+    same pid is confused with it."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> Self:
+        """The identity of a living process. Raises ProcessLookupError when there is none."""
+        started = _started(pid)
+        if not started:
+            raise ProcessLookupError(pid)
+        return cls(pid=pid, started=started)
+
+    def alive(self) -> bool:
+        """Whether exactly this process lives."""
+        return _started(self.pid) == self.started
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this process, never to another one that got its pid."""
+        with contextlib.suppress(ProcessLookupError):
+            if not hasattr(os, "pidfd_open"):
+                if self.alive():
+                    os.kill(self.pid, number)
+                return
+            handle = os.pidfd_open(self.pid)
+            try:
+                if self.alive():
+                    signal.pidfd_send_signal(handle, number)
+            finally:
+                os.close(handle)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is gone; False when it still lives after `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_TICK_S)
+        return True
+
+
+def _started(pid: int) -> str:
+    """When the process started, or nothing when it has ended (a zombie has)."""
+    if not _PROC.joinpath("self", "stat").exists():
+        command = ["ps", "-o", "lstart=", "-p", str(pid)]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        fields = _PROC.joinpath(str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    boot = _PROC.joinpath("sys", "kernel", "random", "boot_id").read_text().strip()
+    return "" if fields[0] in ("Z", "X") else f"{boot} {fields[19]}"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -36,14 +94,10 @@ class GuardedProcess:
     cwd: Path | None = None
     grace_s: float = 10.0
     remove: Path | None = None
+    pid: int | None = field(default=None, init=False)
+    """The command itself; None before the start."""
     _guardian: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _tether: BinaryIO | None = field(default=None, init=False)
-    _pid: int | None = field(default=None, init=False)
-
-    @property
-    def pid(self) -> int | None:
-        """Pid of the command itself; None before the start."""
-        return self._pid
 
     @property
     def guardian_pid(self) -> int | None:
@@ -57,8 +111,12 @@ class GuardedProcess:
         reader, writer = os.pipe()
         self._tether = os.fdopen(writer, "wb", buffering=0)
         try:
-            self._guardian, report = self._spawn(reader)
-            self._pid = self._started_pid(report)
+            report = self._spawn(reader)
+            kind, _, number = report.strip().partition(b" ")
+            if kind != b"pid":
+                reason = os.strerror(int(number)) if kind == b"error" else "its guardian ended"
+                raise MissingDependency(f"cannot run {self.command[0]}: {reason}", hint=f"see {self.log_path}")
+            self.pid = int(number)
         except BaseException:
             self.stop()
             raise
@@ -86,23 +144,13 @@ class GuardedProcess:
             self._guardian.kill()
             self._guardian.wait()
 
-    def kill(self) -> None:
-        """SIGKILL the command, without warning; returns when it is gone."""
-        if self._pid is not None and self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            self.wait(_MARGIN_S)
-        self.stop()
-
-    def release(self) -> ProcessIdentity:
-        """Let the command continue without an owner; SIGTERM to the guardian, whose identity is returned, ends it."""
+    def release(self) -> None:
+        """Let the command continue without an owner; SIGTERM to the guardian ends it."""
         if self._guardian is None or self.poll() is not None:
             raise RuntimeError(f"{self.command[0]} does not run")
-        identity = ProcessIdentity.of(self._guardian.pid)
         self._send(b"r")
         self._guardian.returncode = 0  # no child to wait for any more, and none to be warned about
         self._guardian = None
-        return identity
 
     def _send(self, command: bytes) -> None:
         """Send the guardian its last command."""
@@ -112,18 +160,15 @@ class GuardedProcess:
             self._tether.close()
             self._tether = None
 
-    def _spawn(self, reader: int) -> tuple[subprocess.Popen[bytes], bytes]:
-        """Start the guardian with its end of the tether; it and the line it reports."""
+    def _spawn(self, reader: int) -> bytes:
+        """Start the guardian with its end of the tether; the line it reports."""
         report, writer = os.pipe()
-        options = ["--owner-pid", str(os.getpid()), "--owner-fd", str(reader), "--report-fd", str(writer)]
-        options += ["--grace", str(self.grace_s)]
-        if self.remove is not None:
-            options += ["--remove", str(self.remove)]
+        options = (os.getpid(), reader, writer, self.grace_s, self.remove or "", *self.command)
         with os.fdopen(report, "rb") as answer:
             try:
                 with self.log_path.open("ab") as log:
-                    process = subprocess.Popen(
-                        [sys.executable, "-I", "-S", guardian.__file__, *options, "--", *self.command],
+                    self._guardian = subprocess.Popen(
+                        [sys.executable, "-I", "-S", guardian.__file__, *map(str, options)],
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
@@ -134,20 +179,10 @@ class GuardedProcess:
                     )
             finally:
                 os.close(writer)
-            return process, answer.readline()
-
-    def _started_pid(self, report: bytes) -> int:
-        """The command's pid. Raises MissingDependency when it did not start."""
-        kind, _, number = report.strip().partition(b" ")
-        if kind == b"pid":
-            return int(number)
-        reason = os.strerror(int(number)) if kind == b"error" else "its guardian ended"
-        raise MissingDependency(f"cannot run {self.command[0]}: {reason}", hint=f"see {self.log_path}")
+            return answer.readline()
 
     def __enter__(self) -> Self:
         return self if self._guardian is not None else self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

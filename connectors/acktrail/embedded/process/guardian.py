@@ -1,15 +1,14 @@
 """Runs one command and ends it, with all its descendants, when its owner is gone.
 
-    python guardian.py [--owner-pid PID] [--owner-fd FD] [--report-fd FD] [--grace SECONDS] [--remove FOLDER]
-                       -- COMMAND...
+    python guardian.py OWNER_PID OWNER_FD REPORT_FD GRACE_SECONDS FOLDER COMMAND...
 
-The owner holds the other end of the pipe `FD`. End of file on it, or the death of `PID`, means the owner is gone
-however it died: the command gets SIGTERM, `SECONDS` later SIGKILL, and so does every process that descends from it,
-in any session; `FOLDER` is removed. A byte ``s`` asks for the same without removing anything, a byte ``r``
-releases the command: from then on it needs no owner. SIGTERM, SIGINT and SIGHUP to this process end it as ``s`` does.
-The command starts with the default action of every signal and none blocked, also when the owner ignores some. It dies
-with this process when that gets SIGKILL. On `--report-fd` one line is written:
-``pid COMMAND_PID`` or ``error ERRNO``.
+The owner holds the other end of the pipe `OWNER_FD`. End of file on it, or the death of `OWNER_PID`, means the owner is
+gone however it died: the command gets SIGTERM, `GRACE_SECONDS` later SIGKILL, and so does every process that descends
+from it, in any session; `FOLDER` is removed (empty: none). A byte ``s`` asks for the same without removing anything, a
+byte ``r`` releases the command: from then on it needs no owner. SIGTERM, SIGINT and SIGHUP to this process end it as
+``s`` does. The command starts with the default action of every signal and none blocked, also when the owner ignores
+some. It dies with this process when that gets SIGKILL. On `REPORT_FD` one line is written: ``pid COMMAND_PID`` or
+``error ERRNO``.
 
 Standard library only and run by path, so that it starts in some ten milliseconds. Where the system is not Linux,
 descendants are found by the command's process group.
@@ -37,27 +36,6 @@ _STRAGGLERS_S: Final = 2.0
 _GIVE_UP_S: Final = 10.0
 
 
-class Options:
-    """The command line: `owner_pid`, `owner_fd`, `report_fd` are None where not given."""
-
-    def __init__(self, arguments: Sequence[str]) -> None:
-        at = list(arguments).index("--")
-        self.command = list(arguments[at + 1 :])
-        given = dict(zip(arguments[:at:2], arguments[1:at:2], strict=True))
-        self.owner_pid = _number(given.get("--owner-pid"))
-        self.owner_fd = _number(given.get("--owner-fd"))
-        self.report_fd = _number(given.get("--report-fd"))
-        self.grace_s = float(given.get("--grace", "10"))
-        self.remove = given.get("--remove")
-        for fd in (self.owner_fd, self.report_fd):
-            if fd is not None:
-                fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
 def _prctl(option: int, value: int) -> None:
     if _LINUX:
         import ctypes
@@ -68,7 +46,7 @@ def _prctl(option: int, value: int) -> None:
 class Alarm:
     """Wakes a wait when a signal arrives, or the owner sends a command or dies."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, owner_pid: int, owner_fd: int) -> None:
         self.ending = False
         self.owner_died = False
         self._wake, writer = os.pipe()
@@ -78,26 +56,18 @@ class Alarm:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in _ENDING:
             signal.signal(number, self._end)
-        self._poll = select.poll()
-        self._poll.register(self._wake, select.POLLIN)
-        self._owner_fd = options.owner_fd
-        self._owner: set[int] = set()
-        if options.owner_fd is not None:
-            self._watch(options.owner_fd)
-        if options.owner_pid is not None:
-            self._watch_process(options.owner_pid)
-
-    def _watch(self, fd: int) -> None:
-        self._owner.add(fd)
-        self._poll.register(fd, select.POLLIN | select.POLLHUP)
-
-    def _watch_process(self, pid: int) -> None:
-        """Processes that the owner forked may hold the pipe open when it dies, so watch the owner itself as well."""
+        self._owner_fd = owner_fd
+        self._owner = [owner_fd]
+        # Processes that the owner forked may hold the pipe open when it dies, so watch the owner itself as well.
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
-                self._watch(os.pidfd_open(pid))
-        if os.getppid() != pid:
+                self._owner.append(os.pidfd_open(owner_pid))
+        if os.getppid() != owner_pid:
             self.ending = self.owner_died = True
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        for fd in self._owner:
+            self._poll.register(fd, select.POLLIN | select.POLLHUP)
 
     def _end(self, *_: object) -> None:
         self.ending = True
@@ -109,15 +79,12 @@ class Alarm:
                 with contextlib.suppress(BlockingIOError):
                     os.read(fd, 4096)
             elif fd in self._owner:
-                self._take_command(os.read(fd, 1) if fd == self._owner_fd else b"")
-
-    def _take_command(self, command: bytes) -> None:
-        """The owner's command; an empty one means that it is dead."""
-        for fd in self._owner:
-            self._poll.unregister(fd)
-        self._owner.clear()
-        self.ending |= command != b"r"
-        self.owner_died |= not command
+                command = os.read(fd, 1) if fd == self._owner_fd else b""
+                for each in self._owner:
+                    self._poll.unregister(each)
+                self._owner.clear()
+                self.ending |= command != b"r"
+                self.owner_died |= not command  # end of file, or the process itself
 
 
 class ProcessTree:
@@ -203,14 +170,6 @@ def _execute(command: list[str], guardian: int, writer: int) -> NoReturn:
         os._exit(127)
 
 
-def _await(alarm: Alarm, tree: ProcessTree) -> None:
-    """Wait until the command ends or has to be ended."""
-    tree.reap()
-    while tree.status is None and not alarm.ending:
-        alarm.wait(-1)
-        tree.reap()
-
-
 def _end(alarm: Alarm, tree: ProcessTree, grace_s: float) -> None:
     """The command first, so that it can end its own children in order; then every descendant that is left."""
     if tree.status is None:
@@ -233,32 +192,29 @@ def _wait_until_gone(alarm: Alarm, tree: ProcessTree, seconds: float, *, only_co
         tree.reap()
 
 
-def _report(fd: int | None, line: str) -> None:
-    if fd is not None:
-        with contextlib.suppress(OSError):
-            os.write(fd, f"{line}\n".encode())
-            os.close(fd)
-
-
-def _remove(folder: str) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run, watch, end. The exit code is the command's (128 + number when a signal ended it)."""
-    options = Options(arguments)
+    owner_pid, owner_fd, report_fd = map(int, arguments[:3])
+    grace_s, remove, *command = float(arguments[3]), *arguments[4:]
+    for fd in (owner_fd, report_fd):
+        fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this process may block signals
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    alarm = Alarm(options)
-    child, failure = _start(options.command)
+    alarm = Alarm(owner_pid, owner_fd)
+    child, failure = _start(command)
     tree = ProcessTree(child)
-    _report(options.report_fd, f"error {failure}" if failure else f"pid {child}")
-    _await(alarm, tree)
-    _end(alarm, tree, options.grace_s)
-    if options.remove and alarm.owner_died:
-        _remove(options.remove)
+    with contextlib.suppress(OSError):
+        os.write(report_fd, (f"error {failure}\n" if failure else f"pid {child}\n").encode())
+        os.close(report_fd)
+    tree.reap()
+    while tree.status is None and not alarm.ending:
+        alarm.wait(-1)
+        tree.reap()
+    _end(alarm, tree, grace_s)
+    if remove and alarm.owner_died:
+        import shutil
+
+        shutil.rmtree(remove, ignore_errors=True)
     status = 1 if tree.status is None else tree.status
     return status if status >= 0 else 128 - status
 

@@ -1,7 +1,7 @@
-"""Write the lock of a Kafka release again: ``python -m acktrail.embedded.relock VERSION...``.
+"""Write the lock of a Kafka release again: ``python tools/lock_kafka.py VERSION...``.
 
-For maintainers. Resolves what the release asks for, with its dependencies, and writes names and checksums of the
-jars to ``locks/``. Review the difference before committing it: locked jars are trusted.
+Resolves what the release asks for, with its dependencies, and writes names and checksums of the jars to
+``connectors/acktrail/embedded/locks/``. Review the difference before committing it: locked jars are trusted.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acktrail.config import java_home
-from acktrail.embedded.kafka.ivy import Dependency, Ivy
-from acktrail.embedded.kafka.jar_lock import Jar, JarLock, sha256_of
+from acktrail.embedded.kafka.installation import Jar, JarLock, sha256_of
+from acktrail.embedded.kafka.ivy import Ivy, dependency
 from acktrail.embedded.kafka.java import find_java
 from acktrail.embedded.kafka.kafka_releases import Release, release_of
+
+LOCKS = Path(__file__).parents[1] / "connectors" / "acktrail" / "embedded" / "locks"
 
 
 def lock_release(release: Release, ivy: Ivy, into: Path) -> JarLock:
     """Resolve `release` into the folder `into`; its lock."""
     kafka, log4j = "org.apache.kafka", "org.apache.logging.log4j"
     wanted = [
-        Dependency(organisation=kafka, name="kafka_2.13", revision=release.version, transitive=True),
-        Dependency(organisation=log4j, name="log4j-slf4j-impl", revision=release.log4j_version),
+        dependency(kafka, "kafka_2.13", release.version, transitive=True),
+        dependency(log4j, "log4j-slf4j-impl", release.log4j_version),
     ]
     if release.tools_version == release.version:
-        wanted.append(Dependency(organisation=kafka, name="kafka-tools", revision=release.version))
-    ivy.retrieve(wanted, into, overrides={"kafka-tools-api": release.tools_version})
+        wanted.append(dependency(kafka, "kafka-tools", release.version))
+    wanted.append(f'  <override org="{kafka}" module="kafka-tools-api" rev="{release.tools_version}"/>')
+    ivy.retrieve(wanted, into, with_metadata=True)
     return JarLock(version=release.version, jars=tuple(sorted(_jar(path) for path in into.glob("*/*.jar"))))
 
 
@@ -36,13 +39,8 @@ def _jar(path: Path) -> Jar:
     while "." not in revision:
         name, _, before = name.rpartition("-")
         revision = f"{before}-{revision}"
-    return Jar(
-        organisation=path.parent.name,
-        name=name,
-        revision=revision,
-        size=path.stat().st_size,
-        sha256=sha256_of(path),
-    )
+    size, sum_ = path.stat().st_size, sha256_of(path)
+    return Jar(organisation=path.parent.name, name=name, revision=revision, size=size, sha256=sum_)
 
 
 def main(versions: Sequence[str]) -> None:
@@ -52,9 +50,9 @@ def main(versions: Sequence[str]) -> None:
         release = release_of(version)
         with tempfile.TemporaryDirectory() as folder:
             lock = lock_release(release, Ivy(java=java, folder=Path(folder, "ivy")), Path(folder, "jars"))
-        path = Path(__file__).parent / "locks" / f"kafka-{version}.json"
+        path = LOCKS / f"kafka-{version}.json"
         path.write_text(lock.to_json(), encoding="utf-8")
-        sys.stdout.write(f"{path}: {len(lock.jars)} jars\n")
+        print(f"{path}: {len(lock.jars)} jars")
 
 
 if __name__ == "__main__":

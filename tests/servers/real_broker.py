@@ -1,0 +1,34 @@
+"""What tests do to a real broker: end its process, ask Kafka's own tools about it."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from embedded.processes import eventually
+
+from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
+from acktrail.embedded.kafka.installation import install
+from acktrail.embedded.kafka.kafka_releases import release_of
+
+__all__ = ["kafka_tool", "kill", "restart"]
+
+
+def kill(broker: EmbeddedBroker, number: signal.Signals = signal.SIGKILL) -> None:
+    """End the JVM as a crash would; `start` continues with the same folder and address."""
+    if broker.pid is not None:
+        os.kill(broker.pid, number)
+    assert eventually(lambda: broker.pid is None)
+
+
+def restart(broker: EmbeddedBroker) -> None:
+    """Stop in order and start again with the same folder and address."""
+    kill(broker, signal.SIGTERM)
+    broker.start()
+
+
+def kafka_tool(main_class: str, *arguments: str, version: str = DEFAULT_VERSION) -> list[str]:
+    """The command line of one of Kafka's own tools, by its main class, for a broker of `version`."""
+    installation = install(release_of(version).tools_version)
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF")
+    return list(installation.command(main_class, *arguments, jvm_options=options))

@@ -59,7 +59,7 @@ def test_airflow_runs_the_dags_and_leaves_nothing_when_its_owner_is_killed(tmp_p
         port, user, password = json.loads(line)
         _inspect(AirflowReviewer("127.0.0.1", port, user=user, password=password), home)
         with pytest.raises(AirflowRefused, match="401"):
-            AirflowReviewer("127.0.0.1", port, user=user, password="guess").runs("acktrail_export")
+            AirflowReviewer("127.0.0.1", port, user=user, password="guess").first_run("acktrail_export")
         assert len(_processes_of(home)) >= 5
         assert _bound_to_loopback(port)
     finally:
@@ -78,7 +78,7 @@ def _inspect(api: AirflowReviewer, home: Path) -> None:
         api.trigger("acktrail_reconcile", {"spark_master": "local[2] --conf evil"})
     api.set_paused("acktrail_export", paused=False)
     run = watch.wait_for_a_run("acktrail_export", timeout_s=300)
-    assert run.run_type == "scheduled"
+    assert run.run_id.startswith("scheduled__")
     api.set_paused("acktrail_reconcile", paused=False)
     asked = api.trigger("acktrail_reconcile", {"tables_uri": str(home / "tables"), "report_folder": str(home)})
     with pytest.raises(DagRunFailed, match="there is no Airflow connection 'acktrail_kafka'") as caught:

@@ -8,12 +8,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from acktrail.embedded.airflow.airflow_api import DagRun, TaskRun
+from acktrail.embedded.airflow.airflow_settings import dags_folder
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
-from acktrail.embedded.airflow.dag_files import dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
 from acktrail.embedded.workload.workload_run import run_workload
@@ -80,7 +81,7 @@ class Demo:
         self.say(f"{len(workload.ledgers)} share groups are done; waiting for Airflow")
         self.airflow.wait_until_healthy()
         self.say(f"Airflow {self.airflow.url} is healthy")
-        run = self._run_dags(self.airflow)
+        run = self._run_dags()
         events = self.airflow.api().asset_events(run.dag_id, run.run_id)
         reported = next(extra for asset, extra in events if asset == _REPORTED)
         return DemoOutcome(
@@ -91,30 +92,27 @@ class Demo:
         """Let the scheduler export every minute, and reconcile after each export."""
         self.airflow.api().set_paused(EXPORT, paused=False)
 
-    def _run_dags(self, airflow: AirflowStandalone) -> DagRun:
+    def _run_dags(self) -> DagRun:
         """Let the scheduler run the export once and the reconciliation that follows; the reconciliation's run.
 
         The export is paused as soon as its work is done, so that the next minute's does not compete for the cores.
         """
-        api, watch = airflow.api(), airflow.watch()
+        api, watch = self.airflow.api(), self.airflow.watch()
         api.add_connection(CONNECTION, host=self.broker.bootstrap_servers)
         for dag_id in (RECONCILE, EXPORT):
             watch.wait_for_dag(dag_id, timeout_s=_PARSE_S)
             api.set_paused(dag_id, paused=False)
         exported = watch.wait_for_a_run(EXPORT, timeout_s=_EXPORT_S)
-        watch.wait_for_task(exported, "export", timeout_s=_EXPORT_S, progress=self._task(EXPORT))
+        watch.wait_for_run(exported, timeout_s=_EXPORT_S, task_id="export", progress=partial(self._show, EXPORT))
         api.set_paused(EXPORT, paused=True)
         reconciled = watch.wait_for_a_run(RECONCILE, timeout_s=_EXPORT_S)
-        watch.wait_for_run(reconciled, timeout_s=_RECONCILE_S, progress=self._task(RECONCILE))
+        watch.wait_for_run(reconciled, timeout_s=_RECONCILE_S, progress=partial(self._show, RECONCILE))
         return reconciled
 
-    def _task(self, dag_id: str) -> Callable[[TaskRun], None]:
-        def show(task: TaskRun) -> None:
-            if task.state in ("running", "success", "failed", "up_for_retry"):
-                again = f" (try {task.try_number})" if task.try_number > 1 else ""
-                self.say(f"{dag_id}: {task.task_id} {task.state}{again}")
-
-        return show
+    def _show(self, dag_id: str, task: TaskRun) -> None:
+        if task.state in ("running", "success", "failed", "up_for_retry"):
+            again = f" (try {task.try_number})" if task.try_number > 1 else ""
+            self.say(f"{dag_id}: {task.task_id} {task.state}{again}")
 
 
 @contextlib.contextmanager
@@ -136,7 +134,10 @@ def running_demo(
         ConfigurationError, MissingDependency: `root` or `dags` cannot be used; a server is not installed.
         BrokerNotStarted: with the last lines of its log.
     """
-    dags = _with_dags(dags or dags_folder())
+    dags = dags or dags_folder()
+    for dag_id in (EXPORT, RECONCILE):
+        if not (dags / f"{dag_id}.py").is_file():
+            raise MissingDependency(f"no {dag_id}.py in {dags}", hint="name the folder of acktrail's DAG files")
     with contextlib.ExitStack() as owned:
         folder = owned.enter_context(demo_folder(root))
 
@@ -148,8 +149,7 @@ def running_demo(
         # Airflow first and without waiting: it takes longest and uses neither disk nor network at first.
         say("Airflow starts in the background")
         places = {"ACKTRAIL_TABLES": str(folder.tables), "ACKTRAIL_REPORTS": str(folder.root)}
-        env = {**places, "ACKTRAIL_TABLES_OPTIONS": ""}
-        airflow = AirflowStandalone(dags, folder=folder.airflow, env=env)
+        airflow = AirflowStandalone(dags, folder=folder.airflow, env={**places, "ACKTRAIL_TABLES_OPTIONS": ""})
         owned.callback(airflow.stop)
         airflow.launch()
         say(f"Kafka {version} starts")
@@ -165,8 +165,7 @@ def running_demo(
 def demo_folder(root: Path) -> Iterator[DemoFolder]:
     """`root`, cleared and locked against other demos.
 
-    Raises:
-        ConfigurationError: it holds something that no demo made, another demo is using it, or it cannot be written.
+    Raises ConfigurationError: it holds something that no demo made, another demo is using it, or it cannot be written.
     """
     folder = DemoFolder(root.absolute())
     marker = folder.root / _MARKER
@@ -186,11 +185,3 @@ def demo_folder(root: Path) -> Iterator[DemoFolder]:
             ) from error
         folder.clear()
         yield folder
-
-
-def _with_dags(folder: Path) -> Path:
-    """`folder`. Raises MissingDependency where it does not hold the DAGs."""
-    for dag_id in (EXPORT, RECONCILE):
-        if not (folder / f"{dag_id}.py").is_file():
-            raise MissingDependency(f"no {dag_id}.py in {folder}", hint="name the folder of acktrail's DAG files")
-    return folder

@@ -22,6 +22,6 @@ def dags() -> None:
 
     Example: export AIRFLOW__CORE__DAGS_FOLDER="$(acktrail airflow dags)"
     """
-    from acktrail.embedded.airflow.dag_files import dags_folder
+    from acktrail.embedded.airflow.airflow_settings import dags_folder
 
     typer.echo(dags_folder())

@@ -32,7 +32,6 @@ class DagRun:
 
     dag_id: str
     run_id: str
-    run_type: str
     state: str
 
 
@@ -55,7 +54,8 @@ class AirflowApi:
 
     def token(self) -> str:
         """The user's token: of this client's requests, and of a browser that carries it as the cookie ``_token``."""
-        self._token = self._token or self._log_in()
+        if not self._token:
+            self._token = str(self.send("POST", "/auth/token", self._credentials, token=False)["access_token"])
         return self._token
 
     def health(self) -> dict[str, str]:
@@ -94,14 +94,14 @@ class AirflowApi:
         """Pause or unpause a DAG."""
         self.send("PATCH", f"/api/v2/dags/{quote(dag_id)}", {"is_paused": paused})
 
-    def runs(self, dag_id: str) -> tuple[DagRun, ...]:
-        """The runs of a DAG, oldest first, at most a hundred."""
-        answer = self.send("GET", f"/api/v2/dags/{quote(dag_id)}/dagRuns?order_by=id&limit=100")
-        return tuple(_dag_run(found) for found in answer["dag_runs"])
+    def first_run(self, dag_id: str) -> DagRun | None:
+        """The oldest run of a DAG; None: it was not run yet."""
+        runs = self.send("GET", f"/api/v2/dags/{quote(dag_id)}/dagRuns?order_by=id&limit=1")["dag_runs"]
+        return self.run(dag_id, runs[0]["dag_run_id"]) if runs else None
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         """One run as it is now."""
-        return _dag_run(self.send("GET", self.run_path(dag_id, run_id)))
+        return DagRun(dag_id=dag_id, run_id=run_id, state=self.send("GET", self.run_path(dag_id, run_id))["state"])
 
     def tasks(self, dag_id: str, run_id: str) -> tuple[TaskRun, ...]:
         """The tasks of a run as they are now."""
@@ -127,19 +127,17 @@ class AirflowApi:
     ) -> dict[str, Any]:
         """The JSON object that one request returns; sent again while Airflow is busy or silent, at most `tries` times.
 
-        Raises:
-            AirflowRefused: Airflow answered with an error.
+        Raises AirflowRefused when Airflow answered with an error.
         """
         headers = {"Content-Type": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {self.token()}"
         data = None if body is None else json.dumps(body).encode()
-        status, text = self._exchange(method, path, data, headers)
-        for _ in range(tries - 1):
-            if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        for tries_left in reversed(range(tries)):
+            status, text = self._exchange(method, path, data, headers)
+            if status < HTTPStatus.INTERNAL_SERVER_ERROR or not tries_left:
                 break
             time.sleep(_ASK_S)
-            status, text = self._exchange(method, path, data, headers)
         if status >= HTTPStatus.BAD_REQUEST:
             raise AirflowRefused(f"{method} {path}", status, text)
         return dict(json.loads(text))
@@ -155,10 +153,3 @@ class AirflowApi:
             return HTTPStatus.SERVICE_UNAVAILABLE, f"{type(error).__name__}: {error}"
         finally:
             connection.close()
-
-    def _log_in(self) -> str:
-        return str(self.send("POST", "/auth/token", self._credentials, token=False)["access_token"])
-
-
-def _dag_run(of: Mapping[str, Any]) -> DagRun:
-    return DagRun(dag_id=of["dag_id"], run_id=of["dag_run_id"], run_type=of["run_type"], state=of["state"])

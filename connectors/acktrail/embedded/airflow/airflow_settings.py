@@ -1,4 +1,5 @@
-"""The configuration of an embedded Airflow: everything on loopback, secrets of its own, nothing shared."""
+"""Where acktrail's DAG files are, and the configuration of an embedded Airflow: everything on loopback, secrets of its
+own, nothing shared."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
 
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, MissingDependency
 
 HOST: Final = "127.0.0.1"
 _FIRST_PORT: Final = 20_000
@@ -23,6 +25,7 @@ _LAST_PORT: Final = 32_767
 """Below the range from which Linux takes ports for outgoing connections: a port that is free stays free."""
 _TRIES: Final = 1_000
 _PARALLELISM: Final = 4
+_PASSWORDS: Final = "passwords.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,27 +37,31 @@ class AirflowPorts:
     trigger_logs: int
 
 
+def dags_folder() -> Path:
+    """For Airflow's ``dags_folder``: ``acktrail_dags/dag_files`` of an installed wheel, or ``dags/`` of a checkout.
+
+    Nothing is imported. Raises MissingDependency when neither is there.
+    """
+    package = find_spec("acktrail_dags")
+    if package is None or package.origin is None:
+        raise MissingDependency("acktrail's DAGs are not installed", hint="install the wheel of acktrail again")
+    folder = Path(package.origin).parent
+    return folder / "dag_files" if (folder / "dag_files").is_dir() else folder.parent
+
+
 def free_ports() -> AirflowPorts:
     """Three free ports. Raises ConfigurationError when there are none."""
     chosen = random.SystemRandom()
     found: set[int] = set()
     for _ in range(_TRIES):
         port = chosen.randint(_FIRST_PORT, _LAST_PORT)
-        if _is_free(port):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
             found.add(port)
         if len(found) == 3:
             api, worker_logs, trigger_logs = found
             return AirflowPorts(api=api, worker_logs=worker_logs, trigger_logs=trigger_logs)
     raise ConfigurationError(f"no free ports from {_FIRST_PORT} to {_LAST_PORT}", hint="end what listens there")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-        return True
 
 
 def write_settings(folder: Path, *, dags_folder: Path, ports: AirflowPorts, passwords: Mapping[str, str]) -> None:
@@ -64,7 +71,7 @@ def write_settings(folder: Path, *, dags_folder: Path, ports: AirflowPorts, pass
         parser[section] = {name: value.replace("%", "%%") for name, value in values.items()}
     with _private(folder / "airflow.cfg") as file:
         parser.write(file)
-    with _private(_passwords(folder)) as file:
+    with _private(folder / _PASSWORDS) as file:
         json.dump(dict(passwords), file)
 
 
@@ -83,7 +90,7 @@ def _settings(
             "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             "execution_api_server_url": f"{url}/execution/",
             "simple_auth_manager_users": ",".join(f"{user}:admin" for user in users),
-            "simple_auth_manager_passwords_file": str(_passwords(folder)),
+            "simple_auth_manager_passwords_file": str(folder / _PASSWORDS),
         },
         "database": {"sql_alchemy_conn": f"sqlite:///{folder / 'airflow.db'}"},
         "logging": {
@@ -97,10 +104,6 @@ def _settings(
         "scheduler": {"scheduler_idle_sleep_time": "0.5", "enable_health_check": "False"},
         "dag_processor": {"parsing_processes": "1"},
     }
-
-
-def _passwords(folder: Path) -> Path:
-    return folder / "passwords.json"
 
 
 @contextlib.contextmanager

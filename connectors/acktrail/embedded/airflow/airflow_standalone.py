@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from acktrail.config import environment
@@ -26,6 +25,7 @@ _USER: Final = "admin"
 _NEEDED: Final = ("metadatabase", "scheduler", "dag_processor")
 _TAIL_LINES: Final = 30
 _ASK_S: Final = 0.5
+_START_S: Final = 180.0
 
 
 class AirflowNotStarted(AcktrailError):
@@ -46,19 +46,12 @@ class AirflowStandalone:
     New DAGs are paused, as everywhere.
     """
 
-    def __init__(
-        self,
-        dags_folder: Path,
-        *,
-        folder: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        start_timeout_s: float = 180.0,
-    ) -> None:
+    def __init__(self, dags_folder: Path, *, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         self._temporary = folder is None
         self.folder = (folder or Path(tempfile.mkdtemp(prefix="acktrail-airflow-"))).resolve()
+        self.log_path = self.folder / "standalone.log"
         self._dags_folder = dags_folder.resolve()
         self._env = dict(env or {})
-        self._start_timeout_s = start_timeout_s
         self._process: GuardedProcess | None = None
         self._port: int | None = None
         self.user = _USER
@@ -75,11 +68,6 @@ class AirflowStandalone:
         if self._port is None:
             raise RuntimeError("Airflow was not started")
         return self._port
-
-    @property
-    def log_path(self) -> Path:
-        """What its components print."""
-        return self.folder / "standalone.log"
 
     def api(self) -> AirflowApi:
         """A client of its REST interface, as the administrator."""
@@ -108,16 +96,19 @@ class AirflowStandalone:
 
     def wait_until_healthy(self) -> Self:
         """Ask until metadata, scheduler and DAG processor are healthy. Raises AirflowNotStarted."""
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + _START_S
         api = self.api()
-        while missing := self._unhealthy(api):
+        while True:
+            health = api.health()
+            missing = [name for name in _NEEDED if health.get(name) != "healthy"]
+            if not missing:
+                return self
             if self._process is None or self._process.poll() is not None:
                 raise AirflowNotStarted("it ended", log_path=self.log_path)
             if time.monotonic() > deadline:
-                reason = f"{', '.join(missing)} not healthy after {self._start_timeout_s:.0f} s"
+                reason = f"{', '.join(missing)} not healthy after {_START_S:.0f} s"
                 raise AirflowNotStarted(reason, log_path=self.log_path)
             time.sleep(_ASK_S)
-        return self
 
     def stop(self) -> None:
         """End it and everything it started; a temporary folder is removed."""
@@ -133,15 +124,8 @@ class AirflowStandalone:
             self.stop()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @staticmethod
-    def _unhealthy(api: AirflowApi) -> tuple[str, ...]:
-        health = api.health()
-        return tuple(name for name in _NEEDED if health.get(name) != "healthy")
 
     def _environment(self) -> dict[str, str]:
         """Without the caller's Airflow settings; no proxy to itself; ``airflow`` on PATH is this environment's."""

@@ -62,31 +62,17 @@ class DagWatch:
     def wait_for_a_run(self, dag_id: str, *, timeout_s: float) -> DagRun:
         """The first run of a DAG, scheduled or triggered. Raises DagRunFailed when none begins."""
         for _ in _polling(timeout_s):
-            if found := self._api.runs(dag_id):
-                return found[0]
+            if found := self._api.first_run(dag_id):
+                return found
         raise DagRunFailed(dag_id, "", f"was not run within {timeout_s:.0f} s")
 
-    def wait_for_task(
-        self, run: DagRun, task_id: str, *, timeout_s: float, progress: Progress = lambda _task: None
+    def wait_for_run(
+        self, run: DagRun, *, timeout_s: float, task_id: str | None = None, progress: Progress = lambda _task: None
     ) -> None:
-        """Wait until a task of a run succeeds. Raises DagRunFailed as `wait_for_run` does."""
-        self._wait(run, timeout_s, progress, lambda _run, tasks: tasks[task_id].state == "success")
+        """Wait until a run, or its task `task_id`, succeeds; `progress` is called with every task whose state changed.
 
-    def wait_for_run(self, run: DagRun, *, timeout_s: float, progress: Progress = lambda _task: None) -> None:
-        """Wait until a run succeeds; `progress` is called with every task whose state changed.
-
-        Raises:
-            DagRunFailed: it failed (which task, why, the end of its log), or has not ended after `timeout_s`.
+        Raises DagRunFailed: it failed (which task, why, the end of its log), or has not ended after `timeout_s`.
         """
-        self._wait(run, timeout_s, progress, lambda now, _tasks: now.state == "success")
-
-    def _wait(
-        self,
-        run: DagRun,
-        timeout_s: float,
-        progress: Progress,
-        is_done: Callable[[DagRun, Mapping[str, TaskRun]], bool],
-    ) -> None:
         seen: dict[str, TaskRun] = {}
         for _ in _polling(timeout_s):
             now = self._api.run(run.dag_id, run.run_id)
@@ -97,7 +83,7 @@ class DagWatch:
             seen = tasks
             if now.state == "failed":
                 raise self._failure(run, tasks)
-            if is_done(now, tasks):
+            if (tasks[task_id] if task_id else now).state == "success":
                 return
         waiting = ", ".join(f"{task.task_id} {task.state}" for task in seen.values() if task.state != "success")
         raise DagRunFailed(run.dag_id, run.run_id, f"has not ended after {timeout_s:.0f} s ({waiting})")
@@ -123,29 +109,20 @@ def task_log(logs: Path, dag_id: str, run_id: str, task_id: str, try_number: int
     """Read Airflow's log file (one JSON object a line) of one try; empty when there is none."""
     path = logs / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}" / f"attempt={try_number}.log"
     try:
-        entries = [_entry(line) for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+        lines = [_text_and_reason(line) for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
-        entries = []
-    reasons = [reason for entry in entries if (reason := _reason(entry))]
-    tail = tuple(" ".join(filter(None, (_text(entry), _reason(entry)))) for entry in entries[-_TAIL_LINES:])
-    return TaskLog(path=path, tail=tail, reason=reasons[-1] if reasons else "")
+        lines = []
+    tail = tuple(" ".join(filter(None, line)) for line in lines[-_TAIL_LINES:])
+    return TaskLog(path=path, tail=tail, reason=next((reason for _, reason in reversed(lines) if reason), ""))
 
 
-def _entry(line: str) -> dict[str, Any]:
+def _text_and_reason(line: str) -> tuple[str, str]:
+    """The text of a log entry, and of the exception in it, if it has one."""
     try:
-        entry = json.loads(line)
+        found: Any = json.loads(line)
     except ValueError:
-        entry = None
-    return entry if isinstance(entry, dict) else {"event": line}
-
-
-def _text(entry: dict[str, Any]) -> str:
-    return f"{entry.get('level', ''):8}{entry.get('event', '')}"
-
-
-def _reason(entry: dict[str, Any]) -> str:
-    """The text of the exception in a log entry, if it has one."""
-    detail = entry.get("error_detail") or []
-    if not detail or not isinstance(detail[0], dict):
-        return ""
-    return " ".join(str(detail[0].get("exc_value", "")).split())
+        found = None
+    entry: dict[str, Any] = found if isinstance(found, dict) else {"event": line}
+    first, *_ = entry.get("error_detail") or [None]
+    reason = " ".join(str(first.get("exc_value", "")).split()) if isinstance(first, dict) else ""
+    return f"{entry.get('level', ''):8}{entry.get('event', '')}", reason

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.cli.extras import EXTRAS
-from acktrail.cli.main import _targets
+from acktrail.cli.main import EXTRAS, _targets
 
 BIN = Path(sys.executable).parent
 OF_EXTRAS = {

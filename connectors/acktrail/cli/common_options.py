@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how a group of commands is made."""
 
 from __future__ import annotations
 
@@ -30,3 +30,10 @@ TablesOptions = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
+
+
+def command_group(about: str) -> typer.Typer:
+    """A group of commands; without a command it shows its help."""
+    group = typer.Typer(help=about, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+    group.callback()(lambda: None)  # a group also with one command
+    return group

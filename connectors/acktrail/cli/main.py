@@ -12,32 +12,54 @@ import typer
 from typer.core import TyperGroup
 
 from acktrail import __version__
-from acktrail.cli.extras import missing_extra
 from acktrail.cli.text.json_text import error_json, wants_json
-from acktrail.errors import AcktrailError
+from acktrail.errors import AcktrailError, MissingDependency
 
 COMMANDS: Final = MappingProxyType(
     {
-        "demo": "acktrail.cli.commands.demo:app",
+        "demo": "acktrail.cli.commands.demo:demo",
         "broker": "acktrail.cli.commands.broker:app",
         "airflow": "acktrail.cli.commands.airflow:app",
-        "export": "acktrail.cli.commands.export:app",
+        "export": "acktrail.cli.commands.export:export",
         "groups": "acktrail.cli.commands.groups:app",
         "offsets": "acktrail.cli.commands.offsets:app",
         "reset": "acktrail.cli.reset.plan_command:app",
-        "decode": "acktrail.cli.commands.decode:app",
-        "replay": "acktrail.cli.commands.replay:app",
-        "import": "acktrail.cli.commands.import_files:app",
-        "doctor": "acktrail.cli.commands.doctor:app",
-        "repair": "acktrail.cli.commands.repair:app",
-        "record": "acktrail.cli.commands.record:app",
-        "archived": "acktrail.cli.commands.archived:app",
-        "rates": "acktrail.cli.commands.rates:app",
+        "decode": "acktrail.cli.commands.decode:decode",
+        "replay": "acktrail.cli.commands.replay:replay",
+        "import": "acktrail.cli.commands.import_files:import_files",
+        "doctor": "acktrail.cli.commands.doctor:doctor",
+        "repair": "acktrail.cli.commands.repair:repair",
+        "record": "acktrail.cli.commands.record:record",
+        "archived": "acktrail.cli.commands.archived:archived",
+        "rates": "acktrail.cli.commands.rates:rates",
     }
 )
-"""Command name to ``module:attribute``; loaded only when named, so that a start stays quick."""
+"""Command name to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start
+stays quick."""
 
 COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
+
+EXTRAS: Final = MappingProxyType(
+    {
+        "archived": "tables",
+        "demo": "all",
+        "doctor": "kafka,tables",
+        "export": "kafka,tables",
+        "groups": "kafka,tables",
+        "history": "spark",
+        "import": "tables",
+        "offsets": "kafka,tables",
+        "rates": "tables",
+        "reconcile": "spark",
+        "record": "tables",
+        "report": "tables",
+        "reset": "kafka,tables",
+        "state": "spark",
+        "validate": "quality",
+        "verify": "spark",
+    }
+)
+"""Extras of the wheel by command; others need none, except for file formats that only an extra reads."""
 
 HELP: Final = """What Apache Kafka's share groups acknowledged, archived and redelivered.
 
@@ -75,7 +97,12 @@ class CommandGroup(TyperGroup):
         if target is None:
             return None
         module, _, attribute = target.partition(":")
-        command = typer.main.get_command(getattr(import_module(module), attribute))
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+            alone.command()(found)
+            found = alone
+        command = typer.main.get_command(found)
         command.name = cmd_name
         return command
 
@@ -159,19 +186,23 @@ def _misused(error: Any) -> int:
 
 
 def _unexpected(error: Exception, arguments: list[str]) -> int:
-    missing = missing_extra(error, arguments) if isinstance(error, ModuleNotFoundError) else None
-    if missing is not None:
+    """A package that an extra brings is named; all else, missing modules of acktrail's own included, is a defect."""
+    package = (getattr(error, "name", "") or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package and not package.startswith("acktrail"):
+        command = next((argument for argument in arguments if not argument.startswith("-")), "")
+        extras = EXTRAS.get(command, "all")
+        missing = MissingDependency(
+            f"the package {package} is not installed, which `acktrail {command}` needs",
+            hint=f"pip install 'acktrail[{extras}]'",
+            data={"package": package, "extras": extras},
+        )
         return _failed(missing, arguments)
-    return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details in {_details()}", 1)
-
-
-def _details() -> str:
     import tempfile
     import traceback
 
     with tempfile.NamedTemporaryFile("w", prefix="acktrail-", suffix=".log", delete=False) as file:
         traceback.print_exc(file=file)
-    return file.name
+    return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details in {file.name}", 1)
 
 
 def _say(message: str, hint: str, code: int) -> int:

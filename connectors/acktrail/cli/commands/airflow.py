@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import typer
 
-app = typer.Typer(
-    help="What Airflow needs to know of acktrail.", rich_markup_mode=None, add_completion=False, no_args_is_help=True
-)
+from acktrail.cli.common_options import command_group
 
-
-@app.callback()
-def _root() -> None:
-    """What Airflow needs to know of acktrail."""
+app = command_group("What Airflow needs to know of acktrail.")
 
 
 @app.command()

@@ -8,8 +8,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text.completeness_text import at_least_text, completeness_fields, missing_lines
-from acktrail.cli.text.history_text import position_text
+from acktrail.cli.text.history_text import at_least_text, completeness_fields, missing_lines, position_text
 from acktrail.cli.text.json_text import json_line
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text, time_ms
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
     from acktrail.tables.past.history_reader import HistoryReader
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-@app.command()
 def archived(
     group: Annotated[str, typer.Argument(help="Share group.")],
     since: Annotated[

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acktrail.cli.common_options import command_group
+
 if TYPE_CHECKING:
     from acktrail.embedded.kafka.detached_broker import DetachedBroker
 
 
-app = typer.Typer(
-    help="A real Kafka broker on this machine, to try things on: one node, on loopback, fetched when first needed.",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=True,
+app = command_group(
+    "A real Kafka broker on this machine, to try things on: one node, on loopback, fetched when first needed."
 )
 
 _DEFAULT_VERSION = "4.3.1"

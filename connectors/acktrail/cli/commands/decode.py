@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from acktrail.wire.raw_record import AddressedRecord, RawRecord
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
 class Topic(StrEnum):
     """The topic of Kafka that the records come from."""
 
@@ -27,7 +24,6 @@ class Topic(StrEnum):
     CONSUMER_OFFSETS = "consumer-offsets"
 
 
-@app.command()
 def decode(
     files: Files,
     dialect: DialectName = "auto",

@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from acktrail.embedded.demo import Demo, DemoOutcome
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
 _DEFAULT_VERSION = "4.3.1"
 _DEFAULT_FOLDER = Path(".demo")
 
 
-@app.command()
 def demo(
     serve: Annotated[bool, typer.Option("--serve", help="Keep broker and Airflow up until Ctrl-C.")] = False,
     version: Annotated[str, typer.Option(help="Kafka release: 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,

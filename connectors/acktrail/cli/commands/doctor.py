@@ -11,19 +11,14 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.doctor_checks.checks import DoctorCheck, tried
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.plain_tables import table
 
 if TYPE_CHECKING:
-    from acktrail.tables.known_names import KnownNames
+    from acktrail.cli.doctor_checks import DoctorCheck
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-@app.command()
 def doctor(
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
@@ -59,45 +54,25 @@ def _checks(
     kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, *, read_tables: bool
 ) -> Iterator[DoctorCheck]:
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.cli.doctor_checks.cluster_checks import cluster_checks
-    from acktrail.cli.doctor_checks.table_checks import reading_checks, table_checks
+    from acktrail.cli import doctor_checks
 
-    yield _java()
+    yield doctor_checks.java_check()
     try:
         target = lean_tables(tables, tables_options)
     except AcktrailError as error:
-        target, failure = None, DoctorCheck(what="tables", status="missing", detail=error.message, hint=error.hint)
+        target, failure = None, doctor_checks.missing("tables", error)
+    cluster_id = None
     try:
         admin = ShareGroupAdmin(kafka)
     except AcktrailError as error:
-        yield DoctorCheck(what="cluster", status="missing", detail=error.message, hint=error.hint)
-        cluster_id = None
+        yield doctor_checks.missing("cluster", error)
     else:
         with admin:
             cluster_id = admin.cluster_id
-            yield from cluster_checks(admin, kafka, None if target is None else _known(target))
+            yield from doctor_checks.cluster_checks(admin, kafka, target)
     if target is None:
         yield failure
         return
-    yield from table_checks(target, cluster_id)
+    yield from doctor_checks.table_checks(target, cluster_id)
     if read_tables:
-        yield from reading_checks(target)
-
-
-def _java() -> DoctorCheck:
-    from acktrail.config import java_home
-    from acktrail.embedded.kafka.java import find_java
-
-    return tried("Java", lambda: str(find_java(java_home()).executable), "for PySpark and the embedded broker")
-
-
-def _known(target: TablesConfig) -> KnownNames | None:
-    """Names in the tables; None where they cannot be read, which is a check itself, or without an export."""
-    from acktrail.tables.delta.store import Tables
-    from acktrail.tables.known_names import known_names
-
-    try:
-        tables = Tables(target)
-        return known_names(tables) if tables.exists("state_records") else None
-    except AcktrailError:
-        return None
+        yield from doctor_checks.reading_checks(target)

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from acktrail.export.export_run import ExportGap, ExportSummary
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-@app.command()
 def export(
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy
 from acktrail.config import KafkaConfig
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from acktrail.broker.descriptions import GroupConfigs
 
 
-app = typer.Typer(
-    help="The configuration of share groups: show, diff, set.",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=True,
-)
+app = command_group("The configuration of share groups: show, diff, set.")
 
 _OTHER_TYPES = ("consumer.", "streams.")
 Groups = Annotated[list[str], typer.Argument(help="Share groups by id.")]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from acktrail.cli.commands.group_config import app as config_app
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.group_selection import GroupAnswer, describe_all, list_matching, raise_first, selected_ids
 from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
@@ -17,12 +17,7 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import InputError
 from acktrail.plain_tables import printable
 
-app = typer.Typer(
-    help="Share groups as the brokers describe them; their deletion and configuration.",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=True,
-)
+app = command_group("Share groups as the brokers describe them; their deletion and configuration.")
 app.add_typer(config_app, name="config")
 
 

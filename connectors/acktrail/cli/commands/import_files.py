@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     from acktrail.export.import_run import ImportSummary
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-@app.command(name="import")
-def import_command(
+def import_files(
     files: Files,
     cluster: Annotated[str, typer.Option("--cluster", help="Id of the cluster that the records are from.")],
     tables: TablesRoot = None,
@@ -53,12 +49,12 @@ def import_command(
     from acktrail.cli.arrow_without_pandas import forgo_pandas
 
     forgo_pandas()
-    from acktrail.export.import_run import ImportPlan, import_files
+    from acktrail.export import import_run
     from acktrail.offline.read.read_report import ReadReport
     from acktrail.times import new_run_id
 
     reading = ReadReport(state_partition=state_partition, on_damage=report_damage)
-    plan = ImportPlan(
+    plan = import_run.ImportPlan(
         files=tuple(files),
         cluster_id=cluster,
         dialect=dialect,
@@ -66,7 +62,7 @@ def import_command(
         topic_id=_checked(topic_id),
         allow_gaps=allow_gaps,
     )
-    summary = import_files(plan, TablesConfig.from_environment(tables, tables_options), reading)
+    summary = import_run.import_files(plan, TablesConfig.from_environment(tables, tables_options), reading)
     report_left_out(reading)
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 

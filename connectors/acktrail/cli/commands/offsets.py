@@ -6,22 +6,12 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.config import KafkaConfig
 
-app = typer.Typer(
-    help="What share groups have of topics: start offsets and state.",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=True,
-)
-
-
-@app.callback()
-def _root() -> None:
-    """What share groups have of topics: start offsets and state."""
+app = command_group("What share groups have of topics: start offsets and state.")
 
 
 @app.command()

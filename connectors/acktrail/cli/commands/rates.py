@@ -9,7 +9,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text.completeness_text import completeness_fields, missing_lines
+from acktrail.cli.text.history_text import completeness_fields, missing_lines
 from acktrail.cli.text.json_text import json_line
 from acktrail.plain_tables import table
 from acktrail.times import duration_ms, instant_text, time_ms
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from acktrail.tables.past.history_reader import HistoryReader
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
 _SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
 
 
-@app.command()
 def rates(
     group: Annotated[str | None, typer.Argument(help="Share group. Default: all.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Topic, by name or by id. Default: all.")] = None,

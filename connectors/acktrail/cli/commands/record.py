@@ -8,10 +8,11 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text.completeness_text import completeness_fields, missing_without_row
 from acktrail.cli.text.history_text import (
+    completeness_fields,
     conclusion,
     interval_json,
+    missing_without_row,
     position_text,
     status_text,
     unknown_json,
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from acktrail.tables.past.history_reader import RecordInstance
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-@app.command()
 def record(
     group: Annotated[str, typer.Argument(help="Share group.")],
     topic: Annotated[str, typer.Argument(help="Topic, by name or by id.")],

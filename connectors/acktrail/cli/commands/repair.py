@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from acktrail.tables.exported.continuity import LostOffsets
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
 _ACTIONS: dict[str, str] = {
     "remade": "the table is removed; the next `acktrail reconcile` builds it again",
     "left_out": "it is left out of the table and kept beside it; its records are exported again where Kafka has them",
@@ -28,7 +26,6 @@ _ACTIONS: dict[str, str] = {
 }
 
 
-@app.command()
 def repair(
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,

@@ -25,14 +25,11 @@ if TYPE_CHECKING:
     from acktrail.wire.raw_record import RawRecord
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
 _PARTITIONS_SHOWN: Final = 20
 _LARGE_BYTES: Final = 1 << 20
 """From this size on the columnar replay, which takes longer to start, is faster."""
 
 
-@app.command()
 def replay(
     files: Files,
     dialect: DialectName = "auto",

@@ -1,10 +1,13 @@
-"""The history of a record in words and as JSON: statuses, state records, and what is not known."""
+"""The history of records in words and as JSON: statuses, state records, what is not known, what the history lacks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, Final
 
 from acktrail.model.delivery import state_name
+from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
 from acktrail.model.offset_history.record_history import RecordHistory, UnknownPeriod, UnknownReason
 from acktrail.model.offset_history.status_changes import RecordPosition
@@ -49,6 +52,14 @@ _UNKNOWN: Final = {
     UnknownReason.NEVER_IN_SCOPE: "what this group did with it, if anything: when the share partition was first seen, "
     "the start offset was above it",
 }
+
+
+_LOST: Final = {
+    UnknownReason.EARLIER: "what happened before {until}: the export of state partition {number} began later",
+    UnknownReason.GAP: "{records}, from {after} until {until}: Kafka pruned them before they were exported",
+    UnknownReason.UNREADABLE: "{records}, from {after} until {until}: it cannot be read",
+}
+_STALE: Final = "exported state records that the history does not have yet: run `acktrail history`"
 
 
 def position_text(position: RecordPosition | None) -> str | None:
@@ -129,3 +140,82 @@ def position_json(position: RecordPosition | None) -> dict[str, Any] | None:
         "time": instant_text(position.timestamp_ms),
         "cause": position.cause.value,
     }
+
+
+def at_least_text(number: int, completeness: HistoryCompleteness) -> str:
+    """A number out of the history: exact, or "at least" where records are missing."""
+    return f"{number:,}" if completeness.is_complete else f"at least {number:,}"
+
+
+def missing_lines(completeness: HistoryCompleteness) -> list[str]:
+    """Lines to print below an answer: what is missing; none where nothing is."""
+    lines = _lost_lines(completeness, completeness.missing)
+    return ["", "Not known:", *(f"  {line}" for line in lines)] if lines else []
+
+
+def missing_without_row(completeness: HistoryCompleteness, state_partition: int) -> list[str]:
+    """What is missing on a state partition and in no row of the history: gaps behind the last record, and unreadable
+    records that do not name their share partition."""
+    own = (each for each in completeness.missing if each.key is None and each.state_partition == state_partition)
+    return _lost_lines(completeness, own)
+
+
+def _lost_lines(completeness: HistoryCompleteness, missing: Iterable[MissingRecords]) -> list[str]:
+    lines = [lost["text"] for lost in _lost(missing)]
+    return lines if completeness.is_current else [*lines, _STALE]
+
+
+def completeness_fields(completeness: HistoryCompleteness) -> dict[str, Any]:
+    """The same as fields of an answer in JSON."""
+    return {
+        "is_current": completeness.is_current,
+        "completeness": {
+            "is_complete": completeness.is_complete,
+            "is_current": completeness.is_current,
+            "known_from": position_json(completeness.known_from),
+            "missing": list(_lost(completeness.missing)),
+        },
+    }
+
+
+def _lost(missing: Iterable[MissingRecords]) -> Iterator[dict[str, Any]]:
+    """State records that some share partitions lack, those of all together, by state partition, reason and records.
+
+    ``share_partitions`` None: all of the state partition. ``until``: the last record that shows one of them whole
+    again; None: at least one is not known yet.
+    """
+    for _, same in groupby(sorted(missing, key=_order), _order):
+        own = list(same)
+        first = own[0]
+        ends = [each.until for each in own if each.until is not None]
+        until = max(ends, key=lambda end: end.offset) if len(ends) == len(own) else None
+        count = None if first.key is None else len(own)
+        cause = _LOST[first.reason].format(
+            number=first.state_partition,
+            records=_records(first),
+            after=instant_text(first.after_ms) or "a time that is not known",
+            until=dated_position_text(until) or "a snapshot that has not come yet",
+        )
+        yield {
+            "reason": first.reason.value,
+            "text": f"{cause} (share partitions: {'all' if count is None else f'{count:,}'})",
+            "state_partition": first.state_partition,
+            "first_record": first.first_record,
+            "last_record": first.last_record,
+            "after": first.after_ms,
+            "after_time": instant_text(first.after_ms),
+            "until": position_json(until),
+            "share_partitions": count,
+        }
+
+
+def _order(missing: MissingRecords) -> tuple[int, int, str, int, bool]:
+    first, last = (-1 if offset is None else offset for offset in (missing.first_record, missing.last_record))
+    return (missing.state_partition, first, missing.reason.value, last, missing.key is None)
+
+
+def _records(missing: MissingRecords) -> str:
+    first, last = f"{missing.state_partition}:{missing.first_record}", missing.last_record
+    if last == missing.first_record:
+        return f"state record {first}"
+    return f"state records {first} to {'?' if last is None else f'{missing.state_partition}:{last}'}"

@@ -1,0 +1,238 @@
+"""What ``acktrail doctor`` looks at: Java, the cluster and its rights, the tables; with ``--read-tables`` every row.
+
+Listings leave out what this principal may not DESCRIBE. So groups and topics that exported state records name are
+asked for by name as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE
+from acktrail.cli.progress import table_progress
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import KafkaConfig, TablesConfig, java_home
+from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.tables.cluster_check import ensure_same_cluster, reads_as_own
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.damage_report import DamageReport, find_damage
+from acktrail.tables.exported.raw_bytes import contradictions
+from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.known_names import KnownNames, known_names
+
+_TIMEOUT_S: Final = 5.0
+_NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
+_REPAIR: Final = "`acktrail repair` shows what can be repaired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorCheck:
+    """`status` is ok, note (works, but know this) or missing (`hint` says what to do)."""
+
+    what: str
+    status: str
+    detail: str
+    hint: str = ""
+
+
+def missing(what: str, error: AcktrailError) -> DoctorCheck:
+    """What `error` says is missing."""
+    return DoctorCheck(what=what, status="missing", detail=error.message, hint=error.hint)
+
+
+def _tried(what: str, attempt: Callable[[], str], note: str = "") -> DoctorCheck:
+    """``ok`` with what `attempt` gives and `note`; ``missing`` with the error that it raises."""
+    try:
+        detail = attempt()
+    except AcktrailError as error:
+        return missing(what, error)
+    return DoctorCheck(what=what, status="ok", detail=f"{detail} ({note})" if note else detail)
+
+
+def java_check() -> DoctorCheck:
+    """Whether there is a Java."""
+    from acktrail.embedded.kafka.java import find_java
+
+    return _tried("Java", lambda: str(find_java(java_home()).executable), "for PySpark and the embedded broker")
+
+
+def cluster_checks(admin: ShareGroupAdmin, kafka: KafkaConfig, target: TablesConfig | None) -> Iterator[DoctorCheck]:
+    """The cluster, its release, each right. What was exported to `target` names groups and topics to ask for."""
+    known = None if target is None else _known(target)
+    yield DoctorCheck(what="cluster", status="ok", detail=f"{admin.cluster_id}, {len(admin.brokers())} broker(s)")
+    yield _release(admin)
+    listed = [group.group_id for group in admin.list_groups()]
+    named = sorted({*listed, *(known.groups if known else ())})
+    yield _tried("DESCRIBE on groups", lambda: _groups(admin, named), _NOTHING_KNOWN if known is None else "")
+    what = "DESCRIBE on topics"
+    if known is None:
+        yield DoctorCheck(what=what, status="note", detail=_NOTHING_KNOWN)
+    else:
+        yield _tried(what, lambda: _topics(admin, known))
+    yield _tried("DESCRIBE_CONFIGS on groups", lambda: _configs(admin, listed))
+    yield _tried("READ on __share_group_state", lambda: _state_topic(kafka))
+
+
+def _known(target: TablesConfig) -> KnownNames | None:
+    """Names in the tables; None where they cannot be read, which is a check itself, or without an export."""
+    try:
+        tables = Tables(target)
+        return known_names(tables) if tables.exists(RECORDS) else None
+    except AcktrailError:
+        return None
+
+
+def _release(admin: ShareGroupAdmin) -> DoctorCheck:
+    capabilities = admin.capabilities()
+    if not capabilities.describes_share_groups:
+        hint = "share groups need Kafka 4.1 with share.version=1, or 4.2 and later"
+        return DoctorCheck(what="release", status="missing", detail="does not describe share groups", hint=hint)
+    if not capabilities.reports_lag:
+        hint = "Kafka reports lag from 4.2 on (KIP-1226); until then it stays unknown"
+        return DoctorCheck(what="release", status="note", detail=f"Kafka {capabilities.release}, no lag", hint=hint)
+    return DoctorCheck(what="release", status="ok", detail=f"Kafka {capabilities.release}")
+
+
+def _groups(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
+    """DESCRIBE on every group that is listed, or named by an exported record."""
+    described = [g for g in admin.describe_groups(names) if g.error_code != GROUP_ID_NOT_FOUND]
+    refused = {g.group_id: g.error for g in described if g.error_code != NONE}
+    there = [g.group_id for g in described if g.group_id not in refused]
+    refused |= {g.group_id: g.error for g in admin.describe_group_offsets(there) if g.error_code != NONE}
+    _ensure_none(refused, "grant DESCRIBE on the group and on its topics; until then it is not_authorized")
+    return f"{len(described)} share group(s) described"
+
+
+def _topics(admin: ShareGroupAdmin, known: KnownNames) -> str:
+    """DESCRIBE on the topics that exported records name."""
+    visible = {topic.topic_id for topic in admin.topics()}
+    hidden = sorted(admin.hidden_topics(known.topic_ids - visible))
+    if hidden:
+        first = known.topics.get(hidden[0]) or f"the one with id {hidden[0]}"
+        raise ConfigurationError(
+            f"{len(hidden)} topic(s) that state records name may not be described, first: {first}",
+            hint="grant DESCRIBE on all topics of the groups; Kafka's answers leave them out without an error",
+        )
+    return f"{len(visible & known.topic_ids)} topic(s) that state records name are visible"
+
+
+def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
+    refused = {each.group_id: each.error for each in admin.group_configs(names) if each.error_code != NONE}
+    _ensure_none(refused, "grant DESCRIBE_CONFIGS on the groups; until then their configuration is unknown")
+    return f"of {len(names)} group(s)"
+
+
+def _ensure_none(refused: dict[str, str | None], hint: str) -> None:
+    if refused:
+        group_id, error = min(refused.items())
+        raise ConfigurationError(f"{len(refused)} group(s) refused, first {group_id!r}: {error}", hint=hint)
+
+
+def _state_topic(kafka: KafkaConfig) -> str:
+    """READ on the state topic: one record is read, or the end is seen."""
+    from acktrail.broker.state.state_source import StateSource, StateSourceStatus
+
+    source = StateSource(kafka, run_id="doctor", bounded=True)
+    try:
+        tasks = source.tasks()
+        if source.status is StateSourceStatus.STATE_TOPIC_ABSENT:
+            return "not there yet: no share consumer ever came to this cluster"
+        for task in tasks:
+            task.start(None)
+        for task in tasks:
+            if task.is_finished or task.poll(_TIMEOUT_S) is not None:
+                break
+        return f"{len(tasks)} partitions, readable"
+    finally:
+        source.close()
+
+
+def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[DoctorCheck]:
+    """Each table that cannot be read; then their cluster, and whether they can be written."""
+    tables = Tables(config)
+    there, damaged = [], []
+    for name in TABLES:
+        try:
+            if tables.exists(name):
+                there.append(name)
+        except AcktrailError as error:
+            damaged.append(missing(f"table {name}", error))
+    yield from damaged
+    if not damaged:
+        found = f"{len(there)} tables" if RECORDS in there else "nothing exported yet"
+        yield DoctorCheck(what="tables", status="ok", detail=f"{tables.root}: {found}")
+    if cluster_id is not None and there:
+        yield _tried("tables' cluster", lambda: _same_cluster(tables, cluster_id, there))
+    yield _tried("tables, writing", lambda: _writable(tables))
+
+
+def _same_cluster(tables: Tables, cluster_id: str, names: list[str]) -> str:
+    ensure_same_cluster(tables, cluster_id, names)
+    return f"cluster {cluster_id}"
+
+
+def _writable(tables: Tables) -> str:
+    tables.probe_write()
+    return f"{tables.root} can be written"
+
+
+def reading_checks(config: TablesConfig) -> Iterator[DoctorCheck]:
+    """What ``find_damage`` reports, as `acktrail repair` shows it; raw bytes that contradict decoded columns; then the
+    number of rows of each other table. Reads everything."""
+    tables = Tables(config)
+    with table_progress() as progress:
+        try:
+            report = find_damage(tables, progress)
+        except AcktrailError as error:
+            yield missing("tables, reading", error)
+            return
+        for each in report.damages:
+            detail = f"{each.file} {each.cause}"
+            yield DoctorCheck(what=f"table {each.table}", status="missing", detail=detail, hint=_REPAIR)
+        yield _tried("records and ranges", lambda: _records(report))
+        damaged = {each.table for each in report.damages}
+        if RECORDS not in damaged:
+            yield _tried("records and raw bytes", lambda: _bytes(tables, progress))
+        for name in TABLES:
+            if name not in damaged and name != RECORDS and tables.exists(name):
+                yield _tried(f"table {name}", lambda name=name: _rows(tables, name, progress))  # type: ignore[misc]  # bound now
+
+
+def _records(report: DamageReport) -> str:
+    if report.presence is None:
+        raise ConfigurationError("cannot be compared before the damage above is repaired", hint=_REPAIR)
+    faults = report.record_faults()
+    if faults:
+        raise ConfigurationError("; ".join(faults), hint=_REPAIR)
+    return f"{report.presence.rows.total():,} records, each in one range"
+
+
+def _bytes(tables: Tables, progress: Callable[[str, int], None]) -> str:
+    snapshot = tables.snapshot(RECORDS)
+    if snapshot is None:
+        return "no records"
+    if not reads_as_own(snapshot):
+        return "not compared: the records are in another dialect"
+    read = 0
+    for file in snapshot.files():
+        for rows in contradictions(tables, [file.path]):
+            if rows.num_rows:
+                place = f"state partition {rows['state_partition'][0]}, offset {rows['offset'][0]}"
+                raise ConfigurationError(
+                    f"{file.path}: raw bytes and decoded columns differ at {place}: {rows['columns'][0]}",
+                    hint="restore the file from the storage's own versions or a backup",
+                )
+        read += file.rows or 0
+        progress(RECORDS, read)
+    return f"{read:,} records agree with their bytes"
+
+
+def _rows(tables: Tables, name: str, progress: Callable[[str, int], None]) -> str:
+    rows, snapshot = 0, tables.snapshot(name)
+    for batch in () if snapshot is None else snapshot.batches():
+        rows += batch.num_rows
+        progress(name, rows)
+    return f"{rows:,} rows"

@@ -1,1 +1,0 @@
-"""What ``acktrail doctor`` checks."""

@@ -75,7 +75,9 @@ def partition_facts(
     facts = PartitionFacts(
         group_id="g",
         topic="orders",
+        topic_id=TOPIC.topic_id,
         partition=0,
+        partition_count=TOPIC.partition_count,
         log_start_offset=log[0],
         log_end_offset=log[1],
         log_error=None,

@@ -18,9 +18,9 @@ from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
 
 
 def impact(facts: PartitionFacts, target: int) -> Impact:
-    assert facts.log_start_offset is not None
-    assert facts.log_end_offset is not None
-    return impact_of(facts, target, facts.log_start_offset, facts.log_end_offset)
+    found = impact_of(facts, target)
+    assert found is not None
+    return found
 
 
 def states(facts: PartitionFacts) -> dict[int, int | None]:

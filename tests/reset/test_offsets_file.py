@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
-from acktrail.group_changes.request.offsets_csv import OffsetRow, check_rows, read_offsets, write_offsets
+from acktrail.group_changes.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
 
 
 def rows_of(tmp_path: Path, content: bytes) -> list[tuple[str | None, str, int, int]]:
     file = tmp_path / "offsets.csv"
     file.write_bytes(content)
-    return [(row.group_id, row.topic, row.partition, row.offset) for row in read_offsets(file)]
+    return [(row.group_id, row.topic, row.partition, row.offset) for row in offset_rows(file)]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A folder is no file either."""
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(MalformedFile, match=str(path)):
-            read_offsets(path)
+            list(offset_rows(path))
 
 
 def row(group: str | None, partition: int = 0, line: int = 1) -> OffsetRow:
@@ -113,7 +113,7 @@ def test_what_is_written_is_read_back(rows: list[tuple[str | None, str, int, int
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="") as file:
         file.write(write_offsets(rows))
         file.flush()
-        found = [(r.group_id, r.topic, r.partition, r.offset) for r in read_offsets(Path(file.name))]
+        found = [(r.group_id, r.topic, r.partition, r.offset) for r in offset_rows(Path(file.name))]
     assert found == rows
 
 
@@ -121,7 +121,7 @@ def test_the_last_of_a_million_rows_is_checked(tmp_path: Path) -> None:
     """R004-30: size is no problem, and the last line's mistake is still found."""
     file = tmp_path / "big.csv"
     file.write_text("".join(f"orders,{n},5\n" for n in range(1_000_000)) + "orders,7,6\n")
-    rows = read_offsets(file)
+    rows = list(offset_rows(file))
     with pytest.raises(AcktrailError, match="line 1000001"):
         check_rows(rows, ["g"])
     assert len(rows) == 1_000_001

@@ -192,8 +192,7 @@ def test_what_is_exported_kafkas_tools_read(
     world: World, outcomes: dict[str, Outcome], release: str, tmp_path: Path
 ) -> None:
     """Our CSV is taken by kafka-consumer-groups.sh, and what it exports is taken by us: the offsets survive."""
-    from acktrail.group_changes.request.offsets_csv import read_offsets
-    from acktrail.group_changes.request.offsets_export import planned_offsets
+    from acktrail.group_changes.request.offsets_csv import offset_rows, planned_offsets
 
     text, left_out = planned_offsets(reset_plan(outcomes["from-file"].plan))
     ours = tmp_path / "ours.csv"
@@ -207,6 +206,6 @@ def test_what_is_exported_kafkas_tools_read(
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     theirs = tmp_path / "theirs.csv"
     theirs.write_text(printed)
-    found = {(row.topic, row.partition): row.offset for row in read_offsets(theirs)}
+    found = {(row.topic, row.partition): row.offset for row in offset_rows(theirs)}
     assert found == {(TOPIC, 0): 5, (TOPIC, 1): 31}
     assert left_out == 0

@@ -13,7 +13,6 @@ from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
 from acktrail.group_changes.collection.facts import PartitionState, Snapshot
 from acktrail.group_changes.lifecycle.change_status import Status
-from acktrail.group_changes.planning.plan import share_partition_of
 from acktrail.group_changes.request.target_offsets import states_at
 from acktrail.group_changes.verification.partition_outcome import (
     GroupNow,
@@ -167,7 +166,7 @@ def test_what_moved_makes_a_plan_stale(rule: str, now: Snapshot) -> None:
 def test_what_does_not_matter_keeps_a_plan(now: Snapshot) -> None:
     """New records, a snapshot of the same state, another leader, another group epoch: the plan's numbers still hold."""
     assert changes_since_plan(PLAN, PLAN.partitions, now) == ()
-    assert share_partition_of(ROW) == KEY
+    assert ROW.share_partition == KEY
 
 
 def history(*records: tuple[int, StateRecord]) -> list[RawRecord]:

@@ -27,12 +27,13 @@ from acktrail.group_changes.lifecycle.admission import Admission, account
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus
 from acktrail.group_changes.lifecycle.plan_life import Step
 from acktrail.group_changes.lifecycle.undo import check_not_undone, read_ledger, undo_offsets, undo_request
-from acktrail.group_changes.planning.group_rules import notices_before
 from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan
 from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age, parse_plan
+from acktrail.group_changes.planning.reset_rules import notices_before
+from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, parse_request, parse_topic
-from acktrail.group_changes.request.target_offsets import TargetOffsets, from_file, from_history
+from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets, from_history
 from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
@@ -325,7 +326,12 @@ def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetReques
         earlier = load_reset(_needed(tables), strategy.source or "")
         return undo_offsets(_needed(tables), earlier, request.topics, now_ms=now_ms())
     if strategy.kind is StrategyKind.FROM_FILE:
-        return from_file(cluster.admin, Path(strategy.source or ""), requested_groups(cluster, request))
+        rows = offset_rows(Path(strategy.source or ""))
+        groups = requested_groups(cluster, request)
+        found = check_rows(
+            rows, groups, lambda: {topic.name: topic.partition_count for topic in cluster.admin.topics()}
+        )
+        return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
     if strategy.kind is StrategyKind.TO_HISTORY:
         groups = requested_groups(cluster, request)
         return from_history(cluster.admin, _needed(tables), groups, strategy.moment_ms or 0)
@@ -348,7 +354,7 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
     # Before anything of the plan is stored: tables belong to the first cluster they see.
     other = other_cluster(plan, cluster.admin.cluster_id)
     if other is not None:
-        raise PlanStale(other.rule, other.text, hint="name the brokers that the plan was made for")
+        raise PlanStale("other_cluster", other, hint="name the brokers that the plan was made for")
     done = done_before(cluster, journal, plan)
     if is_done and any(row.key not in done for row in plan.executable(partial=True)):
         raise ChangeRefused(

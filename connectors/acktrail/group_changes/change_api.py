@@ -70,7 +70,7 @@ def plan_deletion(
         for answer in admin.describe_group_offsets(ids)
     ]
     kind = GroupChangeKind.DELETE_OFFSETS if topics else GroupChangeKind.DELETE_GROUPS
-    return build_group_change_plan(kind, parts, facts, **_about(cluster, reason, requested_by))
+    return build_group_change_plan(kind, parts, facts, about=_about(cluster, reason, requested_by))
 
 
 def plan_configs(
@@ -105,13 +105,8 @@ def plan_configs(
             for name, value in sorted(wanted.items())
         )
         parts.append(GroupChange(group_id=answer.group_id, configs=steps))
-    return build_group_change_plan(
-        GroupChangeKind.ALTER_CONFIGS,
-        parts,
-        facts,
-        more=notices,
-        **_about(cluster, reason, requested_by),
-    )
+    about = _about(cluster, reason, requested_by)
+    return build_group_change_plan(GroupChangeKind.ALTER_CONFIGS, parts, facts, about=about, more=notices)
 
 
 def execute_change(

@@ -39,10 +39,10 @@ def show_new(plan: ResetPlan, out: Path | None, as_json: bool, *, is_stored: boo
     """Write and print a new plan; raise when a rule forbids it."""
     from acktrail.cli.reset.reset_text import plan_text
     from acktrail.group_changes.execution.execute_reset import refusal_of
-    from acktrail.group_changes.planning.plan_file import plan_json, write_plan
+    from acktrail.group_changes.planning.plan_file import plan_json, write_text
 
     if out is not None:
-        write_plan(plan, out)
+        write_text(plan_json(plan), out)
     if quiet:
         typer.echo(f"plan {plan.plan_id}", err=True)
         return

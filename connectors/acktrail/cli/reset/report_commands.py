@@ -140,7 +140,7 @@ def export(
     """
     from acktrail.group_changes.api import parse_request
     from acktrail.group_changes.cluster import Cluster
-    from acktrail.group_changes.request.offsets_export import current_offsets, planned_offsets
+    from acktrail.group_changes.request.offsets_csv import current_offsets, planned_offsets
 
     if plan is not None:
         text, left_out = planned_offsets(load_reset_plan(plan, optional_lean_tables(tables, tables_options)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 from acktrail.group_changes.collection.facts import GroupFacts, PartitionFacts, PartitionState, Snapshot, TopicFacts
 from acktrail.group_changes.planning.notices import Notice, Severity
@@ -11,7 +10,8 @@ from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 
-_READ_IS_MISSING: Final = "READ is missing: grant it to this principal"
+_Change = Iterator[tuple[str, str]]
+"""Rule and text of refusals."""
 
 
 def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:
@@ -21,76 +21,78 @@ def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snap
     group's epoch. Everything else makes the plan's numbers wrong. Rights are those of who asks now: READ on every group
     and topic of `rows`.
     """
-    other = other_cluster(plan, now.cluster.cluster_id)
+    other = next(_on_cluster(plan, now), None)
     if other is not None:
-        return (other,)
-    if now.cluster.state_topic_id != plan.cluster.state_topic_id and plan.cluster.state_topic_id is not None:
-        return (_refusal("state_topic_changed", now.cluster.state_reason or "the state topic was recreated"),)
-    if plan.cluster.resets_share_groups and not now.cluster.resets_share_groups:
-        text = f"the brokers are of release {now.cluster.release} now, which cannot reset share groups"
-        return (_refusal("unsupported_release", text),)
+        return (Notice(Severity.REFUSAL, *other),)
     groups = {group.group_id: group for group in now.groups}
     topics = {topic.topic: topic for topic in now.topics}
+    current = {facts.key: facts for facts in now.partitions}
     wanted = {row.group_id for row in rows}
-    found = [n for group in plan.groups if group.group_id in wanted for n in _group(group, groups[group.group_id])]
-    found += _topics(rows, topics)
-    current = {(facts.group_id, facts.topic, facts.partition): facts for facts in now.partitions}
-    found += [notice for row in rows for notice in _partition(row, current[row.key])]
+    found = [
+        Notice(Severity.REFUSAL, *one, group_id=group.group_id)
+        for group in plan.groups
+        if group.group_id in wanted
+        for one in _on_group(group, groups[group.group_id])
+    ]
+    for topic, row in {row.topic: row for row in rows}.items():
+        found += [Notice(Severity.REFUSAL, *one, topic=topic) for one in _on_topic(row, topics[topic])]
+    for row in rows:
+        changes = _on_partition(row, current[row.key])
+        found += [Notice(Severity.REFUSAL, rule, text, *row.key) for rule, text in changes]
     return tuple(found)
 
 
-def other_cluster(plan: ResetPlan, cluster_id: str) -> Notice | None:
+def other_cluster(plan: ResetPlan, cluster_id: str) -> str | None:
     """The refusal of a plan that is not of the cluster `cluster_id`."""
-    if cluster_id == plan.cluster.cluster_id:
+    if cluster_id == plan.cluster_id:
         return None
-    return _refusal("other_cluster", f"the plan is of cluster {plan.cluster.cluster_id}, this is cluster {cluster_id}")
+    return f"the plan is of cluster {plan.cluster_id}, this is cluster {cluster_id}"
 
 
-def _refusal(rule: str, text: str, **about: object) -> Notice:
-    return Notice(severity=Severity.REFUSAL, rule=rule, text=text, **about)  # type: ignore[arg-type]  # a notice's own fields
+def _on_cluster(plan: ResetPlan, now: Snapshot) -> _Change:
+    other = other_cluster(plan, now.cluster.cluster_id)
+    if other is not None:
+        yield "other_cluster", other
+    if now.cluster.state_topic_id != plan.cluster.state_topic_id and plan.cluster.state_topic_id is not None:
+        yield "state_topic_changed", now.cluster.state_reason or "the state topic was recreated"
+    if plan.cluster.resets_share_groups and not now.cluster.resets_share_groups:
+        release = now.cluster.release
+        yield "unsupported_release", f"the brokers are of release {release} now, which cannot reset share groups"
 
 
-def _group(before: GroupFacts, now: GroupFacts) -> Iterator[Notice]:
+def _on_group(before: GroupFacts, now: GroupFacts) -> _Change:
     if now.members:
-        who = ", ".join(repr(member) for member in now.members)
-        yield _refusal("group_not_empty", f"a member joined the group: {who}", group_id=before.group_id)
+        yield "group_not_empty", f"a member joined the group: {', '.join(map(repr, now.members))}"
     if now.rights is not None and "READ" not in now.rights:
-        yield _refusal("unauthorized_group", _READ_IS_MISSING, group_id=before.group_id)
+        yield "unauthorized_group", "READ is missing: grant it to this principal"
     elif (now.error_code, now.is_other_type) != (before.error_code, before.is_other_type):
-        state = "is gone" if now.is_missing else (now.error or "is there now")
-        yield _refusal("group_changed", f"the group {state}", group_id=before.group_id)
+        yield "group_changed", f"the group {'is gone' if now.is_missing else (now.error or 'is there now')}"
 
 
-def _topics(rows: Iterable[PartitionPlan], topics: Mapping[str, TopicFacts]) -> Iterator[Notice]:
-    for topic, (topic_id, count) in {row.topic: (row.topic_id, row.partition_count) for row in rows}.items():
-        now = topics[topic]
-        if now.rights is not None and "READ" not in now.rights:
-            yield _refusal("unauthorized_topic", _READ_IS_MISSING, topic=topic)
-        elif now.topic_id != topic_id:
-            text = "the topic is gone" if now.topic_id is None else "the topic was deleted and recreated"
-            yield _refusal("topic_recreated", text, topic=topic)
-        elif now.partition_count != count:
-            text = f"the topic had {count} partitions and has {now.partition_count}"
-            yield _refusal("partition_count_changed", text, topic=topic)
+def _on_topic(row: PartitionPlan, now: TopicFacts) -> _Change:
+    if now.rights is not None and "READ" not in now.rights:
+        yield "unauthorized_topic", "READ is missing: grant it to this principal"
+    elif now.topic_id != row.topic_id:
+        yield "topic_recreated", f"the topic {'is gone' if now.topic_id is None else 'was deleted and recreated'}"
+    elif now.partition_count != row.partition_count:
+        text = f"the topic had {row.partition_count} partitions and has {now.partition_count}"
+        yield "partition_count_changed", text
 
 
-def _partition(row: PartitionPlan, now: PartitionFacts) -> Iterator[Notice]:
-    def moved(rule: str, text: str) -> Notice:
-        return _refusal(rule, text, group_id=row.group_id, topic=row.topic, partition=row.partition)
-
+def _on_partition(row: PartitionPlan, now: PartitionFacts) -> _Change:
     target = row.target_offset or 0
     if now.log_start_offset is None or now.log_end_offset is None:
-        yield moved("log_unknown", f"the ends of the log are not known: {now.log_error}")
+        yield "log_unknown", f"the ends of the log are not known: {now.log_error}"
     elif now.log_start_offset > target:
-        yield moved("log_start_moved", f"the log starts at {now.log_start_offset} now, after the target {target}")
+        yield "log_start_moved", f"the log starts at {now.log_start_offset} now, after the target {target}"
     elif now.log_end_offset < target:
-        yield moved("log_truncated", f"the log ends at {now.log_end_offset} now, before the target {target}")
+        yield "log_truncated", f"the log ends at {now.log_end_offset} now, before the target {target}"
     if now.start_offset != row.start_offset:
-        yield moved("start_offset_moved", f"the start offset was {row.start_offset} and is {now.start_offset}")
-    elif now.state_reason is None and row.state_reason is None and _content(now.state) != _content(row.state):
-        yield moved("state_moved", "records were acknowledged, released or archived since the plan was made")
+        yield "start_offset_moved", f"the start offset was {row.start_offset} and is {now.start_offset}"
     elif (now.state_reason is None) != (row.state_reason is None):
-        yield moved("state_moved", now.state_reason or "the state topic can be read now")
+        yield "state_moved", now.state_reason or "the state topic can be read now"
+    elif now.state_reason is None and _content(now.state) != _content(row.state):
+        yield "state_moved", "records were acknowledged, released or archived since the plan was made"
 
 
 def _content(state: PartitionState | None) -> tuple[object, ...] | None:

@@ -9,16 +9,15 @@ from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
-from acktrail.broker.descriptions import LogOffsets, ShareOffset, TopicPartition
+from acktrail.broker.descriptions import ShareOffset, TopicPartition
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import ClusterFacts, GroupFacts, PartitionFacts, Snapshot, TopicFacts
 from acktrail.group_changes.collection.partition_states import StateFacts, read_states
-from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope
+from acktrail.group_changes.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, TopicScope, is_in
 from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId
 
 _OTHER_TYPES: Final = ("classic", "consumer", "streams")
-_NEAREST: Final = 3
 _MOST_COMPARED: Final = 20
 """Unknown names that are compared with all others: each comparison takes milliseconds."""
 _AT_A_MOMENT: Final = frozenset({StrategyKind.TO_DATETIME, StrategyKind.BY_DURATION})
@@ -38,44 +37,68 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsCollection:
-    """One round of questions about the share partitions `parts` of groups."""
+    """One round of questions about the share partitions `parts` of groups. `described`: what each group has
+    initialized."""
 
     cluster: Cluster
     groups: tuple[GroupFacts, ...]
     described: Mapping[str, Offsets]
-    """What each group has initialized."""
     topics: Mapping[str, TopicFacts]
     parts: Mapping[str, Sequence[Part]]
     given: TargetOffsets = field(default_factory=dict)
 
-    def snapshot(self, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()) -> Snapshot:
-        """Ends of logs, offsets at a moment, states: everything about every share partition."""
-        return self.found(self.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched).snapshot
-
     def states(self) -> StateFacts:
         """What the state topic holds now of every share partition."""
-        return read_states(self.cluster, [key for _, _, key in self.state_keys()])
+        return read_states(self.cluster, self.keys())
+
+    def keys(self) -> list[SharePartition]:
+        """The keys in the state topic of the share partitions whose topic is there."""
+        return [self._key(group, part) for group, parts in self.parts.items() for part in parts if self._exists(part)]
 
     def found(
         self, states: StateFacts, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()
     ) -> Collected:
-        """Everything about every share partition, with `states` for what the state topic holds."""
+        """Ends of logs, offsets at a moment, described offsets of every share partition, with `states` for what the
+        state topic holds."""
+        admin = self.cluster.admin
         there = sorted({part for parts in self.parts.values() for part in parts if self._exists(part)})
         partitions = [TopicPartition(topic=topic, partition=index) for topic, index in there]
-        logs = {(log.topic, log.partition): log for log in self.cluster.admin.list_offsets(partitions)}
-        at = [] if moment_ms is None else self.cluster.admin.offsets_at(partitions, moment_ms)
+        logs = {(log.topic, log.partition): log for log in admin.list_offsets(partitions)}
+        at = [] if moment_ms is None else admin.offsets_at(partitions, moment_ms)
         at_moment = {(found.topic, found.partition): found.offset for found in at}
         named = self._named_offsets()
+
+        def facts(group: str, part: Part) -> PartitionFacts:
+            topic, log, key = self.topics[part[0]], logs.get(part), self._key(group, part)
+            described = self.described.get(group, {}).get(part)
+            offset = described or named.get(group, {}).get(part)
+            given = self.given.get(group, {}).get(part, TargetOffset(offset=None))
+            return PartitionFacts(
+                group_id=group,
+                topic=part[0],
+                topic_id=topic.topic_id,
+                partition=part[1],
+                partition_count=topic.partition_count,
+                log_start_offset=None if log is None else log.log_start_offset,
+                log_end_offset=None if log is None else log.high_watermark,
+                log_error="it is not there" if log is None else log.error,
+                is_described=described is not None,
+                start_offset=None if offset is None else offset.start_offset,
+                state=states.states.get(key),
+                state_reason=states.reason or states.reasons.get(key),
+                offset_at=at_moment.get(part),
+                given=given.offset,
+                given_reason=given.reason,
+                given_topic_id=given.topic_id,
+                given_left_at=given.left_at,
+            )
+
         snapshot = Snapshot(
             taken_at_ms=now_ms,
-            cluster=_cluster_facts(self.cluster.admin, states),
+            cluster=_cluster_facts(admin, states),
             groups=self.groups,
             topics=tuple(self.topics[name] for name in sorted(self.topics)),
-            partitions=tuple(
-                self._facts(group, part, logs.get(part), at_moment.get(part), named, states)
-                for group in sorted(self.parts)
-                for part in sorted(self.parts[group])
-            ),
+            partitions=tuple(facts(group, part) for group in sorted(self.parts) for part in sorted(self.parts[group])),
             unmatched=unmatched,
         )
         return Collected(snapshot=snapshot, states=states)
@@ -84,13 +107,9 @@ class FactsCollection:
         topic = self.topics[part[0]]
         return not topic.error_code and part[1] < topic.partition_count
 
-    def state_keys(self) -> Iterable[tuple[str, Part, SharePartition]]:
-        """Group, topic and partition of every share partition whose topic is there, with its key in the state topic."""
-        for group, parts in self.parts.items():
-            for part in parts:
-                topic_id = self.topics[part[0]].topic_id
-                if topic_id is not None and self._exists(part):
-                    yield group, part, _key(group, topic_id, part[1])
+    def _key(self, group: str, part: Part) -> SharePartition:
+        topic_id = TopicId(self.topics[part[0]].topic_id or "")
+        return SharePartition(group_id=GroupId(group), topic_id=topic_id, partition=part[1])
 
     def _named_offsets(self) -> dict[str, Offsets]:
         """The offsets of share partitions that a group has, but not among the initialized ones: an interrupted
@@ -102,41 +121,6 @@ class FactsCollection:
             if group in there and left:
                 found[group] = _by_part(self.cluster.admin.describe_offsets(group, _by_topic(left)))
         return found
-
-    def _facts(
-        self,
-        group: str,
-        part: Part,
-        log: LogOffsets | None,
-        at_moment: int | None,
-        named: Mapping[str, Offsets],
-        states: StateFacts,
-    ) -> PartitionFacts:
-        topic_id = self.topics[part[0]].topic_id
-        key = None if topic_id is None else _key(group, topic_id, part[1])
-        described = self.described.get(group, {}).get(part)
-        offset = described or named.get(group, {}).get(part)
-        given = self.given.get(group, {}).get(part, _NOTHING_GIVEN)
-        return PartitionFacts(
-            group_id=group,
-            topic=part[0],
-            partition=part[1],
-            log_start_offset=None if log is None else log.log_start_offset,
-            log_end_offset=None if log is None else log.high_watermark,
-            log_error="it is not there" if log is None else log.error,
-            is_described=described is not None,
-            start_offset=None if offset is None else offset.start_offset,
-            state=None if key is None else states.states.get(key),
-            state_reason=states.reason or (states.reasons.get(key) if key is not None else None),
-            offset_at=at_moment,
-            given=given.offset,
-            given_reason=given.reason,
-            given_topic_id=given.topic_id,
-            given_left_at=given.left_at,
-        )
-
-
-_NOTHING_GIVEN: Final = TargetOffset(offset=None)
 
 
 def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -163,23 +147,26 @@ def take_snapshot(
         Unreachable, RetryableError: a broker did not answer.
         ConfigurationError: the cluster does not serve share groups, or refused the login.
     """
-    admin = cluster.admin
+    admin, strategy, given = cluster.admin, request.strategy, given or {}
     ids, unmatched = select_groups(admin, request)
     described = described_offsets(admin, ids)
-    wanted = {group: _scope(request, described[group], (given or {}).get(group)) for group in ids}
-    names = {scope.topic for scopes in wanted.values() for scope in scopes}
+    parts: dict[str, list[Part]] = {}
+    names = {scope.topic for scope in request.topics}
+    if strategy.kind in OWN_SCOPE or request.all_topics:
+        every = given if strategy.kind in OWN_SCOPE else described
+        parts = {group: [p for p in every.get(group, ()) if not names or is_in(request.topics, *p)] for group in ids}
+        names = {topic for some in parts.values() for topic, _ in some}
     groups, topics = describe_groups(admin, ids, names)
     inquiry = FactsCollection(
         cluster=cluster,
         groups=groups,
         described=described,
         topics=topics,
-        parts={group: _expanded(scopes, topics) for group, scopes in wanted.items()},
-        given=given or {},
+        parts=parts or dict.fromkeys(ids, _expanded(request.topics, topics)),
+        given=given,
     )
-    strategy = request.strategy
     moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
-    return inquiry.snapshot(now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched)
+    return inquiry.found(inquiry.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched).snapshot
 
 
 def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> Snapshot:
@@ -239,6 +226,8 @@ def _by_part(offsets: Iterable[ShareOffset]) -> Offsets:
 def _topics(
     admin: ShareGroupAdmin, names: Sequence[str], rights: Mapping[str, frozenset[str] | None]
 ) -> dict[str, TopicFacts]:
+    import difflib
+
     described = admin.topics(names)
     unknown = any(topic.error_code == UNKNOWN_TOPIC_OR_PARTITION for topic in described)
     known = [topic.name for topic in admin.topics()] if unknown else []
@@ -252,43 +241,10 @@ def _topics(
             rights=_sorted(rights.get(topic.name)),
             error_code=topic.error_code,
             error=topic.error,
-            nearest=_nearest(topic.name, known) if topic.name in odd else (),
+            nearest=tuple(difflib.get_close_matches(topic.name, known)) if topic.name in odd else (),
         )
         for topic in described
     }
-
-
-def _nearest(name: str, known: Sequence[str]) -> tuple[str, ...]:
-    import difflib
-
-    return tuple(difflib.get_close_matches(name, known, n=_NEAREST))
-
-
-def _scope(
-    request: ResetRequest, described: Offsets, given: Mapping[Part, TargetOffset] | None
-) -> tuple[TopicScope, ...]:
-    """What is asked for in one group."""
-    if request.strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT):
-        return tuple(_narrowed(given or {}, request.topics))
-    if request.all_topics:
-        return tuple(_scopes(described))
-    return request.topics
-
-
-def _scopes(parts: Iterable[Part]) -> Iterable[TopicScope]:
-    for topic, indices in _by_topic(parts).items():
-        yield TopicScope(topic=topic, partitions=tuple(indices))
-
-
-def _narrowed(given: Mapping[Part, TargetOffset], topics: Sequence[TopicScope]) -> Iterable[TopicScope]:
-    """Those of an earlier plan's share partitions that lie in `topics`, where some are named."""
-    if not topics:
-        return _scopes(given)
-    return _scopes(
-        part
-        for part in given
-        if any(s.topic == part[0] and (s.partitions is None or part[1] in s.partitions) for s in topics)
-    )
 
 
 def _expanded(scopes: Iterable[TopicScope], topics: Mapping[str, TopicFacts]) -> list[Part]:
@@ -315,10 +271,6 @@ def _cluster_facts(admin: ShareGroupAdmin, states: StateFacts) -> ClusterFacts:
         state_topic_id=states.topic_id,
         state_reason=states.reason,
     )
-
-
-def _key(group: str, topic_id: str, partition: int) -> SharePartition:
-    return SharePartition(group_id=GroupId(group), topic_id=TopicId(topic_id), partition=partition)
 
 
 def _sorted(rights: frozenset[str] | None) -> tuple[str, ...] | None:

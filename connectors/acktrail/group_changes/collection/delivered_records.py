@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.logs.batch_headers import Batch, BatchKind, BatchTimes, LogPosition, LogStretch
+from acktrail.broker.logs.batch_headers import Batch, BatchKind, LogPosition, LogStretch
 from acktrail.group_changes.collection.records_below_start import passed_range
 from acktrail.group_changes.planning.notices import Notice, Severity, by_severity
 from acktrail.group_changes.planning.plan import PartitionPlan, RecordCounts, ResetPlan, with_totals
@@ -23,54 +23,46 @@ _MOST_BYTES: Final = 4 << 20
 Span = tuple[int, int]
 """First and last offset, inclusive."""
 
-
 _OFFSETS_ONLY: Final = Notice(
-    severity=Severity.INFO,
-    rule="offsets_not_records",
-    text=(
-        "totals count offsets: control records of transactions and what compaction removed are among them and are "
-        "never delivered, records of aborted transactions only to groups that read uncommitted ones"
-    ),
+    Severity.INFO,
+    "offsets_not_records",
+    "totals count offsets: control records of transactions and what compaction removed are among them and are "
+    "never delivered, records of aborted transactions only to groups that read uncommitted ones",
 )
 _NOTHING: Final = RecordCounts(to_deliver=0, to_deliver_aborted=0, delivered_again=0, delivered_again_aborted=0)
 
 
-def with_times(admin: ShareGroupAdmin, plan: ResetPlan, *, most: int = _MOST_TIMED) -> ResetPlan:
+def with_times(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     """`plan`, not sealed, with first and last timestamps, read from the batches that hold the first and last record
-    delivered again. Where more than `most` share partitions have some, the others say that they were not looked up.
+    delivered again. Where too many share partitions have some, the others say that they were not looked up.
 
     Raises:
         Unreachable, RetryableError: a broker did not answer.
     """
-    rows = [row for row in plan.partitions if row.impact is not None and row.impact.again_first is not None]
-    if not rows:
-        return plan
-    chosen, left_out = {row.key for row in rows[:most]}, {row.key for row in rows[most:]}
-    times = admin.batch_times({p for row in rows[:most] for p in _positions(row)})
-    reason = f"not looked up: more than {most} share partitions"
-    return replace(
-        plan,
-        partitions=tuple(
-            _timed(row, times)
-            if row.key in chosen
-            else replace(row, times_reason=reason if row.key in left_out else None)
-            for row in plan.partitions
-        ),
-    )
+    wanted = {
+        row.key: [
+            LogPosition(topic=row.topic, partition=row.partition, offset=offset)
+            for offset in (row.impact.again_first, row.impact.again_last)
+            if offset is not None
+        ]
+        for row in plan.partitions
+        if row.impact is not None and row.impact.again_first is not None
+    }
+    chosen = list(wanted)[:_MOST_TIMED]
+    times = admin.batch_times({position for key in chosen for position in wanted[key]}) if chosen else {}
+    found = {key: (times.get(wanted[key][0]), times.get(wanted[key][-1])) for key in chosen}
 
+    def timed(row: PartitionPlan) -> PartitionPlan:
+        if row.key not in wanted:
+            return row
+        if row.key not in found:
+            return replace(row, times_reason=f"not looked up: more than {_MOST_TIMED} share partitions")
+        first, last = found[row.key]
+        if first is None or last is None:
+            return replace(row, times_reason="the broker does not return the times of its records")
+        return replace(row, first_record_ms=first.first_ms, last_record_ms=last.latest_ms)
 
-def _positions(row: PartitionPlan) -> tuple[LogPosition, ...]:
-    impact = row.impact
-    offsets = () if impact is None else (impact.again_first, impact.again_last)
-    return tuple(LogPosition(topic=row.topic, partition=row.partition, offset=o) for o in offsets if o is not None)
-
-
-def _timed(row: PartitionPlan, times: Mapping[LogPosition, BatchTimes]) -> PartitionPlan:
-    found = [times.get(position) for position in _positions(row)]
-    first, last = (found[0], found[-1]) if found else (None, None)
-    if first is None or last is None:
-        return replace(row, times_reason="the broker does not return the times of its records")
-    return replace(row, first_record_ms=first.first_ms, last_record_ms=last.latest_ms)
+    return replace(plan, partitions=tuple(timed(row) for row in plan.partitions))
 
 
 def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
@@ -82,7 +74,7 @@ def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     """
     stretches = [stretch for row in plan.partitions if (stretch := _stretch(row)) is not None]
     longest: dict[tuple[str, int], LogStretch] = {}
-    for stretch in sorted(stretches, key=_first_offset):
+    for stretch in sorted(stretches, key=lambda stretch: stretch.first_offset):
         longest.setdefault((stretch.topic, stretch.partition), stretch)
     read = {}
     if 0 < len(longest) <= _MOST_LOGS:
@@ -98,8 +90,8 @@ def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
 def _counted(row: PartitionPlan, batches: Mapping[tuple[str, int], Sequence[Batch]]) -> RecordCounts | None:
     if row.impact is not None and row.impact.to_deliver == 0:
         return _NOTHING
-    found = batches.get((row.topic, row.partition)) if _stretch(row) is not None else None
-    return None if found is None else counts_of(row, found)
+    found = batches.get((row.topic, row.partition))
+    return None if found is None or _stretch(row) is None else counts_of(row, found)
 
 
 def counts_of(row: PartitionPlan, batches: Sequence[Batch]) -> RecordCounts | None:
@@ -121,22 +113,18 @@ def counts_of(row: PartitionPlan, batches: Sequence[Batch]) -> RecordCounts | No
 
 
 def _stretch(row: PartitionPlan) -> LogStretch | None:
-    if row.target_offset is None or row.log_end_offset is None:
+    first, end = row.target_offset, row.log_end_offset
+    if first is None or end is None or not 0 < end - first <= _MOST_OFFSETS:
         return None
-    if not 0 < row.log_end_offset - row.target_offset <= _MOST_OFFSETS:
-        return None
-    return LogStretch(
-        topic=row.topic, partition=row.partition, first_offset=row.target_offset, end_offset=row.log_end_offset
-    )
+    return LogStretch(topic=row.topic, partition=row.partition, first_offset=first, end_offset=end)
 
 
 def _done_spans(row: PartitionPlan, first: int, last: int) -> list[Span]:
     """What the group was done with from `first` to `last`: below its start offset, and finished in its state."""
     passed = passed_range(row, row.target_offset)
-    start = row.start_offset if row.state is None else row.state.start_offset
     spans = [] if passed is None else [passed]
     for begin, end, state, _ in row.state.batches if row.state is not None else ():
-        span = (max(begin, first, start or 0), min(end, last))
+        span = (max(begin, first, row.recorded_start or 0), min(end, last))
         if state in TERMINAL_STATES and span[0] <= span[1]:
             spans.append(span)
     return spans
@@ -148,17 +136,10 @@ def _count(batches: Sequence[Batch], spans: Sequence[Span]) -> dict[BatchKind, i
     for first, last in spans:
         for batch in batches:
             begin, end = max(first, batch.first_offset), min(last, batch.last_offset)
-            if begin > end:
-                continue
-            width = batch.last_offset - batch.first_offset + 1
             if (begin, end) == (batch.first_offset, batch.last_offset):
                 found[batch.kind] += batch.records
-            elif batch.records == width:
+            elif begin <= end:
+                if batch.records != batch.last_offset - batch.first_offset + 1:
+                    return None
                 found[batch.kind] += end - begin + 1
-            else:
-                return None
     return found
-
-
-def _first_offset(stretch: LogStretch) -> int:
-    return stretch.first_offset

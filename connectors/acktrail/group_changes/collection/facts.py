@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from acktrail.group_changes.json_values import ADDED
+from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 
 _GROUP_ID_NOT_FOUND: Final = 69
 
@@ -95,38 +95,76 @@ class PassedFacts:
     reason: str | None
 
 
+def unknown_facts(first: int, last: int, reason: str | None) -> PassedFacts:
+    """Nothing is known of the records from `first` to `last`, for `reason`."""
+    return PassedFacts(
+        first_offset=first,
+        last_offset=last,
+        acknowledged=0,
+        archived=0,
+        unknown=last - first + 1,
+        since_ms=None,
+        reason=reason,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
-    """One share partition.
+class PartitionOffsets:
+    """Topic, log, start offset and state of one share partition.
 
     `log_end_offset` is the high watermark, one past the last record. `start_offset` is what the broker describes; None:
-    not initialized. `is_described` False: the group has nothing there. `state` None: the state topic holds nothing, or
-    (`state_reason`) it is not known. `offset_at` is the first record at or after the moment of the strategy; `given`
-    the offset that a file, the history or a snapshot names, and `given_reason` why there is none. `given_left_at` is
-    where the plan that is taken back left the start offset. `passed` is about the records below the start offset that
-    the strategy delivers again; None: there are none, or it was not read.
+    not initialized. `state` None: the state topic holds nothing, or (`state_reason`) it is not known.
     """
 
     group_id: str
     topic: str
+    topic_id: str | None
     partition: int
+    partition_count: int
     log_start_offset: int | None
     log_end_offset: int | None
-    log_error: str | None
-    is_described: bool
     start_offset: int | None
     state: PartitionState | None
     state_reason: str | None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.group_id, self.topic, self.partition
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+    @property
+    def share_partition(self) -> SharePartition:
+        """Its key in the state topic. The topic must be known."""
+        topic_id = TopicId(self.topic_id or ZERO_TOPIC_ID)
+        return SharePartition(group_id=GroupId(self.group_id), topic_id=topic_id, partition=self.partition)
+
+    @property
+    def recorded_start(self) -> int | None:
+        """The start offset in the state topic; where that holds nothing, the described one."""
+        return self.start_offset if self.state is None else self.state.start_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts(PartitionOffsets):
+    """One share partition before a plan is made.
+
+    `is_described` False: the group has nothing there. `offset_at` is the first record at or after the moment of the
+    strategy; `given` the offset that a file, the history or a snapshot names, and `given_reason` why there is none.
+    `given_left_at` is where the plan that is taken back left the start offset. `passed` is about the records below the
+    start offset that the strategy delivers again; None: there are none, or it was not read.
+    """
+
+    log_error: str | None
+    is_described: bool
     offset_at: int | None = None
     given: int | None = None
     given_reason: str | None = None
     given_topic_id: str | None = None
     given_left_at: int | None = None
-    passed: PassedFacts | None = field(default=None, metadata=ADDED)
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}:{self.partition}"
+    passed: PassedFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

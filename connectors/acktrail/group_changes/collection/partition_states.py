@@ -10,7 +10,6 @@ from acktrail.broker.state.state_topic import StateTopic
 from acktrail.errors import NotAuthorized
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import PartitionState
-from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 
 
@@ -49,16 +48,12 @@ def read_states(cluster: Cluster, keys: Collection[SharePartition]) -> StateFact
 
 
 def _state(reading: PartitionReading) -> PartitionState | None:
-    if reading.state is None or reading.offset is None:
+    state = reading.state
+    if state is None or reading.offset is None:
         return None
-    return state_facts(reading.state, reading.state_partition, reading.offset)
-
-
-def state_facts(state: SharePartitionState, state_partition: int, record_offset: int) -> PartitionState:
-    """A replayed state as plain facts."""
     return PartitionState(
-        state_partition=state_partition,
-        record_offset=record_offset,
+        state_partition=reading.state_partition,
+        record_offset=reading.offset,
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,
         leader_epoch=state.leader_epoch,

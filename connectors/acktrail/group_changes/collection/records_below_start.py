@@ -1,35 +1,45 @@
 """What groups did with the records below their start offsets that a plan delivers again: from the tables.
 
-Kafka keeps delivery states only from the start offset on; the exported history has those below.
+Kafka keeps delivery states only from the start offset on; the exported history has those below, and the state topic the
+records that are not exported yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot
+from acktrail.group_changes.collection.facts import (
+    PartitionFacts,
+    PartitionOffsets,
+    PassedFacts,
+    Snapshot,
+    unknown_facts,
+)
 from acktrail.group_changes.planning.strategies import resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import SharePartition, state_partition_of
 
 if TYPE_CHECKING:
-    from acktrail.group_changes.planning.plan import PartitionPlan
-    from acktrail.tables.past.settled_history import AffectedRange
-
+    from acktrail.model.offset_history.offset_status import KnownState
+    from acktrail.model.offset_history.status_changes import StatusChange
+    from acktrail.model.records import StateRecord
+    from acktrail.tables.past.settled_history import SettledHistory
+    from acktrail.wire.raw_record import AddressedRecord
 
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
 
-Part = tuple[str, str, int]
+_Key = tuple[str, str, int]
+_Wanted = Mapping[_Key, tuple[PartitionFacts, tuple[int, int]]]
 
 
-def passed_range(facts: PartitionFacts | PartitionPlan, target: int | None) -> tuple[int, int] | None:
+def passed_range(facts: PartitionOffsets, target: int | None) -> tuple[int, int] | None:
     """First and last offset that lie below the start offset and are delivered again from `target`; None: none is."""
-    start = facts.state.start_offset if facts.state is not None else facts.start_offset
+    start = facts.recorded_start
     if target is None or start is None or facts.log_start_offset is None or facts.log_end_offset is None:
         return None
     first, last = max(target, facts.log_start_offset), min(start, facts.log_end_offset) - 1
@@ -46,87 +56,88 @@ def with_passed(
         ForeignCluster: the tables are another cluster's.
     """
     wanted = {
-        (facts.group_id, facts.topic, facts.partition): span
+        facts.key: (facts, span)
         for facts in snapshot.partitions
         if (span := passed_range(facts, resolve(request.strategy, facts, request.out_of_range).target)) is not None
     }
     if not wanted:
         return snapshot
-    found = _unknown(wanted, _NO_TABLES) if tables is None else _read(cluster, tables, snapshot, wanted)
-    return replace(
-        snapshot,
-        partitions=tuple(
-            replace(facts, passed=found.get((facts.group_id, facts.topic, facts.partition)))
-            for facts in snapshot.partitions
-        ),
-    )
-
-
-def _unknown(wanted: Mapping[Part, tuple[int, int]], reason: str) -> dict[Part, PassedFacts]:
-    return {
-        part: PassedFacts(
-            first_offset=first,
-            last_offset=last,
-            acknowledged=0,
-            archived=0,
-            unknown=last - first + 1,
-            since_ms=None,
-            reason=reason,
-        )
-        for part, (first, last) in wanted.items()
-    }
-
-
-def _read(
-    connection: Cluster | None, tables: TablesConfig, snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]
-) -> dict[Part, PassedFacts]:
-    from acktrail.group_changes.collection.newer_records import add_newer
-    from acktrail.tables.delta.store import Tables
-    from acktrail.tables.past.settled_history import SettledHistory
-
-    ranges, cluster = _ranges(snapshot, wanted), snapshot.cluster
     try:
-        history = SettledHistory(Tables(tables), cluster.cluster_id, cluster.state_topic_id, list(ranges.values()))
-        if connection is not None and history.behind:
-            add_newer(connection, history)
-        told = history.outcomes()
+        found, reason = {} if tables is None else _read(cluster, tables, snapshot, wanted), _NO_TABLES
     except ForeignCluster:
         raise
     except AcktrailError as error:
-        return _unknown(wanted, error.message)
-    return {
-        part: PassedFacts(
-            first_offset=own.first_offset,
-            last_offset=own.last_offset,
-            acknowledged=told[own.key].settled.acknowledged,
-            archived=told[own.key].settled.archived,
-            unknown=told[own.key].settled.unknown,
-            since_ms=told[own.key].settled.since_ms,
-            reason=told[own.key].reason,
-        )
-        for part, own in ranges.items()
-    }
+        found, reason = {}, error.message
+    passed = {key: found.get(key) or unknown_facts(*span, reason) for key, (_, span) in wanted.items()}
+    rows = tuple(replace(facts, passed=passed.get(facts.key)) for facts in snapshot.partitions)
+    return replace(snapshot, partitions=rows)
 
 
-def _ranges(snapshot: Snapshot, wanted: Mapping[Part, tuple[int, int]]) -> dict[Part, AffectedRange]:
-    from acktrail.tables.past.settled_history import AffectedRange
+def _read(
+    connection: Cluster | None, tables: TablesConfig, snapshot: Snapshot, wanted: _Wanted
+) -> dict[_Key, PassedFacts]:
+    from acktrail.tables.delta.store import Tables
+    from acktrail.tables.past.settled_history import AffectedRange, SettledHistory
 
-    topic_ids = {topic.topic: topic.topic_id for topic in snapshot.topics}
-    found: dict[Part, AffectedRange] = {}
-    for facts in snapshot.partitions:
-        part = (facts.group_id, facts.topic, facts.partition)
-        if part not in wanted:
-            continue
-        key = SharePartition(
-            group_id=GroupId(facts.group_id),
-            topic_id=TopicId(topic_ids[facts.topic] or ""),
-            partition=facts.partition,
-        )
-        found[part] = AffectedRange(
-            key=key,
-            first_offset=wanted[part][0],
-            last_offset=wanted[part][1],
+    cluster = snapshot.cluster
+    ranges = {
+        key: AffectedRange(
+            key=facts.share_partition,
+            first_offset=first,
+            last_offset=last,
             state_partition=None if facts.state is None else facts.state.state_partition,
             record_offset=None if facts.state is None else facts.state.record_offset,
         )
-    return found
+        for key, (facts, (first, last)) in wanted.items()
+    }
+    history = SettledHistory(Tables(tables), cluster.cluster_id, cluster.state_topic_id, list(ranges.values()))
+    if connection is not None and history.behind:
+        _add_newer(connection, history)
+    outcomes = history.outcomes()
+    return {
+        key: PassedFacts(
+            first_offset=own.first_offset,
+            last_offset=own.last_offset,
+            acknowledged=outcomes[own.key].settled.acknowledged,
+            archived=outcomes[own.key].settled.archived,
+            unknown=outcomes[own.key].settled.unknown,
+            since_ms=outcomes[own.key].settled.since_ms,
+            reason=outcomes[own.key].reason,
+        )
+        for key, own in ranges.items()
+    }
+
+
+def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
+    """Add to `history` the newer records of its share partitions that are behind. Records that were pruned before they
+    were exported leave a gap, as in an export."""
+    from acktrail.broker.state.state_topic import StateTopic
+
+    keys = {own.key for own in history.behind}
+    positions, held = history.saved_states(keys)
+    topic = StateTopic(cluster.admin)
+    numbers = {key: state_partition_of(key, topic.partition_count) for key in keys}
+    logs = topic.log_offsets(set(numbers.values()))
+    starts = {number: max(positions.get(number, 0), log.log_start_offset or 0) for number, log in logs.items()}
+    records, ends = cluster.state_lookup(topic).read_from(keys, starts)
+    own = {number: {key: state for key, state in held.items() if numbers[key] == number} for number in logs}
+    gaps = {number: positions.get(number, 0) for number in logs if starts[number] > positions.get(number, 0)}
+    history.add(_changes(records, own, gaps), {number: ends[number] for number in logs})
+
+
+def _changes(
+    records: Sequence[tuple[SharePartition, AddressedRecord[StateRecord]]],
+    held: Mapping[int, dict[SharePartition, KnownState]],
+    gaps: Mapping[int, int],
+) -> Iterator[StatusChange]:
+    from acktrail.model.offset_history.status_changes import History
+
+    histories = {number: History(number, states) for number, states in held.items()}
+    for number, first_offset in gaps.items():
+        yield from histories[number].gap(first_offset)
+    for key, addressed in sorted(records, key=lambda one: (one[1].raw.state_partition, one[1].raw.offset)):
+        history, raw = histories[addressed.raw.state_partition], addressed.raw
+        if addressed.record is None:
+            yield from history.unreadable(key, offset=raw.offset, timestamp_ms=raw.timestamp_ms)
+        else:
+            yield from history.record(addressed.record, offset=raw.offset, timestamp_ms=raw.timestamp_ms)

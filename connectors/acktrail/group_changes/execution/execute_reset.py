@@ -23,7 +23,7 @@ from acktrail.group_changes.execution.sent_request import answer_detail, request
 from acktrail.group_changes.json_values import to_json_value
 from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusal_error, refusals_among
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, share_partition_of
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.model.share_partition import state_partition_of
 
 Key = tuple[str, str, int]
@@ -219,7 +219,7 @@ class _ResetAttempt:
         topic = StateTopic(self._cluster.admin)
         if not topic.is_present:
             return {}
-        partitions = {state_partition_of(share_partition_of(row), topic.partition_count) for row in rows}
+        partitions = {state_partition_of(row.share_partition, topic.partition_count) for row in rows}
         return {partition: log.last_stable_offset or 0 for partition, log in topic.log_offsets(partitions).items()}
 
     def _write(self, found: Sequence[LeftOut], status: Status) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, share_partition_of
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.model.share_partition import SharePartition
 
 
@@ -37,7 +37,7 @@ class SentPartition:
 
     @property
     def key(self) -> SharePartition:
-        return share_partition_of(self.row)
+        return self.row.share_partition
 
 
 def request_detail(

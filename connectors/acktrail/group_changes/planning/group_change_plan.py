@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.json_values import fingerprint, to_json_value, with_hash
-from acktrail.group_changes.planning.notices import Notice, Severity, by_severity, refusals_among
+from acktrail.group_changes.planning.notices import Found, Notice, Severity, by_severity, refusals_among
 
 GROUP_CHANGE_FORMAT: Final = "acktrail-change-plan"
-_VERSION: Final = 1
-_NEAREST: Final = 3
-
-
-_Notice = Callable[[Severity, str, str], Notice]
 
 
 class GroupChangeKind(StrEnum):
@@ -89,7 +84,8 @@ class GroupChangePlan:
 
     @property
     def operation(self) -> str:
-        return operation_of(self.kind)
+        """The ACL operation that it needs."""
+        return _operation(self.kind)
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -101,115 +97,90 @@ def build_group_change_plan(
     parts: Sequence[GroupChange],
     groups: Sequence[GroupFacts],
     *,
-    plan_id: str,
-    created_at_ms: int,
-    created_by: str,
-    cluster_id: str,
-    release: str,
-    reason: str = "",
-    requested_by: str = "",
+    about: Mapping[str, Any],
     more: Iterable[Notice] = (),
 ) -> GroupChangePlan:
-    """The plan for what was found; `more` notices come from where configurations were read. Pure."""
+    """The plan for what was found; `about` are the fields that say who made it, when and where, `more` notices come
+    from where configurations were read. Pure."""
     by_id = {group.group_id: group for group in groups}
-    notices = [notice for part in parts for notice in _on_part(kind, part, by_id[part.group_id])]
+    notices = [
+        Notice(*one, group_id=part.group_id) for part in parts for one in _on_part(kind, part, by_id[part.group_id])
+    ]
     plan = GroupChangePlan(
         format=GROUP_CHANGE_FORMAT,
-        version=_VERSION,
-        plan_id=plan_id,
+        version=1,
         kind=kind,
-        created_at_ms=created_at_ms,
-        created_by=created_by,
-        cluster_id=cluster_id,
-        release=release,
-        reason=reason,
-        requested_by=requested_by,
         groups=tuple(groups),
         parts=tuple(parts),
         notices=by_severity([*notices, *more]),
         preview_hash="",
         plan_hash="",
+        **about,
     )
-    seen = {
-        "kind": kind.value,
-        "cluster_id": cluster_id,
-        "parts": to_json_value(plan.parts),
-        "notices": to_json_value(plan.notices),
-    }
-    plan = replace(plan, preview_hash=fingerprint(seen))
-    return with_hash(plan)
+    seen = {name: to_json_value(getattr(plan, name)) for name in ("kind", "cluster_id", "parts", "notices")}
+    return with_hash(replace(plan, preview_hash=fingerprint(seen)))
 
 
-def operation_of(kind: GroupChangeKind) -> str:
-    """The ACL operation on the group that a change needs."""
+def _operation(kind: GroupChangeKind) -> str:
     return "ALTER_CONFIGS" if kind is GroupChangeKind.ALTER_CONFIGS else "DELETE"
 
 
-def config_notices(group_id: str, wanted: Mapping[str, str | None], known: Mapping[str, str]) -> Iterator[Notice]:
+def config_notices(group_id: str, wanted: Iterable[str], known: Iterable[str]) -> Iterator[Notice]:
     """Names that the cluster does not know as a share group's."""
     share = [name for name in known if not name.startswith(("consumer.", "streams."))]
     for name in wanted:
         if name not in share:
-            near = difflib.get_close_matches(name, share, n=_NEAREST)
+            near = difflib.get_close_matches(name, share)
             hint = f"; did you mean {', '.join(near)}?" if near else f"; there are {', '.join(sorted(share))}"
             text = f"there is no configuration {name!r} of share groups in this release{hint}"
-            yield Notice(severity=Severity.REFUSAL, rule="unknown_config", text=text, group_id=group_id)
+            yield Notice(Severity.REFUSAL, "unknown_config", text, group_id=group_id)
 
 
-def _on_part(kind: GroupChangeKind, part: GroupChange, group: GroupFacts) -> Iterator[Notice]:
-    def notice(severity: Severity, rule: str, text: str) -> Notice:
-        return Notice(severity=severity, rule=rule, text=text, group_id=part.group_id)
-
-    right = operation_of(kind)
+def _on_part(kind: GroupChangeKind, part: GroupChange, group: GroupFacts) -> Iterator[Found]:
+    right = _operation(kind)
     if group.rights is not None and right not in group.rights:
-        yield notice(Severity.REFUSAL, "unauthorized_group", f"{right} on the group is missing")
+        yield Severity.REFUSAL, "unauthorized_group", f"{right} on the group is missing"
     if kind is GroupChangeKind.ALTER_CONFIGS:
-        yield from _on_configs(part, group, notice)
-    else:
-        yield from _on_deletion(kind, part, group, notice)
+        yield from _on_configs(part, group)
+        return
+    yield from _on_deletion(group)
+    there = {offset.topic for offset in part.offsets}
+    for topic in part.topics:
+        if topic not in there:
+            yield Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}"
+    if part.offsets:
+        known = [offset.lag for offset in part.offsets if offset.lag is not None]
+        backlog = f"{sum(known)}" + (" or more" if len(known) < len(part.offsets) else "")
+        text = (
+            f"what it knows of {len(part.offsets)} share partitions is lost: start offsets, acknowledgements, archived "
+            f"records; {backlog} records are not finished. The start offsets are kept in the plan, nothing else can "
+            "come back"
+        )
+        yield Severity.SERIOUS, "state_is_lost", text
 
 
-def _on_configs(part: GroupChange, group: GroupFacts, notice: _Notice) -> Iterator[Notice]:
+def _on_configs(part: GroupChange, group: GroupFacts) -> Iterator[Found]:
     if group.is_missing:
-        yield notice(Severity.INFO, "no_such_group_yet", "there is no such share group yet: it counts when it comes")
-    changed = [step for step in part.configs if _changes(step)]
+        yield Severity.INFO, "no_such_group_yet", "there is no such share group yet: it counts when it comes"
+    changed = [
+        step
+        for step in part.configs
+        if (step.is_own if step.after is None else step.after != step.before or not step.is_own)
+    ]
     if part.configs and not changed:
-        yield notice(Severity.REFUSAL, "nothing_to_change", "everything is as it should become")
+        yield Severity.REFUSAL, "nothing_to_change", "everything is as it should become"
     for step in changed:
         text = f"{step.name}: {step.before}{'' if step.is_own else ' (default)'} -> {step.after or 'default'}"
-        yield notice(Severity.WARNING, "changes", text)
+        yield Severity.WARNING, "changes", text
 
 
-def _changes(step: ConfigStep) -> bool:
-    return step.is_own if step.after is None else step.after != step.before or not step.is_own
-
-
-def _on_deletion(kind: GroupChangeKind, part: GroupChange, group: GroupFacts, notice: _Notice) -> Iterator[Notice]:
+def _on_deletion(group: GroupFacts) -> Iterator[Found]:
     if group.is_other_type:
-        yield notice(Severity.REFUSAL, "not_a_share_group", "a group of another type has this id")
+        yield Severity.REFUSAL, "not_a_share_group", "a group of another type has this id"
     elif group.is_missing:
-        yield notice(Severity.REFUSAL, "unknown_group", "there is no such share group")
+        yield Severity.REFUSAL, "unknown_group", "there is no such share group"
     elif group.error_code:
-        yield notice(Severity.REFUSAL, "group_refused", f"the group cannot be described: {group.error}")
+        yield Severity.REFUSAL, "group_refused", f"the group cannot be described: {group.error}"
     elif group.members:
-        who = ", ".join(repr(member) for member in group.members)
-        yield notice(Severity.REFUSAL, "group_not_empty", f"the group has members ({who}): stop them first")
-    there = {offset.topic for offset in part.offsets}
-    if kind is GroupChangeKind.DELETE_OFFSETS:
-        for topic in part.topics:
-            if topic not in there:
-                yield notice(Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}")
-    yield from _lost(part, notice)
-
-
-def _lost(part: GroupChange, notice: _Notice) -> Iterator[Notice]:
-    if not part.offsets:
-        return
-    lags = [offset.lag for offset in part.offsets]
-    known = [lag for lag in lags if lag is not None]
-    backlog = f"{sum(known)}" + (" or more" if len(known) < len(lags) else "")
-    text = (
-        f"what it knows of {len(lags)} share partitions is lost: start offsets, acknowledgements, archived records; "
-        f"{backlog} records are not finished. The start offsets are kept in the plan, nothing else can come back"
-    )
-    yield notice(Severity.SERIOUS, "state_is_lost", text)
+        who = ", ".join(map(repr, group.members))
+        yield Severity.REFUSAL, "group_not_empty", f"the group has members ({who}): stop them first"

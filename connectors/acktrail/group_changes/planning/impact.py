@@ -6,13 +6,16 @@ Records are counted as offsets that the log still holds; compacted and control r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts
+from acktrail.group_changes.collection.facts import PartitionFacts, unknown_facts
 from acktrail.group_changes.json_values import ADDED
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.delivery import DeliveryState, StateBatch, covered, terminal_count
+
+_UNKNOWN: Final = {"acknowledgements_forgotten": None, "archived_forgotten": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,138 +56,80 @@ class Impact:
     known_since_ms: int | None = field(default=None, metadata=ADDED)
 
 
-def impact_of(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> Impact:
-    """The impact of starting at `target`, which is within [log_start, log_end].
+def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
+    """The impact of starting at `target`, which is within the log; None: there is no target, or the log is not known.
 
     Without a start offset nothing was delivered before; whether records are skipped is not known: the group's
-    configuration would have decided where to begin. Cost: each batch is read once.
+    configuration would have decided where to begin. Without the state (`state_reason`) the records below the start
+    offset are counted, and that none before it is skipped. Cost: each batch is read once.
     """
-    to_deliver = max(0, log_end - max(target, log_start))
-    if facts.state_reason is not None:
-        return _blind(facts, target, log_start, log_end)
-    start = facts.state.start_offset if facts.state is not None else facts.start_offset
-    if start is None:
-        skipped = 0 if target <= log_start else None
-        reason = None if skipped == 0 else "not initialized: share.auto.offset.reset would decide where it begins"
-        return _nothing_delivered(to_deliver, skipped, reason)
-    batches = _batches(facts, max(start, log_start), log_end)
+    log_start, log_end = facts.log_start_offset, facts.log_end_offset
+    if target is None or log_start is None or log_end is None:
+        return None
+    start = facts.recorded_start if facts.state_reason is None else facts.start_offset
+    first = log_start if start is None else max(start, log_start)
     kept_from = max(target, log_start)
-    passed = max(0, min(start, log_end) - kept_from)
-    again = _span(kept_from, passed, batches)
-    acknowledged = _count(batches, DeliveryState.ACKNOWLEDGED, kept_from, log_end)
-    archived = _count(batches, DeliveryState.ARCHIVED, kept_from, log_end)
-    below = min(target, log_end)
-    finished_below = sum(_overlap(b, log_start, below) for b in batches if b.is_terminal)
+    passed = 0 if start is None else max(0, min(start, log_end) - kept_from)
+    to_deliver, skipped = max(0, log_end - kept_from), 0 if target <= first else None
+    if facts.state_reason is not None:
+        return Impact(
+            to_deliver=to_deliver,
+            delivered_again=None,
+            passed_again=None if start is None else passed,
+            **{**_forgotten(facts, kept_from, passed, ()), **_UNKNOWN, "reason": facts.state_reason},
+            skipped=skipped,
+            in_flight_discarded=None,
+        )
+    batches = () if start is None else _batches(facts, first, log_end)
+    counts = _forgotten(facts, kept_from, passed, batches)
+    if start is not None:
+        below = min(target, log_end)
+        skipped = max(0, below - first) - terminal_count(batches, log_start) + terminal_count(batches, below)
+    elif skipped is None:
+        counts["reason"] = "not initialized: share.auto.offset.reset would decide where it begins"
     return Impact(
         to_deliver=to_deliver,
-        delivered_again=passed + acknowledged + archived,
+        delivered_again=passed + terminal_count(batches, kept_from),
         passed_again=passed,
-        **_forgotten(facts, kept_from, passed, acknowledged, archived),
-        skipped=max(0, below - max(start, log_start)) - finished_below,
-        in_flight_discarded=sum(_overlap(b, log_start, log_end) for b in batches if not b.is_terminal),
-        again_first=again[0],
-        again_last=again[1],
+        **counts,
+        skipped=skipped,
+        in_flight_discarded=sum(covered(b, log_start) for b in batches if not b.is_terminal),
     )
 
 
 def _batches(facts: PartitionFacts, first: int, log_end: int) -> tuple[StateBatch, ...]:
     """The state's batches without overlaps, from `first` to the log's end."""
-    if facts.state is None:
-        return ()
     rows = [
-        StateBatch(
-            first_offset=first_offset, last_offset=min(last, log_end - 1), delivery_state=state, delivery_count=count
-        )
-        for first_offset, last, state, count in facts.state.batches
-        if first_offset < log_end
+        StateBatch(first_offset=begin, last_offset=min(last, log_end - 1), delivery_state=state, delivery_count=count)
+        for begin, last, state, count in (() if facts.state is None else facts.state.batches)
+        if begin < log_end
     ]
     return combine_state_batches(rows, (), first)
 
 
-def _span(kept_from: int, passed: int, batches: tuple[StateBatch, ...]) -> tuple[int | None, int | None]:
-    """First and last offset from `kept_from` on that was done with: the `passed` ones, then finished batches."""
+def _forgotten(facts: PartitionFacts, kept_from: int, passed: int, batches: Sequence[StateBatch]) -> dict[str, Any]:
+    """What is forgotten from `kept_from` on: finished records among `batches`, and the `passed` ones below the start
+    offset, as far as the history shows; and the span of both."""
+    below, last = facts.passed, kept_from + passed - 1
+    if below is None or (below.first_offset, below.last_offset) != (kept_from, last):
+        below = unknown_facts(kept_from, last, "the history was not asked" if passed else None)
     done = [b for b in batches if b.is_terminal and b.last_offset >= kept_from]
-    firsts = [kept_from] if passed else [max(kept_from, b.first_offset) for b in done[:1]]
-    lasts = [b.last_offset for b in done[-1:]] or ([kept_from + passed - 1] if passed else [])
-    return (firsts[0], lasts[0]) if firsts else (None, None)
-
-
-def _count(batches: tuple[StateBatch, ...], state: DeliveryState, first: int, end: int) -> int:
-    return sum(_overlap(batch, first, end) for batch in batches if batch.delivery_state == state)
-
-
-def _overlap(batch: StateBatch, first: int, end: int) -> int:
-    return max(0, min(batch.last_offset + 1, end) - max(batch.first_offset, first))
-
-
-def _blind(facts: PartitionFacts, target: int, log_start: int, log_end: int) -> Impact:
-    """The impact without the state: the records below the start offset, and that none before it is skipped."""
-    start = facts.start_offset
-    first = log_start if start is None else max(start, log_start)
-    kept_from = max(target, log_start)
-    passed = None if start is None else max(0, min(start, log_end) - kept_from)
-    again = _span(kept_from, passed or 0, ())
-    return Impact(
-        to_deliver=max(0, log_end - kept_from),
-        delivered_again=None,
-        passed_again=passed,
-        **{
-            **_forgotten(facts, kept_from, passed or 0, 0, 0),
-            "acknowledgements_forgotten": None,
-            "archived_forgotten": None,
-            "reason": facts.state_reason,
-        },
-        skipped=0 if target <= first else None,
-        in_flight_discarded=None,
-        again_first=again[0],
-        again_last=again[1],
-    )
-
-
-def _forgotten(facts: PartitionFacts, kept_from: int, passed: int, acknowledged: int, archived: int) -> dict[str, Any]:
-    """What is forgotten: `acknowledged` and `archived` records of the state, and those `passed` below the start offset,
-    from `kept_from` on, as far as the history shows."""
-    below = facts.passed
-    if below is None or (below.first_offset, below.last_offset + 1 - below.first_offset) != (kept_from, passed):
-        below = _nothing_known(kept_from, passed)
+    spans = [(kept_from, last)] * (passed > 0) + [(max(kept_from, b.first_offset), b.last_offset) for b in done]
+    counts: dict[int, int] = {DeliveryState.ACKNOWLEDGED: below.acknowledged, DeliveryState.ARCHIVED: below.archived}
+    for batch in done:
+        counts[batch.delivery_state] += covered(batch, kept_from)
+    acknowledged, archived = counts.values()
     is_known = below.unknown == 0
-    found = {"acknowledgements": acknowledged + below.acknowledged, "archived": archived + below.archived}
     return {
-        **{f"{name}_forgotten": number if is_known else None for name, number in found.items()},
-        **{f"{name}_known": number for name, number in found.items()},
+        "acknowledgements_forgotten": acknowledged if is_known else None,
+        "archived_forgotten": archived if is_known else None,
+        "again_first": spans[0][0] if spans else None,
+        "again_last": spans[-1][1] if spans else None,
+        "reason": None if is_known else below.reason,
+        "acknowledgements_known": acknowledged,
+        "archived_known": archived,
         "passed_acknowledged": below.acknowledged,
         "passed_archived": below.archived,
         "passed_unknown": below.unknown,
         "known_since_ms": below.since_ms,
-        "reason": None if is_known else below.reason,
     }
-
-
-def _nothing_known(first: int, count: int) -> PassedFacts:
-    return PassedFacts(
-        first_offset=first,
-        last_offset=first + count - 1,
-        acknowledged=0,
-        archived=0,
-        unknown=count,
-        since_ms=None,
-        reason="the history was not asked" if count else None,
-    )
-
-
-def _nothing_delivered(to_deliver: int, skipped: int | None, reason: str | None) -> Impact:
-    return Impact(
-        to_deliver=to_deliver,
-        delivered_again=0,
-        passed_again=0,
-        acknowledgements_forgotten=0,
-        archived_forgotten=0,
-        skipped=skipped,
-        in_flight_discarded=0,
-        reason=reason,
-        acknowledgements_known=0,
-        archived_known=0,
-        passed_acknowledged=0,
-        passed_archived=0,
-        passed_unknown=0,
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuthorized
 from acktrail.group_changes.collection.facts import GroupFacts
@@ -20,10 +19,11 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-_ORDER: Final = {severity: rank for rank, severity in enumerate(Severity)}
+Found = tuple[Severity, str, str]
+"""Severity, rule and text of a notice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Notice:
     """`rule` names it. It is about the whole plan, a group, a topic of every group, or one share partition."""
 
@@ -39,11 +39,6 @@ class Notice:
         """What it is about, for people; empty for the whole plan."""
         topic = self.topic if self.partition is None else f"{self.topic}:{self.partition}"
         return " ".join(part for part in (self.group_id, topic) if part)
-
-    @property
-    def line(self) -> str:
-        """The notice as one line: its subject, then its text."""
-        return f"{self.subject}: {self.text}".removeprefix(": ")
 
 
 def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:
@@ -67,13 +62,14 @@ class RefusedParts:
 
 
 def by_severity(notices: Iterable[Notice]) -> tuple[Notice, ...]:
-    """By severity, then by what they are about."""
-    return tuple(sorted(notices, key=_rank))
+    """By severity, then by what they are about, then by rule."""
+    order = list(Severity)
 
+    def rank(notice: Notice) -> tuple[int, str, str, int, str]:
+        partition = -1 if notice.partition is None else notice.partition
+        return order.index(notice.severity), notice.group_id or "", notice.topic or "", partition, notice.rule
 
-def _rank(notice: Notice) -> tuple[int, str, str, int, str]:
-    where = (notice.group_id or "", notice.topic or "", -1 if notice.partition is None else notice.partition)
-    return (_ORDER[notice.severity], *where, notice.rule)
+    return tuple(sorted(notices, key=rank))
 
 
 def refusal_error(
@@ -86,8 +82,8 @@ def refusal_error(
 ) -> AcktrailError:
     """The error for the first of `refusals`; its message counts the others.
 
-    Members are `GroupNotEmpty` (try again), a missing right is `NotAuthorized` (the ACL `operation`), anything else is
-    a `kind`, which has the rule's name. `groups` are as they were found, with their members.
+    Members are `GroupNotEmpty` (try again; `groups` have their names), a missing right is `NotAuthorized` (the ACL
+    `operation`), anything else is a `kind`, which has the rule's name.
     """
     first = refusals[0]
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
@@ -100,7 +96,7 @@ def refusal_error(
     elif first.rule == "unauthorized_topic":
         error = NotAuthorized(operation, f"topic {first.topic!r}")
     else:
-        return kind(first.rule, f"{first.line}{more}", hint=hint)
+        return kind(first.rule, f"{first.subject}: {first.text}{more}".removeprefix(": "), hint=hint)
     error.message = f"{error.message} [{first.rule}]{more}"
     error.data = {**error.data, "rule": first.rule}
     return error

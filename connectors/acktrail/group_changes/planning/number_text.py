@@ -26,21 +26,17 @@ def forgotten(plan: ResetPlan) -> tuple[str, str]:
 
 def delivered(plan: ResetPlan) -> tuple[str, str]:
     """How many records a plan delivers, and how many of them again, beside the offsets that it counts."""
-    totals, counts = plan.totals, plan.totals.records
-    if counts is None:
-        return _number(totals.to_deliver, None, 0), _number(totals.delivered_again, None, 0)
-    return (
-        _number(totals.to_deliver, counts.to_deliver, counts.to_deliver_aborted),
-        _number(totals.delivered_again, counts.delivered_again, counts.delivered_again_aborted or 0),
-    )
 
+    def number(name: str) -> str:
+        offsets, records = getattr(plan.totals, name), getattr(plan.totals.records, name, None)
+        aborted = getattr(plan.totals.records, f"{name}_aborted", 0)
+        if not offsets:
+            return "unknown" if offsets is None else "0"
+        if records is None:
+            return f"{offsets} offsets (control records and removed ones count, but are not delivered)"
+        if records == offsets:
+            return str(records)
+        more = f", {aborted} of aborted transactions (only read_uncommitted groups get them)" if aborted else ""
+        return f"{records}{more}, in {offsets} offsets"
 
-def _number(offsets: int | None, records: int | None, aborted: int) -> str:
-    if not offsets:
-        return "unknown" if offsets is None else "0"
-    if records is None:
-        return f"{offsets} offsets (control records and removed ones count, but are not delivered)"
-    if records == offsets:
-        return str(records)
-    more = f", {aborted} of aborted transactions (only read_uncommitted groups get them)" if aborted else ""
-    return f"{records}{more}, in {offsets} offsets"
+    return number("to_deliver"), number("delivered_again")

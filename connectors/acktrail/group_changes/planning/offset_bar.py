@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -25,7 +25,7 @@ class CellState(IntEnum):
     ARCHIVED = 5
 
 
-_MARKS: Final[Mapping[int, CellState]] = {
+_MARKS: Final[dict[int, CellState]] = {
     DeliveryState.AVAILABLE: CellState.RELEASED,
     DeliveryState.ACQUIRED: CellState.RELEASED,
     DeliveryState.ACKNOWLEDGED: CellState.ACKNOWLEDGED,
@@ -56,40 +56,24 @@ def offset_bar(row: PartitionPlan, width: int) -> OffsetBar | None:
         return None
     count = min(width, end - start)
     bounds = [start + (end - start) * index // count for index in range(count + 1)]
-    recorded = row.state.start_offset if row.state is not None else row.start_offset
+    recorded = row.recorded_start
     cells = [
         CellState.PASSED if recorded is not None and last <= recorded else CellState.NOT_DELIVERED
         for last in bounds[1:]
     ]
-    for first, last, state, _ in row.state.batches if row.state is not None else ():
-        _paint(cells, bounds, max(first, recorded or first), last, _MARKS.get(state, CellState.RELEASED))
+    for begin, until, state, _ in row.state.batches if row.state is not None else ():
+        first, last = max(begin, recorded or begin, start), min(until, end - 1)
+        for index in range(_cell_of(first, bounds), _cell_of(last, bounds) + 1) if first <= last else ():
+            cells[index] = max(cells[index], _MARKS.get(state, CellState.RELEASED))
     return OffsetBar(
         first=start,
         last=end - 1,
         cells=tuple(cells),
-        start_cell=_cell_of(recorded, bounds),
-        target_cell=_cell_of(row.target_offset, bounds),
+        start_cell=None if recorded is None else _cell_of(recorded, bounds),
+        target_cell=None if row.target_offset is None else _cell_of(row.target_offset, bounds),
     )
 
 
-def _paint(cells: list[CellState], bounds: list[int], first: int, last: int, mark: CellState) -> None:
-    """Raise every cell that holds one of the offsets to `mark`."""
-    if last < bounds[0] or first >= bounds[-1] or last < first:
-        return
-    begin = _cell_of(max(first, bounds[0]), bounds) or 0
-    end = _cell_of(min(last, bounds[-1] - 1), bounds) or 0
-    for index in range(begin, end + 1):
-        cells[index] = max(cells[index], mark)
-
-
-def _cell_of(offset: int | None, bounds: list[int]) -> int | None:
+def _cell_of(offset: int, bounds: list[int]) -> int:
     """The cell that holds `offset`, the first for what is below, one past the last for what is at the end or beyond."""
-    if offset is None:
-        return None
-    count, start, end = len(bounds) - 1, bounds[0], bounds[-1]
-    if offset >= end:
-        return count
-    guess = max(0, offset - start) * count // (end - start)
-    while guess + 1 < count and bounds[guess + 1] <= offset:
-        guess += 1
-    return guess
+    return max(0, bisect_right(bounds, offset) - 1)

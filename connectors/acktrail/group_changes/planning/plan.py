@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from acktrail.group_changes.collection.facts import (
     ClusterFacts,
     GroupFacts,
     PartitionFacts,
-    PartitionState,
+    PartitionOffsets,
     Snapshot,
-    TopicFacts,
 )
 from acktrail.group_changes.json_values import ADDED
-from acktrail.group_changes.planning.group_rules import notices_on
 from acktrail.group_changes.planning.impact import Impact, impact_of
 from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusals_among
-from acktrail.group_changes.planning.partition_rules import PlannedRow
-from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
+from acktrail.group_changes.planning.reset_rules import PlannedRow, notices_on
+from acktrail.group_changes.planning.strategies import Clamp, resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
-from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 
 PLAN_FORMAT = "acktrail-reset-plan"
 PLAN_VERSION = 2
@@ -50,7 +47,7 @@ class RecordCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlan:
+class PartitionPlan(PartitionOffsets):
     """One share partition: what is there now, where it is to start, and what that does.
 
     `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
@@ -59,16 +56,6 @@ class PartitionPlan:
     `records` None: the log was not looked through, offsets are all that is known.
     """
 
-    group_id: str
-    topic: str
-    topic_id: str | None
-    partition: int
-    partition_count: int
-    log_start_offset: int | None
-    log_end_offset: int | None
-    start_offset: int | None
-    state: PartitionState | None
-    state_reason: str | None
     wanted_offset: int | None
     target_offset: int | None
     clamp: Clamp | None
@@ -78,22 +65,13 @@ class PartitionPlan:
     times_reason: str | None = None
     records: RecordCounts | None = field(default=None, metadata=ADDED)
 
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return self.group_id, self.topic, self.partition
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}:{self.partition}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Sums over the share partitions that are not refused. None: at least one of them is not known, or all are refused.
 
     `acknowledgements_known` and `archived_known` are lower bounds. For `passed_unknown` records below start offsets the
-    history is incomplete. `records` None: of at least one share partition only offsets
-    are known.
+    history is incomplete. `records` None: of at least one share partition only offsets are known.
     """
 
     groups: int
@@ -157,7 +135,7 @@ class ResetPlan:
 
     @property
     def operation(self) -> str:
-        """The ACL operation on groups and topics that a reset needs."""
+        """The ACL operation that it needs."""
         return "READ"
 
     @property
@@ -170,13 +148,6 @@ class ResetPlan:
             return ()
         refused = RefusedParts(self.refusals)
         return tuple(row for row in self.partitions if row.key not in refused and row.target_offset is not None)
-
-
-def share_partition_of(row: PartitionPlan) -> SharePartition:
-    """The key of a share partition in the state topic. Its topic must be known."""
-    return SharePartition(
-        group_id=GroupId(row.group_id), topic_id=TopicId(row.topic_id or ZERO_TOPIC_ID), partition=row.partition
-    )
 
 
 def build_plan(
@@ -192,7 +163,6 @@ def build_plan(
 
     Refusals are part of it: a plan that may not be carried out still says what it would do where that is known.
     """
-    topics = {topic.topic: topic for topic in snapshot.topics}
     rows = [_row(request, facts) for facts in snapshot.partitions]
     plan = ResetPlan(
         format=PLAN_FORMAT,
@@ -206,7 +176,7 @@ def build_plan(
         cluster=snapshot.cluster,
         request=request,
         groups=snapshot.groups,
-        partitions=tuple(_partition_plan(row, topics[row.facts.topic]) for row in rows),
+        partitions=tuple(_partition_plan(row) for row in rows),
         notices=notices_on(request, snapshot, rows),
         totals=_NO_TOTALS,
         plan_hash="",
@@ -214,34 +184,18 @@ def build_plan(
     return with_totals(plan)
 
 
-def with_totals(plan: ResetPlan) -> ResetPlan:
-    """`plan`, without a new hash, with the sums over its share partitions."""
-    return replace(plan, totals=_totals(plan))
+def _row(request: ResetRequest, facts: PartitionFacts) -> PlannedRow:
+    resolution = resolve(request.strategy, facts, request.out_of_range)
+    return PlannedRow(facts=facts, resolution=resolution, impact=impact_of(facts, resolution.target))
 
 
-def _totals(plan: ResetPlan) -> Totals:
-    refused = RefusedParts(plan.refusals)
-    rows = [row for row in plan.partitions if row.key not in refused]
-    impacts = [row.impact for row in rows if row.impact is not None]
-    numbers = {name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in _SUMMED}
-    return Totals(
-        groups=len({row.group_id for row in plan.partitions}),
-        partitions=len(plan.partitions),
-        refused_partitions=sum(row.key in refused for row in plan.partitions),
-        records=_sum_of_records([row.records for row in rows]),
-        **numbers,
-    )
-
-
-def _sum_of_records(found: Sequence[RecordCounts | None]) -> RecordCounts | None:
-    known = [counts for counts in found if counts is not None]
-    if not known or len(known) < len(found):
-        return None
-    return RecordCounts(
-        to_deliver=sum(counts.to_deliver for counts in known),
-        to_deliver_aborted=sum(counts.to_deliver_aborted for counts in known),
-        delivered_again=_sum(counts.delivered_again for counts in known),
-        delivered_again_aborted=_sum(counts.delivered_again_aborted for counts in known),
+def _partition_plan(row: PlannedRow) -> PartitionPlan:
+    return PartitionPlan(
+        **{each.name: getattr(row.facts, each.name) for each in fields(PartitionOffsets)},
+        wanted_offset=row.resolution.wanted,
+        target_offset=row.resolution.target,
+        clamp=row.resolution.clamp,
+        impact=row.impact,
     )
 
 
@@ -250,42 +204,34 @@ _SUMMED = (
     *("acknowledgements_forgotten", "archived_forgotten"),
     *("acknowledgements_known", "archived_known", "passed_unknown"),
 )
-
 _NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, **dict.fromkeys(_SUMMED[:6]))
 
 
-def _row(request: ResetRequest, facts: PartitionFacts) -> PlannedRow:
-    resolution = resolve(request.strategy, facts, request.out_of_range)
-    return PlannedRow(facts=facts, resolution=resolution, impact=_impact(facts, resolution))
-
-
-def _impact(facts: PartitionFacts, resolution: Resolution) -> Impact | None:
-    if resolution.target is None or facts.log_start_offset is None or facts.log_end_offset is None:
-        return None
-    return impact_of(facts, resolution.target, facts.log_start_offset, facts.log_end_offset)
-
-
-def _partition_plan(row: PlannedRow, topic: TopicFacts) -> PartitionPlan:
-    facts, resolution = row.facts, row.resolution
-    return PartitionPlan(
-        group_id=facts.group_id,
-        topic=facts.topic,
-        topic_id=topic.topic_id,
-        partition=facts.partition,
-        partition_count=topic.partition_count,
-        log_start_offset=facts.log_start_offset,
-        log_end_offset=facts.log_end_offset,
-        start_offset=facts.start_offset,
-        state=facts.state,
-        state_reason=facts.state_reason,
-        wanted_offset=resolution.wanted,
-        target_offset=resolution.target,
-        clamp=resolution.clamp,
-        impact=row.impact,
+def with_totals(plan: ResetPlan) -> ResetPlan:
+    """`plan`, without a new hash, with the sums over its share partitions."""
+    refused = RefusedParts(plan.refusals)
+    rows = [row for row in plan.partitions if row.key not in refused]
+    impacts = [row.impact for row in rows if row.impact is not None]
+    counts = [row.records for row in rows if row.records is not None]
+    records = None
+    if counts and len(counts) == len(rows):
+        records = RecordCounts(
+            to_deliver=sum(one.to_deliver for one in counts),
+            to_deliver_aborted=sum(one.to_deliver_aborted for one in counts),
+            delivered_again=_sum(one.delivered_again for one in counts),
+            delivered_again_aborted=_sum(one.delivered_again_aborted for one in counts),
+        )
+    totals = Totals(
+        groups=len({row.group_id for row in plan.partitions}),
+        partitions=len(plan.partitions),
+        refused_partitions=len(plan.partitions) - len(rows),
+        records=records,
+        **{name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in _SUMMED},
     )
+    return replace(plan, totals=totals)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    found: Sequence[int | None] = tuple(numbers)
+    found = tuple(numbers)
     known = [number for number in found if number is not None]
     return sum(known) if len(known) == len(found) else None

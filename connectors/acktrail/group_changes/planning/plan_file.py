@@ -14,7 +14,6 @@ from acktrail.times import instant_text
 
 Plan = ResetPlan | GroupChangePlan
 
-_READABLE: Final = (1, PLAN_VERSION)
 DAY_MS: Final = 86_400_000
 _CLOCK_SKEW_MS: Final = 300_000
 """How far clocks of two machines may differ before a plan counts as from the future."""
@@ -24,11 +23,6 @@ _AGAIN: Final = "make a new plan: acktrail reset plan"
 def plan_json(plan: Plan) -> str:
     """The plan as the text of a file."""
     return json.dumps(to_json_value(plan), indent=1, ensure_ascii=True) + "\n"
-
-
-def write_plan(plan: ResetPlan, file: Path) -> None:
-    """Write `plan` to `file`. Raises as `write_text`."""
-    write_text(plan_json(plan), file)
 
 
 def write_text(text: str, file: Path) -> None:
@@ -44,9 +38,8 @@ def write_text(text: str, file: Path) -> None:
             part.write(text)
         Path(part.name).replace(file)
     except OSError as error:
-        raise MalformedFile(
-            f"cannot be written ({type(error).__name__})", file=str(file), hint="check the path"
-        ) from error
+        why = f"cannot be written ({type(error).__name__})"
+        raise MalformedFile(why, file=str(file), hint="check the path") from error
 
 
 def read_plan(file: Path) -> ResetPlan:
@@ -59,9 +52,8 @@ def read_plan(file: Path) -> ResetPlan:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise MalformedFile(
-            f"cannot be read ({type(error).__name__})", file=str(file), hint="check the path"
-        ) from error
+        why = f"cannot be read ({type(error).__name__})"
+        raise MalformedFile(why, file=str(file), hint="check the path") from error
     except UnicodeDecodeError as error:
         raise MalformedFile("is no text", file=str(file), hint=_AGAIN) from error
     plan = parse_plan(text, str(file))
@@ -77,20 +69,14 @@ def parse_plan(text: str, where: str) -> Plan:
     except (ValueError, RecursionError) as error:
         raise MalformedFile("is no JSON", file=where, hint=_AGAIN) from error
     plan_format = data.get("format") if isinstance(data, dict) else None
-    if plan_format == GROUP_CHANGE_FORMAT:
-        return _checked(from_json_value(GroupChangePlan, data, where), where)
-    if plan_format != PLAN_FORMAT:
+    if plan_format not in (PLAN_FORMAT, GROUP_CHANGE_FORMAT):
         raise MalformedFile("is no reset plan", file=where, hint=_AGAIN)
-    if data.get("version") not in _READABLE:
-        raise PlanStale(
-            "other_version",
-            f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}",
-            hint=_AGAIN,
-        )
-    return _checked(from_json_value(ResetPlan, data, where), where)
-
-
-def _checked(plan: Plan, where: str) -> Plan:
+    version = data.get("version")
+    if plan_format == PLAN_FORMAT and version not in (1, PLAN_VERSION):
+        text = f"{where} is a plan of version {version!r}, this is version {PLAN_VERSION}"
+        raise PlanStale("other_version", text, hint=_AGAIN)
+    kind: type[Plan] = ResetPlan if plan_format == PLAN_FORMAT else GroupChangePlan
+    plan: Plan = from_json_value(kind, data, where)
     if hash_of(plan) != plan.plan_hash:
         raise PlanStale("edited_plan", f"{where} was changed after it was made: its hash is another", hint=_AGAIN)
     return plan

@@ -23,8 +23,8 @@ class Resolution:
     `wanted` is the offset before it was clamped to the log. `note` (rule, text) explains an unexpected target.
     """
 
-    wanted: int | None
-    target: int | None
+    wanted: int | None = None
+    target: int | None = None
     clamp: Clamp | None = None
     note: tuple[str, str] | None = None
     refusal: tuple[str, str] | None = None
@@ -36,19 +36,25 @@ def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange 
     The same numbers as Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of
     range is clamped, the current offset of a share partition that is not initialized is the log's end.
     """
-    if facts.log_start_offset is None or facts.log_end_offset is None:
-        return _refused("log_unknown", f"the ends of the log are not known: {facts.log_error}")
-    if strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_HISTORY, StrategyKind.TO_SNAPSHOT):
-        return _given(strategy, facts, out_of_range)
-    wanted, note = _wanted(strategy, facts, facts.log_start_offset, facts.log_end_offset)
+    start, end = facts.log_start_offset, facts.log_end_offset
+    if start is None or end is None:
+        return Resolution(refusal=("log_unknown", f"the ends of the log are not known: {facts.log_error}"))
+    wanted, note = _wanted(strategy, facts, start, end)
     if wanted is None:
-        return _refused("no_start_offset", "it has no start offset to count from: it was never initialized")
-    return _within(wanted, facts, out_of_range, note)
+        return Resolution(refusal=note or ("no_offset_given", "no offset is given for it"))
+    target, clamp = min(max(wanted, start), end), None
+    if target != wanted:
+        clamp = Clamp.BELOW_LOG_START if wanted < start else Clamp.ABOVE_LOG_END
+        if out_of_range is OutOfRange.REJECT:
+            text = f"offset {wanted} is not in the log, which holds {start} to {end}"
+            return Resolution(wanted=wanted, clamp=clamp, refusal=("out_of_range", text))
+    return Resolution(wanted=wanted, target=target, clamp=clamp, note=note)
 
 
 def _wanted(
     strategy: Strategy, facts: PartitionFacts, log_start: int, log_end: int
 ) -> tuple[int | None, tuple[str, str] | None]:
+    """The offset before it is clamped, with a note; or None, with the refusal."""
     match strategy.kind:
         case StrategyKind.TO_EARLIEST:
             return log_start, None
@@ -56,42 +62,19 @@ def _wanted(
             return log_end, None
         case StrategyKind.TO_OFFSET:
             return strategy.number, None
+        case StrategyKind.SHIFT_BY if facts.start_offset is None:
+            return None, ("no_start_offset", "it has no start offset to count from: it was never initialized")
         case StrategyKind.SHIFT_BY:
-            return None if facts.start_offset is None else _shifted(facts.start_offset, strategy.number or 0), None
+            shifted = (facts.start_offset or 0) + (strategy.number or 0)
+            return min(max(shifted, -LARGEST_OFFSET), LARGEST_OFFSET), None
+        case StrategyKind.FROM_FILE | StrategyKind.TO_HISTORY | StrategyKind.TO_SNAPSHOT:
+            is_history = strategy.kind is StrategyKind.TO_HISTORY
+            nothing = (
+                "the exported records say nothing of it at that moment" if is_history else "no offset is given for it"
+            )
+            return facts.given, ("no_offset_given", facts.given_reason or nothing) if facts.given is None else None
         case StrategyKind.TO_CURRENT:
-            if facts.start_offset is None:
-                return log_end, ("fallback_latest", "it has no start offset: the end of the log is taken")
-            return facts.start_offset, None
+            found, why = facts.start_offset, "it has no start offset: the end of the log is taken"
         case _:
-            if facts.offset_at is None:
-                return log_end, ("fallback_latest", "no record is that late: the end of the log is taken")
-            return facts.offset_at, None
-
-
-def _shifted(start: int, by: int) -> int:
-    """`start` moved by `by` records, within the range of Kafka's numbers."""
-    return min(max(start + by, -LARGEST_OFFSET), LARGEST_OFFSET)
-
-
-def _given(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange) -> Resolution:
-    if facts.given is None:
-        is_history = strategy.kind is StrategyKind.TO_HISTORY
-        nothing = "the exported records say nothing of it at that moment" if is_history else "no offset is given for it"
-        return _refused("no_offset_given", facts.given_reason or nothing)
-    return _within(facts.given, facts, out_of_range, None)
-
-
-def _within(wanted: int, facts: PartitionFacts, out_of_range: OutOfRange, note: tuple[str, str] | None) -> Resolution:
-    start, end = facts.log_start_offset or 0, facts.log_end_offset or 0
-    target = min(max(wanted, start), end)
-    if target == wanted:
-        return Resolution(wanted=wanted, target=target, note=note)
-    clamp = Clamp.BELOW_LOG_START if wanted < start else Clamp.ABOVE_LOG_END
-    if out_of_range is OutOfRange.REJECT:
-        text = f"offset {wanted} is not in the log, which holds {start} to {end}"
-        return Resolution(wanted=wanted, target=None, clamp=clamp, refusal=("out_of_range", text))
-    return Resolution(wanted=wanted, target=target, clamp=clamp, note=note)
-
-
-def _refused(rule: str, text: str) -> Resolution:
-    return Resolution(wanted=None, target=None, refusal=(rule, text))
+            found, why = facts.offset_at, "no record is that late: the end of the log is taken"
+    return (log_end, ("fallback_latest", why)) if found is None else (found, None)

@@ -10,13 +10,16 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acktrail.errors import ChangeRefused, MalformedFile
-from acktrail.group_changes.request.reset_request import excerpt, parse_offset
+from acktrail.group_changes.request.reset_request import ResetRequest, excerpt, is_in, parse_offset
 
-_THREE: Final = 3
-_FOUR: Final = 4
+if TYPE_CHECKING:
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.planning.plan import ResetPlan
+
+_WIDTHS: Final = (3, 4)
 _DIGITS: Final = 9
 _MANY: Final = 5_000
 _MOST_UNKNOWN: Final = 1_000
@@ -33,13 +36,8 @@ class OffsetRow(NamedTuple):
     line: int
 
 
-def read_offsets(file: Path) -> tuple[OffsetRow, ...]:
-    """Every row of `file`. Some microseconds a row: a million take seconds. Raises as `offset_rows`."""
-    return tuple(offset_rows(file))
-
-
 def offset_rows(file: Path) -> Iterator[OffsetRow]:
-    """The rows of `file`, one by one.
+    """The rows of `file`, one by one; some microseconds each.
 
     Raises:
         MalformedFile: it cannot be read, or a line has other columns; with the line.
@@ -52,9 +50,8 @@ def offset_rows(file: Path) -> Iterator[OffsetRow]:
                 is_empty = False
                 yield row
     except OSError as error:
-        raise MalformedFile(
-            f"cannot be read ({type(error).__name__})", file=str(file), hint="check the path"
-        ) from error
+        text = f"cannot be read ({type(error).__name__})"
+        raise MalformedFile(text, file=str(file), hint="check the path") from error
     except UnicodeDecodeError as error:
         raise MalformedFile("is no UTF-8 text", file=str(file), hint=_HINT) from error
     except csv.Error as error:
@@ -68,8 +65,8 @@ def check_rows(
 ) -> dict[str, dict[tuple[str, int], int]]:
     """Offsets by group, topic and partition.
 
-    `partition_counts` gives the number of partitions of every topic; it is asked once, when there are many rows. A file
-    that names more than a thousand partitions that are not there is refused without holding them all.
+    `partition_counts` (by topic) is asked once, when there are many rows: a file that names more than a thousand
+    partitions that are not there is refused without holding them all.
 
     Raises:
         ChangeRefused: `two_groups_one_column` (several groups and a file that names none), `wrong_group` (a group that
@@ -79,13 +76,13 @@ def check_rows(
     existing: Mapping[str, int] | None = None
     unknown = 0
     for count, row in enumerate(rows, start=1):
-        group = _group_of(row, groups)
+        if row.group_id is None and len(groups) != 1:
+            text = "the file names no groups, and several are to be reset"
+            raise ChangeRefused("two_groups_one_column", text, hint="one --group at a time")
+        group = groups[0] if row.group_id is None else row.group_id
         if group not in found:
-            raise ChangeRefused(
-                "wrong_group",
-                f"line {row.line} is about group {excerpt(group)}",
-                hint="name it with --group, or take the line out",
-            )
+            text = f"line {row.line} is about group {excerpt(group)}"
+            raise ChangeRefused("wrong_group", text, hint="name it with --group, or take the line out")
         where = (row.topic, row.partition)
         if where in found[group]:
             text = f"line {row.line} names {excerpt(row.topic)}:{row.partition} again"
@@ -98,24 +95,39 @@ def check_rows(
             unknown += row.partition >= existing.get(row.topic, 0)
         if unknown > _MOST_UNKNOWN:
             text = f"more than {_MOST_UNKNOWN} lines up to line {row.line} name partitions that are not there"
-            raise ChangeRefused(
-                "unknown_partition",
-                f"{text}, the last one {excerpt(row.topic)}:{row.partition}",
-                hint="is it a file of this cluster?",
-            )
+            last = f"the last one {excerpt(row.topic)}:{row.partition}"
+            raise ChangeRefused("unknown_partition", f"{text}, {last}", hint="is it a file of this cluster?")
     return found
 
 
-def _group_of(row: OffsetRow, groups: Sequence[str]) -> str:
-    if row.group_id is not None:
-        return row.group_id
-    if len(groups) != 1:
-        raise ChangeRefused(
-            "two_groups_one_column",
-            "the file names no groups, and several are to be reset",
-            hint="one --group at a time",
-        )
-    return groups[0]
+def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
+    """The described start offsets in the scope of `request` as CSV, and how many share partitions have none.
+
+    Raises:
+        ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist.
+        NotAuthorized, Unreachable, RetryableError: the cluster does not answer.
+    """
+    from acktrail.group_changes.collection.collect import select_groups
+
+    groups, unmatched = select_groups(cluster.admin, request)
+    if unmatched:
+        raise ChangeRefused("no_such_group", f"no share group matches {unmatched[0]!r}")
+    rows: list[tuple[str, str, int, int | None]] = []
+    for group in groups:
+        cluster.admin.describe_group(group)
+        rows += [(group, o.topic, o.partition, o.start_offset) for o in cluster.admin.describe_offsets(group)]
+    return _csv([row for row in rows if not request.topics or is_in(request.topics, row[1], row[2])])
+
+
+def planned_offsets(plan: ResetPlan) -> tuple[str, int]:
+    """The targets of `plan` as CSV, and how many share partitions have none."""
+    return _csv([(*row.key, row.target_offset) for row in plan.partitions])
+
+
+def _csv(rows: Sequence[tuple[str, str, int, int | None]]) -> tuple[str, int]:
+    several = len({group for group, *_ in rows}) > 1
+    known = [(group if several else None, topic, index, at) for group, topic, index, at in rows if at is not None]
+    return write_offsets(known), len(rows) - len(known)
 
 
 def write_offsets(rows: Iterable[tuple[str | None, str, int, int]]) -> str:
@@ -132,20 +144,15 @@ def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:
     for columns in reader:
         if not columns:
             continue
-        width = width or len(columns)
-        if len(columns) != width or width not in (_THREE, _FOUR):
-            wanted = f"{width} as the first line" if width in (_THREE, _FOUR) else "3 or 4"
-            raise MalformedFile(f"{len(columns)} columns, not {wanted}", file=file, line=reader.line_num, hint=_HINT)
-        yield _row(columns, file, reader.line_num)
-
-
-def _row(columns: Sequence[str], file: str, line: int) -> OffsetRow:
-    group = columns[0] if len(columns) == _FOUR else None
-    topic, partition, offset = columns[-_THREE:]
-    if not _is_small(partition) or not topic:
-        raise MalformedFile(f"{excerpt(partition)} is no partition", file=file, line=line, hint=_HINT)
-    number = int(offset) if _is_small(offset) else parse_offset(offset, f"line {line}")
-    return OffsetRow(group, topic, int(partition), number, line)
+        width, line = width or len(columns), reader.line_num
+        if len(columns) != width or width not in _WIDTHS:
+            wanted = f"{width} as the first line" if width in _WIDTHS else "3 or 4"
+            raise MalformedFile(f"{len(columns)} columns, not {wanted}", file=file, line=line, hint=_HINT)
+        *group, topic, partition, offset = columns
+        if not _is_small(partition) or not topic:
+            raise MalformedFile(f"{excerpt(partition)} is no partition", file=file, line=line, hint=_HINT)
+        number = int(offset) if _is_small(offset) else parse_offset(offset, f"line {line}")
+        yield OffsetRow(group[0] if group else None, topic, int(partition), number, line)
 
 
 def _is_small(text: str) -> bool:

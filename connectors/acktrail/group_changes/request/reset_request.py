@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -40,6 +40,11 @@ class StrategyKind(StrEnum):
     """What an earlier plan found before it was carried out: undo."""
 
 
+OWN_SCOPE: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT})
+"""What names its share partitions itself."""
+_OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind is not StrategyKind.TO_SNAPSHOT)
+
+
 class OutOfRange(StrEnum):
     """What becomes of a target that is not in the log."""
 
@@ -55,6 +60,11 @@ class TopicScope:
     partitions: tuple[int, ...] | None = None
 
 
+def is_in(scopes: Iterable[TopicScope], topic: str, partition: int) -> bool:
+    """Whether one of `scopes` names the partition."""
+    return any(s.topic == topic and (s.partitions is None or partition in s.partitions) for s in scopes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
     """`number` is an offset or a signed count of records, `moment_ms` since the epoch, `source` a file or a plan id."""
@@ -67,16 +77,18 @@ class Strategy:
     @property
     def text(self) -> str:
         """As a person would say it."""
-        moment = None if self.moment_ms is None else instant_text(self.moment_ms)
-        value = next((str(part) for part in (self.number, moment, self.source) if part is not None), "")
-        return f"{self.kind.value} {value}".strip()
+        values = (self.number, instant_text(self.moment_ms), self.source)
+        return " ".join([self.kind.value, *(str(value) for value in values if value is not None)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetRequest:
     """A reset as asked for. Exactly one way to name groups, one scope, one strategy; what is allowed besides.
 
-    A file and a snapshot have their own scope; `topics` narrows that of a snapshot.
+    A file and a snapshot have their own scope; `topics` narrows that of a snapshot. `allow_skip`: records may be
+    skipped for good. `allow_create`: a group that does not exist may be created. `without_state`: the state topic may
+    stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an undo may
+    change what moved on since the plan that it takes back; None: no.
     """
 
     strategy: Strategy
@@ -87,15 +99,11 @@ class ResetRequest:
     all_topics: bool = False
     out_of_range: OutOfRange = OutOfRange.CLAMP
     allow_skip: bool = False
-    """Records may be skipped for good."""
     allow_create: bool = False
-    """A group that does not exist may be created."""
     without_state: bool = False
-    """The state topic may stay unread: nothing is counted, and only the broker's description is verified."""
     reason: str = ""
     requested_by: str = ""
     allow_moved_on: bool | None = field(default=None, metadata=ADDED)
-    """An undo may change what moved on since the plan that it takes back; None: no."""
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
@@ -104,51 +112,30 @@ def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -
     Raises:
         ChangeRefused: `no_strategy`, `two_strategies`, or what its value is not.
     """
+    if not chosen:
+        raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {_OPTIONS}")
     if len(chosen) != 1:
         names = ", ".join(f"--{kind.value}" for kind in chosen)
-        every = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind is not StrategyKind.TO_SNAPSHOT)
-        if not chosen:
-            raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {every}")
         raise ChangeRefused("two_strategies", f"{names} exclude each other", hint="give one of them")
-    ((kind, value),) = chosen.items()
-    return _strategy(kind, value or "", now_ms)
-
-
-def parse_out_of_range(text: str) -> OutOfRange:
-    """What becomes of a target outside of the log.
-
-    Raises:
-        ChangeRefused: `bad_out_of_range`.
-    """
-    try:
-        return OutOfRange(text)
-    except ValueError:
-        known = " or ".join(each.value for each in OutOfRange)
-        raise ChangeRefused("bad_out_of_range", f"--out-of-range {excerpt(text)}", hint=f"give {known}") from None
-
-
-def _strategy(kind: StrategyKind, value: str, now_ms: int) -> Strategy:
+    ((kind, given),) = chosen.items()
+    value = given or ""
     match kind:
         case StrategyKind.TO_OFFSET:
             return Strategy(kind=kind, number=parse_offset(value, f"--{kind.value}"))
         case StrategyKind.SHIFT_BY:
             return Strategy(kind=kind, number=_parse_shift(value))
-        case StrategyKind.TO_DATETIME:
-            return Strategy(kind=kind, moment_ms=parse_moment(value))
-        case StrategyKind.TO_HISTORY:
-            return Strategy(kind=kind, moment_ms=_past(parse_moment(value), now_ms))
+        case StrategyKind.TO_DATETIME | StrategyKind.TO_HISTORY:
+            return Strategy(kind=kind, moment_ms=_moment(kind, value, now_ms))
         case StrategyKind.BY_DURATION:
             return Strategy(kind=kind, moment_ms=max(0, now_ms - parse_duration(value)))
-        case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT:
-            if not value:
-                raise ChangeRefused("no_strategy", f"--{kind.value} needs a value", hint="name it")
-            return Strategy(kind=kind, source=value)
-        case _:
-            return Strategy(kind=kind)
+        case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT if not value:
+            raise ChangeRefused("no_strategy", f"--{kind.value} needs a value", hint="name it")
+    return Strategy(kind=kind, source=value if kind in OWN_SCOPE else None)
 
 
-def _past(moment_ms: int, now_ms: int) -> int:
-    if moment_ms > now_ms:
+def _moment(kind: StrategyKind, text: str, now_ms: int) -> int:
+    moment_ms = parse_moment(text)
+    if kind is StrategyKind.TO_HISTORY and moment_ms > now_ms:
         text = f"--to-history {instant_text(moment_ms)} is in the future: it is {instant_text(now_ms)} now"
         raise ChangeRefused("future_time", text, hint="give a time that the exported records reach")
     return moment_ms
@@ -162,15 +149,13 @@ def parse_moment(text: str) -> int:
     Raises:
         ChangeRefused: `bad_datetime` or `timezone_missing`.
     """
-    hint = "for example 2026-01-31T13:30:00Z or ...T13:30:00.000+02:00"
     try:
         moment_ms = parse_instant(text)
-    except MissingTimeZone:
-        if "T" in text:
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, MissingTimeZone) and "T" in text:
             hint = "append Z for UTC, or an offset such as +02:00"
             raise ChangeRefused("timezone_missing", f"{excerpt(text)} has no time zone", hint=hint) from None
-        raise ChangeRefused("bad_datetime", f"{excerpt(text)} is no date and time", hint=hint) from None
-    except (ValueError, OverflowError):
+        hint = "for example 2026-01-31T13:30:00Z or ...T13:30:00.000+02:00"
         raise ChangeRefused("bad_datetime", f"{excerpt(text)} is no date and time", hint=hint) from None
     if moment_ms < 0:
         raise ChangeRefused("bad_datetime", f"{excerpt(text)} is before 1970", hint="records have no such time")
@@ -205,25 +190,18 @@ def parse_offset(text: str, where: str) -> int:
         ChangeRefused: `negative_target` or `bad_offset`.
     """
     if re.fullmatch(r"-\d+", text.strip(), re.ASCII):
-        raise ChangeRefused(
-            "negative_target",
-            f"{where}: {excerpt(text.strip())} is below 0",
-            hint="Kafka would store it, -1 as 'not initialized': use --to-earliest for the start of the log",
-        )
+        hint = "Kafka would store it, -1 as 'not initialized': use --to-earliest for the start of the log"
+        raise ChangeRefused("negative_target", f"{where}: {excerpt(text.strip())} is below 0", hint=hint)
     if not re.fullmatch(r"\d{1,19}", text.strip(), re.ASCII) or int(text) > LARGEST_OFFSET:
-        raise ChangeRefused(
-            "bad_offset", f"{where}: {excerpt(text)} is no offset", hint=f"a number from 0 to {LARGEST_OFFSET}"
-        )
+        hint = f"a number from 0 to {LARGEST_OFFSET}"
+        raise ChangeRefused("bad_offset", f"{where}: {excerpt(text)} is no offset", hint=hint)
     return int(text)
 
 
 def _parse_shift(text: str) -> int:
     if not re.fullmatch(r"[+-]?\d{1,19}", text.strip(), re.ASCII) or abs(int(text)) > LARGEST_OFFSET:
-        raise ChangeRefused(
-            "bad_offset",
-            f"--shift-by: {excerpt(text)} is no number of records",
-            hint="for example 100, or -100 to go back",
-        )
+        hint = "for example 100, or -100 to go back"
+        raise ChangeRefused("bad_offset", f"--shift-by: {excerpt(text)} is no number of records", hint=hint)
     return int(text)
 
 
@@ -238,31 +216,34 @@ def parse_topic(text: str) -> TopicScope:
         raise ChangeRefused("bad_scope", f"--topic {excerpt(text)} names no topic", hint="topic, or topic:0,1,2")
     if not colon:
         return TopicScope(topic=topic)
-    parts = listed.split(",")
-    if not all(re.fullmatch(r"\d{1,10}", part, re.ASCII) and int(part) <= _LARGEST_PARTITION for part in parts):
-        odd = next(p for p in parts if not (re.fullmatch(r"\d{1,10}", p, re.ASCII) and int(p) <= _LARGEST_PARTITION))
-        raise ChangeRefused("bad_scope", f"--topic {excerpt(text)}: {excerpt(odd)} is no partition", hint="topic:0,1,2")
-    partitions = tuple(int(part) for part in parts)
-    _refuse_twice((f"{topic}:{index}" for index in partitions), text)
-    return TopicScope(topic=topic, partitions=partitions)
+    for part in (parts := listed.split(",")):
+        if not re.fullmatch(r"\d{1,10}", part, re.ASCII) or int(part) > _LARGEST_PARTITION:
+            what = f"--topic {excerpt(text)}: {excerpt(part)} is no partition"
+            raise ChangeRefused("bad_scope", what, hint="topic:0,1,2")
+    scope = TopicScope(topic=topic, partitions=tuple(map(int, parts)))
+    _refuse_twice([scope], text)
+    return scope
 
 
 def parse_request(params: Mapping[str, Any]) -> ResetRequest:
-    """A request from a person's input: `groups`, `group_globs`, `all_groups`, `topics` (``topic[:0,1]``), `all_topics`,
-    `strategies` (value by name), `out_of_range`, `allow_skip`, `allow_create`, `without_state`, `allow_moved_on`,
-    `reason`, `requested_by`; a missing one has its default.
+    """A request from a person's input: the fields of `ResetRequest`, but topics as ``topic[:0,1]``, and `strategies`
+    (value by name); a missing one has its default.
 
     Raises:
         ChangeRefused: with the rule's name.
     """
     chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
+    out_of_range = params.get("out_of_range", OutOfRange.CLAMP)
+    if out_of_range not in list(OutOfRange):
+        hint = f"give {' or '.join(OutOfRange)}"
+        raise ChangeRefused("bad_out_of_range", f"--out-of-range {excerpt(out_of_range)}", hint=hint)
     flags = ("all_groups", "all_topics", "allow_skip", "allow_create", "without_state")
     request = ResetRequest(
         strategy=choose_strategy(chosen, now_ms=now_ms()),
         groups=tuple(params.get("groups", ())),
         group_globs=tuple(params.get("group_globs", ())),
         topics=tuple(parse_topic(text) for text in params.get("topics", ())),
-        out_of_range=parse_out_of_range(params.get("out_of_range", OutOfRange.CLAMP)),
+        out_of_range=OutOfRange(out_of_range),
         reason=str(params.get("reason", "")),
         requested_by=str(params.get("requested_by", "")),
         allow_moved_on=True if params.get("allow_moved_on") else None,
@@ -277,53 +258,42 @@ def check_request(request: ResetRequest) -> ResetRequest:
     Raises:
         ChangeRefused: the rule is in its `rule`.
     """
-    _check_groups(request)
-    _check_scope(request)
-    return request
-
-
-def _check_groups(request: ResetRequest) -> None:
     if not (request.groups or request.group_globs or request.all_groups):
         raise ChangeRefused("no_group", "no group named", hint="give --group, --group-glob or --all-groups")
     for group in (*request.groups, *request.group_globs):
-        if not group.strip():
-            raise ChangeRefused("empty_group", "a group id is empty", hint="Kafka refuses it as well")
-        try:
-            length = len(group.encode("utf-8"))
-        except UnicodeEncodeError:
-            raise ChangeRefused("bad_group", f"group id {group!r} is no text", hint="check the encoding") from None
-        if length > _LONGEST_GROUP_ID:
-            raise ChangeRefused("bad_group", "a group id is longer than Kafka takes", hint=f"{_LONGEST_GROUP_ID} bytes")
+        _check_group(group)
     if request.all_groups and (request.groups or request.group_globs):
         raise ChangeRefused("two_group_choices", "--all-groups and named groups exclude each other", hint="give one")
-
-
-def _check_scope(request: ResetRequest) -> None:
-    own_scope = request.strategy.kind in (StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT)
     if request.all_topics and request.topics:
         raise ChangeRefused("two_scopes", "--topic and --all-topics exclude each other", hint="give one of them")
-    if request.strategy.kind is StrategyKind.FROM_FILE and (request.all_topics or request.topics):
-        raise ChangeRefused(
-            "two_scopes", "--from-file names the partitions itself", hint="leave --topic and --all-topics"
-        )
-    if not (own_scope or request.all_topics or request.topics):
+    kind, is_scoped = request.strategy.kind, bool(request.all_topics or request.topics)
+    if kind is StrategyKind.FROM_FILE and is_scoped:
+        hint = "leave --topic and --all-topics"
+        raise ChangeRefused("two_scopes", "--from-file names the partitions itself", hint=hint)
+    if not is_scoped and kind not in OWN_SCOPE:
         raise ChangeRefused("no_scope", "no topic named", hint="give --topic TOPIC[:0,1,2] or --all-topics")
-    _refuse_twice(_named(request.topics), "--topic")
+    _refuse_twice(request.topics, "--topic")
+    return request
 
 
-def _named(topics: Sequence[TopicScope]) -> Iterable[str]:
-    """What each scope names; a whole topic is named by its name alone."""
-    whole = {scope.topic for scope in topics if scope.partitions is None}
+def _check_group(group: str) -> None:
+    if not group.strip():
+        raise ChangeRefused("empty_group", "a group id is empty", hint="Kafka refuses it as well")
+    try:
+        length = len(group.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise ChangeRefused("bad_group", f"group id {group!r} is no text", hint="check the encoding") from None
+    if length > _LONGEST_GROUP_ID:
+        raise ChangeRefused("bad_group", "a group id is longer than Kafka takes", hint=f"{_LONGEST_GROUP_ID} bytes")
+
+
+def _refuse_twice(topics: Iterable[TopicScope], where: str) -> None:
+    """Refuse what names a partition twice; a topic without partitions names all of them."""
+    seen: dict[str, set[int | None]] = {}
     for scope in topics:
-        if scope.partitions is None:
-            yield scope.topic
-        for index in scope.partitions or ():
-            yield scope.topic if scope.topic in whole else f"{scope.topic}:{index}"
-
-
-def _refuse_twice(names: Iterable[str], where: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ChangeRefused("duplicate_partition", f"{where}: {name} is named twice", hint="name it once")
-        seen.add(name)
+        known = seen.setdefault(scope.topic, set())
+        for index in (None,) if scope.partitions is None else scope.partitions:
+            if index in known or None in known or (index is None and known):
+                name = scope.topic if None in known or index is None else f"{scope.topic}:{index}"
+                raise ChangeRefused("duplicate_partition", f"{where}: {name} is named twice", hint="name it once")
+            known.add(index)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acktrail.config import TablesConfig
-from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 from acktrail.times import instant_text
 
@@ -32,20 +30,6 @@ class TargetOffset:
 
 TargetOffsets = Mapping[str, Mapping[tuple[str, int], TargetOffset]]
 """By group, then topic and partition."""
-
-
-def from_file(admin: ShareGroupAdmin, file: Path, groups: Sequence[str]) -> TargetOffsets:
-    """The offsets in a CSV file. The topics of a large one are compared with the cluster's while it is read.
-
-    Raises:
-        MalformedFile, ChangeRefused: it cannot be read, or contradicts itself or `groups`.
-    """
-
-    def partition_counts() -> dict[str, int]:
-        return {topic.name: topic.partition_count for topic in admin.topics()}
-
-    rows = check_rows(offset_rows(file), groups, partition_counts)
-    return {group: {part: TargetOffset(offset=at) for part, at in offsets.items()} for group, offsets in rows.items()}
 
 
 def from_history(admin: ShareGroupAdmin, tables: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:
@@ -117,19 +101,18 @@ def _doubt(
         return f"a record cannot be read: {reading.unreadable}"
     if reading.snapshot_offset is None:
         return "the snapshot below its updates was not exported"
-    mine = [row for row in ranges if row["state_partition"] == reading.state_partition]
+    number = reading.state_partition
+    mine = [row for row in ranges if row["state_partition"] == number]
     exported = max((row["last_offset"] + 1 for row in mine if row["last_offset"] is not None), default=0)
-    bound = bounds.get(reading.state_partition)
+    bound = bounds.get(number)
     if bound is not None:  # Kafka's offset, as one of the tables
         bound += max((row["offset_shift"] or 0 for row in mine), default=0)
     if bound is None or exported < bound:
-        return (
-            f"state partition {reading.state_partition} is not exported up to {instant_text(moment_ms)}: export first"
-        )
+        return f"state partition {number} is not exported up to {instant_text(moment_ms)}: export first"
     for row in mine:
         if row["gap_first"] is not None and row["gap_last"] > reading.snapshot_offset and row["gap_first"] < bound:
-            gap = f"{row['gap_first']} to {row['gap_last']}"
-            return f"offsets {gap} of state partition {reading.state_partition} were pruned before they were exported"
+            gap = f"offsets {row['gap_first']} to {row['gap_last']} of state partition {number}"
+            return f"{gap} were pruned before they were exported"
     if reading.state is None or reading.state.effective_start_offset is None:
         return "it had no start offset then: it was not initialized"
     return None

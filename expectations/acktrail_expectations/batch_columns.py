@@ -1,12 +1,12 @@
 """The rules of state batches on the batches of many records at once.
 
 The reference is ``model.strict.offset_window.batch_violations``: a record breaks one of ``ORDER_RULES`` exactly
-when one of ``inverted``, ``out_of_order`` and ``overlapping`` names it.
+when one of ``inverted``, ``out_of_order`` and ``overlapping`` names it. Each rule names the records with a batch that
+breaks it; what bounds the batches has one element a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.model.delivery import TERMINAL_STATES
 
 _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
+_FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,20 +53,13 @@ def record_batches(column: pa.Array | pa.ChunkedArray) -> RecordBatches:
         ValueError: a batch with a null in it.
     """
     lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    lengths = _integers(pc.fill_null(pc.list_value_length(lists), 0))
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     flat = pc.list_flatten(lists)
     if flat.null_count or any(flat.field(name).null_count for name in _FIELDS):
         raise ValueError("a state batch has a null in it")
-    first, last, state, count = (_integers(flat.field(name)) for name in _FIELDS)
+    first, last, state, count = (np.asarray(flat.field(name).cast(pa.int64())) for name in _FIELDS)
     record = np.repeat(np.arange(len(lists), dtype=np.int64), lengths)
     return RecordBatches(records=len(lists), record=record, first=first, last=last, state=state, count=count)
-
-
-_FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-
-
-def _integers(array: pa.Array) -> Int64Array:
-    return np.asarray(array.cast(pa.int64()))
 
 
 def inverted(batches: RecordBatches) -> BoolArray:
@@ -96,27 +90,22 @@ def belonging_to(batches: RecordBatches, marked: Int64Array) -> BoolArray:
 
 
 def beginning_below(batches: RecordBatches, start: Int64Array) -> BoolArray:
-    """Records with a batch that begins below the record's `start`."""
     return batches.records_of(batches.first < start[batches.record])
 
 
 def ending_at_or_above(batches: RecordBatches, end: Int64Array) -> BoolArray:
-    """Records with a batch that reaches the record's `end` (one past the last offset of the log) or passes it."""
     return batches.records_of(batches.last >= end[batches.record])
 
 
-def in_other_states(batches: RecordBatches, allowed: Iterable[int]) -> BoolArray:
-    """Records with a batch in a delivery state that is not `allowed`."""
-    return batches.records_of(~np.isin(batches.state, list(allowed)))
+def in_other_states(batches: RecordBatches, *allowed: int) -> BoolArray:
+    return batches.records_of(~np.isin(batches.state, allowed))
 
 
 def counts_outside(batches: RecordBatches, least: int, most: int) -> BoolArray:
-    """Records with a delivery count below `least` or above `most`."""
     return batches.records_of((batches.count < least) | (batches.count > most))
 
 
 def counts_above(batches: RecordBatches, limit: Int64Array) -> BoolArray:
-    """Records with a delivery count above the record's `limit`."""
     return batches.records_of(batches.count > limit[batches.record])
 
 

@@ -95,7 +95,7 @@ def test_states_and_counts(lists: Lists) -> None:
     states = [any(b.delivery_state not in (0, 2, 4) for b in bs or ()) for bs in lists]
     counts = [any(not 0 <= b.delivery_count <= 25 for b in bs or ()) for bs in lists]
 
-    assert states == rules.in_other_states(taken, (0, 2, 4)).tolist()
+    assert states == rules.in_other_states(taken, 0, 2, 4).tolist()
     assert counts == rules.counts_outside(taken, 0, 25).tolist()
 
 

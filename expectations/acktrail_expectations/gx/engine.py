@@ -1,20 +1,25 @@
 """Great Expectations, loaded quietly and lightly: the only module that imports it.
 
-Its import logs a line for every function it skips and, beside PySpark, warns of pandas 3. It evaluates frames of
-pandas here and draws nothing: the packages that serve its other engines, optional for it, are left out, so that in this
-process it has neither its Spark engine nor its SQL engine; those that draw and test distributions load when used.
+It tries to import every engine that it can evaluate with and every library that it can draw with, two thirds of the
+time of its import, and logs a line for each that it lacks. acktrail evaluates frames of pandas and draws nothing.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
+import sys
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from types import ModuleType
 from typing import Any, Final
 
 import pandas as pd
-
-from acktrail_expectations.gx.light_import import light_import
 
 __all__ = [
     "ColumnMapExpectation",
@@ -29,13 +34,52 @@ __all__ = [
     "validated",
 ]
 
-_OTHER_ENGINES: Final = ("pyspark", "sqlalchemy", "boto3", "botocore", "google", "azure", "snowflake", "trino")
-_FOR_OTHER_USES: Final = ("altair", "scipy.stats")
+_OTHER_ENGINES: Final = frozenset(
+    {"pyspark", "sqlalchemy", "boto3", "botocore", "google", "azure", "snowflake", "trino"}
+)
+_FOR_OTHER_USES: Final = frozenset({"altair", "scipy.stats"})
+
+
+class _LightFinder(MetaPathFinder):
+    """To this thread ``_OTHER_ENGINES`` count as not installed, and ``_FOR_OTHER_USES`` load when first used. Where one
+    engine is loaded already none is hidden, because they need each other: PySpark ends a process that lacks google."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._absent = frozenset[str]() if sys.modules.keys() & _OTHER_ENGINES else _OTHER_ENGINES
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if threading.get_ident() != self._thread:
+            return None
+        if fullname.partition(".")[0] in self._absent:
+            raise ModuleNotFoundError(f"{fullname} is left out", name=fullname)
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in _FOR_OTHER_USES else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def _light_import() -> Iterator[None]:
+    """Around an import by this thread. The garbage collector ignores what is imported, then and later."""
+    finder, collects = _LightFinder(), gc.isenabled()
+    sys.meta_path.insert(0, finder)
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        gc.freeze()
+        if collects:
+            gc.enable()
+
 
 logging.getLogger("great_expectations").setLevel(logging.WARNING)
 
-with warnings.catch_warnings(), light_import(absent=_OTHER_ENGINES, lazy=_FOR_OTHER_USES):
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(), _light_import():
+    warnings.simplefilter("ignore")  # beside PySpark it warns of pandas 3
     import great_expectations.expectations as core
     from great_expectations.execution_engine import PandasExecutionEngine
     from great_expectations.expectations.expectation import ColumnMapExpectation, Expectation, MulticolumnMapExpectation

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from acktrail_expectations.gx.engine import Expectation, core
 from acktrail_expectations.results import QualitySeverity
 
 _COLUMN_ARGUMENTS: Final = ("column", "column_A", "column_B")
+_EITHER_MISSING: Final = "either_value_is_missing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SuiteCheck:
     """An expectation with the name people know the rule by, unique in its suite, and what its failure means.
 
@@ -24,29 +26,20 @@ class SuiteCheck:
     only_where: str = ""
 
 
-def critical(rule: str, expectation: Expectation, *, only_where: str = "") -> SuiteCheck:
-    return SuiteCheck(rule=rule, expectation=expectation, severity=QualitySeverity.CRITICAL, only_where=only_where)
-
-
-def error(rule: str, expectation: Expectation, *, only_where: str = "") -> SuiteCheck:
-    return SuiteCheck(rule=rule, expectation=expectation, severity=QualitySeverity.ERROR, only_where=only_where)
-
-
-def warning(rule: str, expectation: Expectation, *, only_where: str = "") -> SuiteCheck:
-    return SuiteCheck(rule=rule, expectation=expectation, severity=QualitySeverity.WARNING, only_where=only_where)
+critical = partial(SuiteCheck, severity=QualitySeverity.CRITICAL)
+error = partial(SuiteCheck, severity=QualitySeverity.ERROR)
+warning = partial(SuiteCheck, severity=QualitySeverity.WARNING)
 
 
 def equal(column: str, other: str) -> Expectation:
     """`column` equals `other` where both are known."""
-    return core.ExpectColumnPairValuesToBeEqual(
-        column_A=column, column_B=other, ignore_row_if="either_value_is_missing"
-    )
+    return core.ExpectColumnPairValuesToBeEqual(column_A=column, column_B=other, ignore_row_if=_EITHER_MISSING)
 
 
 def at_least(column: str, bound: str) -> Expectation:
     """`column` is not below `bound` where both are known."""
     return core.ExpectColumnPairValuesAToBeGreaterThanB(
-        column_A=column, column_B=bound, or_equal=True, ignore_row_if="either_value_is_missing"
+        column_A=column, column_B=bound, or_equal=True, ignore_row_if=_EITHER_MISSING
     )
 
 
@@ -61,7 +54,6 @@ def is_true(column: str) -> Expectation:
 
 
 def none_of(column: str, *values: object) -> Expectation:
-    """`column` is none of `values`."""
     return core.ExpectColumnValuesToNotBeInSet(column=column, value_set=list(values))
 
 
@@ -72,10 +64,6 @@ def unique(*columns: str) -> Expectation:
 
 def not_null(column: str) -> Expectation:
     return core.ExpectColumnValuesToNotBeNull(column=column)
-
-
-def is_null(column: str) -> Expectation:
-    return core.ExpectColumnValuesToBeNull(column=column)
 
 
 def compared_columns(expectation: Expectation) -> tuple[str, ...]:

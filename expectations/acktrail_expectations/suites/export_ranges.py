@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from acktrail.columnar.stored_offsets import StoredOffsets
 from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
-from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, is_null
+from acktrail_expectations.gx.engine import core
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error
 from acktrail_expectations.suites.frame_columns import frame_of, previous, where
 
 RANGE_COLUMNS: Final = (
@@ -38,7 +39,7 @@ EXPORT_RANGE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
         at_least("log_start_offset", "first_begin"),
         only_where="first range of a state partition",
     ),
-    error("nothing_pruned_before_export", is_null("lost_first")),
+    error("nothing_pruned_before_export", core.ExpectColumnValuesToBeNull(column="lost_first")),
     critical("records_accounted_for", equal("records_read", "accounted_records")),
     critical("records_stored", equal("records_read", "stored_records")),
     error("range_dense", equal("records_read", "span_records")),

@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from acktrail.model.reconciliation_input import Completeness
 from acktrail_expectations.batch_columns import record_batches
-from acktrail_expectations.gx.custom_expectations import ExpectBatchesBelowLogEnd
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, none_of, unique, warning
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
-from acktrail_expectations.suites.batches import batch_checks
+from acktrail_expectations.suites.batches import batch_checks, no_batches
 from acktrail_expectations.suites.frame_columns import frame_of, key_texts, terminal_offset_counts
 from acktrail_expectations.suites.home_partition import home_state_partitions
 
@@ -36,7 +35,7 @@ def share_partition_state_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, 
         critical("share_partition_once", unique("group_id", "topic_id", "partition")),
         error("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
         *batch_checks(cluster),
-        critical("batches_below_log_end", ExpectBatchesBelowLogEnd(column_list=["batches", "log_end_offset"])),
+        critical("batches_below_log_end", no_batches("ending_at_or_above", "log_end_offset")),
         critical("start_offset_le_end_offset", at_least("end_offset", "start_offset")),
         critical("start_offset_le_log_end", at_least("log_end_offset", "start_offset")),
         critical("end_offset_le_log_end", at_least("log_end_offset", "end_offset")),

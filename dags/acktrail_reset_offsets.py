@@ -17,24 +17,16 @@ succeeds. Never clear `execute`. `acktrail_rollback_offsets` undoes a reset, sta
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
-
-from airflow.sdk import chain, dag
+from airflow.sdk import dag
 
 from acktrail_dags import parameters as p
 from acktrail_dags import reset_steps as steps
-from acktrail_dags.approval import approval, callbacks
 
 
 @dag(
     dag_id="acktrail_reset_offsets",
     doc_md=__doc__,
-    schedule=None,
-    catchup=False,
-    max_active_runs=4,
-    dagrun_timeout=timedelta(hours=30),
-    tags=["acktrail", "kafka", "share-groups", "data-quality"],
+    **steps.dag_settings(),
     params={
         "groups": p.names("Share groups", "Their ids, one per line. They must have no members."),
         "topics": p.topics("One per line: TOPIC for all its partitions, TOPIC:0,2 for some. Empty with All topics."),
@@ -60,28 +52,10 @@ from acktrail_dags.approval import approval, callbacks
         "allow_skip": p.flag("Allow skipping", "Records below the new start offset are never delivered to the group."),
         **p.execution_fields(),
     },
-    default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
-    on_failure_callback=callbacks(),
-    on_success_callback=callbacks(),
 )
 def acktrail_reset_offsets() -> None:
     """From the form to a verified result, with a person in between."""
-    order: Any = steps.validate_reset()
-    plan: Any = steps.make_plan(order)
-    approver: Any = steps.note_decision(plan)
-    recheck, execute = steps.recheck(plan), steps.send_requests(plan, approver)
-    chain(
-        steps.preflight(order),
-        steps.wait_until_empty(order),
-        plan,
-        steps.check_plan(plan),
-        steps.dry_run_ends_here(),
-        approval("Reset the start offsets of share groups?"),
-        recheck,
-        approver,
-        execute,
-    )
-    chain(recheck, execute, steps.verify(plan), steps.check_result(plan))
+    steps.plan_and_execute(steps.validate_reset(), "Reset the start offsets of share groups?")
 
 
 acktrail_reset_offsets()

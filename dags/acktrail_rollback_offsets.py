@@ -12,24 +12,16 @@ dry run by default, a person's approval, verification, audit.
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
-
-from airflow.sdk import chain, dag
+from airflow.sdk import dag
 
 from acktrail_dags import parameters as p
 from acktrail_dags import reset_steps as steps
-from acktrail_dags.approval import approval, callbacks
 
 
 @dag(
     dag_id="acktrail_rollback_offsets",
     doc_md=__doc__,
-    schedule=None,
-    catchup=False,
-    max_active_runs=4,
-    dagrun_timeout=timedelta(hours=30),
-    tags=["acktrail", "kafka", "share-groups", "data-quality"],
+    **steps.dag_settings(),
     params={
         "plan_id": p.text(
             "Plan to undo", "Id of a plan that was executed: acktrail reset list shows them.", pattern=p.PLAN_ID
@@ -39,28 +31,10 @@ from acktrail_dags.approval import approval, callbacks
         "allow_moved_on": p.flag("Allow what moved on", "Also undo what changed again since the plan."),
         **p.execution_fields(),
     },
-    default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
-    on_failure_callback=callbacks(),
-    on_success_callback=callbacks(),
 )
 def acktrail_rollback_offsets() -> None:
     """The order of `acktrail_reset_offsets`."""
-    order: Any = steps.validate_rollback()
-    plan: Any = steps.make_plan(order)
-    approver: Any = steps.note_decision(plan)
-    recheck, execute = steps.recheck(plan), steps.send_requests(plan, approver)
-    chain(
-        steps.preflight(order),
-        steps.wait_until_empty(order),
-        plan,
-        steps.check_plan(plan),
-        steps.dry_run_ends_here(),
-        approval("Undo a reset of share groups?"),
-        recheck,
-        approver,
-        execute,
-    )
-    chain(recheck, execute, steps.verify(plan), steps.check_result(plan))
+    steps.plan_and_execute(steps.validate_rollback(), "Undo a reset of share groups?")
 
 
 acktrail_rollback_offsets()

@@ -32,16 +32,12 @@ def as_airflow_errors(*, can_run_again: bool = False) -> Iterator[None]:
     try:
         yield
     except AcktrailError as error:
-        if isinstance(error, RetryableError):
-            _log_advice(error, logging.WARNING)
-            raise
         if can_run_again and isinstance(error, OutcomeUnknown):
             _log.warning("%s. Airflow tries again and reads from the tables what landed.", error.message)
             raise
-        _log_advice(error, logging.ERROR)
+        advice = next(text for kind, text in _ADVICE if isinstance(error, kind))
+        level = logging.WARNING if isinstance(error, RetryableError) else logging.ERROR
+        _log.log(level, "%s. %s%s", error.message, f"{error.hint}. " if error.hint else "", advice)
+        if isinstance(error, RetryableError):
+            raise
         raise AirflowFailException(f"{error.message} ({error.hint})" if error.hint else error.message) from error
-
-
-def _log_advice(error: AcktrailError, level: int) -> None:
-    advice = next(text for kind, text in _ADVICE if isinstance(error, kind))
-    _log.log(level, "%s. %s%s", error.message, f"{error.hint}. " if error.hint else "", advice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -60,8 +59,3 @@ def notifiers() -> list[BaseNotifier]:
         return []
     module, _, function = named.partition(":")
     return list(getattr(import_module(module), function)())
-
-
-def callbacks() -> list[Callable[[Context], None]]:
-    """The same notifiers, for the end of a run."""
-    return [*notifiers()]

@@ -21,10 +21,9 @@ _SECRET_WORDS: Final = (
 def kafka_config(conn_id: str) -> KafkaConfig:
     """The client configuration that the Airflow connection `conn_id` describes.
 
-    Brokers: ``bootstrap.servers`` in the extra, else the host (also ``host:port,host:port``) and the port. Every other
-    member of the extra is a client property by Kafka's name (``security.protocol``, ``sasl.mechanism``,
-    ``ssl.ca.location``); login and password become ``sasl.username`` and ``sasl.password``. Secrets are masked in every
-    later log line.
+    Brokers: ``bootstrap.servers`` in the extra, else the host (also ``host:port,host:port``) and, where it has none,
+    the port. Every other member of the extra is a client property by Kafka's name; login and password become
+    ``sasl.username`` and ``sasl.password``. Secrets are masked in every later log line.
 
     Raises:
         ConfigurationError: no such connection, no broker in it, or an extra that is no flat JSON object.
@@ -46,7 +45,9 @@ def kafka_config(conn_id: str) -> KafkaConfig:
     for name, value in properties.items():
         if any(word in name.lower() for word in _SECRET_WORDS):
             mask_secret(value)
-    address = properties.pop("bootstrap.servers", "") or _address(connection.host, connection.port)
+    hosts = [name.strip() for name in (connection.host or "").split(",") if name.strip()]
+    with_ports = (name if _has_port(name) or not connection.port else f"{name}:{connection.port}" for name in hosts)
+    address = properties.pop("bootstrap.servers", "") or ",".join(with_ports)
     if not address:
         raise ConfigurationError(f"the Airflow connection {conn_id!r} names no broker", hint=how_to)
     return KafkaConfig(bootstrap_servers=address, properties=properties)
@@ -65,12 +66,6 @@ def _properties(conn_id: str, extra: str | None) -> dict[str, str]:
         )
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in members.items()}
     return {name: text for name, text in texts.items() if members[name] is not None}
-
-
-def _address(host: str | None, port: int | None) -> str:
-    """``host:port`` for each host; a host with its own port keeps it."""
-    hosts = [name.strip() for name in (host or "").split(",") if name.strip()]
-    return ",".join(name if _has_port(name) or not port else f"{name}:{port}" for name in hosts)
 
 
 def _has_port(host: str) -> bool:

@@ -23,25 +23,28 @@ SPARK_MASTER: Final = rf"^(local(\[(\d+|\*)(,\d+)?\])?|yarn|(spark|k8s)://\S+|{_
 _CONN_ID: Final = r"^[\w.-]{1,250}$"
 _TOPIC: Final = r"^[A-Za-z0-9._-]{1,249}(:\d{1,10}(,\d{1,10})*)?$"
 _LONGEST_WAIT_S: Final = 3600
+_WAIT: Final = "Seconds to wait for the last member to leave (a killed one counts until its session ends)."
+_WATCH: Final = "Seconds to watch that the new start offsets are not overwritten."
+
+
+def _param(kind: str, title: str, description: str, default: Any, **schema: Any) -> Param:
+    """Empty unless it has a `default`. `schema`: further keywords of JSON Schema."""
+    kinds = ["null", kind] if default is None else kind
+    return Param(default, type=kinds, title=title, description=description, **schema)
 
 
 def text(title: str, description: str, *, default: str | None = None, **schema: Any) -> Param:
-    """A text; empty unless it has a `default`. `schema`: further keywords of JSON Schema."""
-    kinds = ["null", "string"] if default is None else "string"
-    return Param(default, type=kinds, title=title, description=description, **{"maxLength": 1024, **schema})
+    return _param("string", title, description, default, **{"maxLength": 1024, **schema})
 
 
 def number(
     title: str, description: str, *, minimum: int = 0, maximum: int = (1 << 63) - 1, default: int | None = None
 ) -> Param:
-    """An integer; empty unless it has a `default`."""
-    kinds = ["null", "integer"] if default is None else "integer"
-    return Param(default, type=kinds, minimum=minimum, maximum=maximum, title=title, description=description)
+    return _param("integer", title, description, default, minimum=minimum, maximum=maximum)
 
 
 def flag(title: str, description: str, *, default: bool = False) -> Param:
-    """A switch."""
-    return Param(default, type="boolean", title=title, description=description)
+    return _param("boolean", title, description, default)
 
 
 def names(title: str, description: str, pattern: str = ".") -> Param:
@@ -70,18 +73,8 @@ def execution_fields() -> dict[str, Param]:
     return {
         "dry_run": flag("Dry run", "Plan, preview and check, then end. Nothing is changed.", default=True),
         "partial": flag("Partial", "Execute what no refusal is about, and leave the rest."),
-        "wait_for_empty_s": number(
-            "Wait for an empty group",
-            "Seconds to wait for the last member to leave (a killed one counts until its session ends).",
-            default=0,
-            maximum=_LONGEST_WAIT_S,
-        ),
-        "watch_s": number(
-            "Watch afterwards",
-            "Seconds to watch that the new start offsets are not overwritten.",
-            default=5,
-            maximum=_LONGEST_WAIT_S,
-        ),
+        "wait_for_empty_s": number("Wait for an empty group", _WAIT, default=0, maximum=_LONGEST_WAIT_S),
+        "watch_s": number("Watch afterwards", _WATCH, default=5, maximum=_LONGEST_WAIT_S),
         "reason": text("Reason", "Kept in the plan and the audit.", maxLength=1000),
         "kafka_conn_id": kafka_conn_id(),
         "tables_uri": tables_uri(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from acktrail.group_changes.planning.notices import Notice
@@ -25,6 +25,7 @@ _TOTALS: Final = (
 )
 _DELIVERED: Final = ("Records to deliver", "Records delivered again")
 _FORGOTTEN: Final = ("Acknowledgements forgotten", "Archived records forgotten")
+_COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Delivered again", "Skipped")
 
 
 def plan_text(plan: ResetPlan, *, approval: str = "") -> str:
@@ -32,7 +33,19 @@ def plan_text(plan: ResetPlan, *, approval: str = "") -> str:
 
     Names and texts are escaped: nothing in them is read as Markdown or HTML.
     """
-    return "\n\n".join([*([_cell(approval)] if approval else []), *_sections(plan)])
+    totals = {label: _number(getattr(plan.totals, name)) for name, label in _TOTALS}
+    totals.update(zip(_DELIVERED, delivered(plan), strict=True))
+    totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
+    notices = [(each.severity.value, each.rule, _subject(each) or "all", each.text) for each in plan.notices]
+    parts = (
+        _cell(approval),
+        f"Plan `{plan.plan_id}`, made {instant_text(plan.created_at_ms)}, hash `{plan.plan_hash[:16]}`.",
+        _table(("", "Number"), list(totals.items())),
+        _table(("Severity", "Rule", "About", "What"), notices, _NOTICES) if notices else "",
+        _table(_COLUMNS, [_share_partition(row) for row in plan.partitions], _SHARE_PARTITIONS),
+        "Delivery states and counts cannot be restored afterwards: an undo restores start offsets only.",
+    )
+    return "\n\n".join(filter(None, parts))
 
 
 def notice_text(notice: Notice) -> str:
@@ -41,31 +54,11 @@ def notice_text(notice: Notice) -> str:
     return f"{notice.rule}{f' ({subject})' if subject else ''}: {notice.text}"
 
 
-def _sections(plan: ResetPlan) -> Iterator[str]:
-    yield f"Plan `{plan.plan_id}`, made {instant_text(plan.created_at_ms)}, hash `{plan.plan_hash[:16]}`."
-    totals = {label: _number(getattr(plan.totals, name)) for name, label in _TOTALS}
-    totals.update(zip(_DELIVERED, delivered(plan), strict=True))
-    totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
-    yield _table(("", "Number"), list(totals.items()))
-    notices = [(each.severity.value, each.rule, _subject(each) or "all", each.text) for each in plan.notices]
-    if notices:
-        yield _table(("Severity", "Rule", "About", "What"), notices[:_NOTICES]) + _more(len(notices), _NOTICES)
-    partitions = [_share_partition(row) for row in plan.partitions]
-    headers = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Delivered again", "Skipped")
-    yield _table(headers, partitions[:_SHARE_PARTITIONS]) + _more(len(partitions), _SHARE_PARTITIONS)
-    yield "Delivery states and counts cannot be restored afterwards: an undo restores start offsets only."
-
-
 def _share_partition(row: PartitionPlan) -> tuple[object, ...]:
-    return (
-        row.group_id,
-        row.topic,
-        row.partition,
-        _number(row.start_offset),
-        "refused" if row.target_offset is None else row.target_offset,
-        _number(None if row.impact is None else row.impact.delivered_again),
-        _number(None if row.impact is None else row.impact.skipped),
-    )
+    impact = row.impact
+    counts = (None, None) if impact is None else (impact.delivered_again, impact.skipped)
+    target = "refused" if row.target_offset is None else row.target_offset
+    return (row.group_id, row.topic, row.partition, _number(row.start_offset), target, *map(_number, counts))
 
 
 def _subject(notice: Notice) -> str:
@@ -76,14 +69,13 @@ def _number(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def _table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [headers, ["---"] * len(headers), *([_cell(value) for value in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], most: int | None = None) -> str:
+    """The first `most` rows; the others are counted."""
+    lines = [headers, ["---"] * len(headers), *([_cell(value) for value in row] for row in rows[:most])]
+    more = 0 if most is None else len(rows) - most
+    left_off = f"\n\n... and {more} more, all of them in the table reset_plan_partitions." if more > 0 else ""
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + left_off
 
 
 def _cell(value: object) -> str:
     return _PUNCTUATION.sub(r"\\\1", printable(str(value)))
-
-
-def _more(count: int, shown: int) -> str:
-    return f"\n\n... and {count - shown} more, all of them in the table reset_plan_partitions." if count > shown else ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from airflow.sdk import TriggerRule, task
+from airflow.sdk import TriggerRule, chain, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
@@ -23,7 +23,7 @@ from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest
 from acktrail_dags.airflow_errors import as_airflow_errors
-from acktrail_dags.approval import DECISION
+from acktrail_dags.approval import DECISION, approval, notifiers
 from acktrail_dags.connection import kafka_config
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
 from acktrail_dags.plan_text import notice_text, plan_text
@@ -209,13 +209,9 @@ def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
     person = str(user.get("name") or user.get("id") or "no one")
     approved = answer.get("chosen_options") == ["Approve"]
     expired = not approved and not user
+    note = "no answer in time" if expired else ""
     status = api.note_decision(
-        _tables(stored),
-        _load(stored),
-        approved=approved,
-        actor=person,
-        note="no answer in time" if expired else "",
-        expired=expired,
+        _tables(stored), _load(stored), approved=approved, actor=person, note=note, expired=expired
     )
     _log.info("plan %s: %s by %s", stored["plan_id"], status, person)
     return person
@@ -260,6 +256,32 @@ def check_result(stored: StoredPlan) -> None:
     from acktrail_expectations.reset_gate import validate_result
 
     validate_result(_tables(stored), stored["plan_id"])
+
+
+def dag_settings() -> dict[str, Any]:
+    """What the DAGs of a reset and of its undo have in common."""
+    return {
+        "schedule": None,
+        "catchup": False,
+        "max_active_runs": 4,
+        "dagrun_timeout": timedelta(hours=30),
+        "tags": ["acktrail", "kafka", "share-groups", "data-quality"],
+        "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
+        "on_failure_callback": notifiers(),
+        "on_success_callback": notifiers(),
+    }
+
+
+def plan_and_execute(order: Any, question: str) -> None:
+    """The tasks from a request to a verified result, with a person in between who is asked `question`."""
+    plan: Any = make_plan(order)
+    approver: Any = note_decision(plan)
+    unchanged, executed = recheck(plan), send_requests(plan, approver)
+    chain(
+        *(preflight(order), wait_until_empty(order), plan, check_plan(plan), dry_run_ends_here()),
+        *(approval(question), unchanged, approver, executed),
+    )
+    chain(unchanged, executed, verify(plan), check_result(plan))
 
 
 def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail_expectations.results import QualityResult, ValidationSummary
+    from acktrail_expectations.results import ValidationSummary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -30,7 +30,7 @@ def _validate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """SuiteCheck the tables of one run with Great Expectations and record the results in quality_results.
+    """Check the tables of one run with Great Expectations and record the results in quality_results.
 
     The run must have been reconciled. State records and export ranges are validated once, by the first run after them;
     --all does it again and compares every record with its raw bytes. A run that has results keeps and shows them until
@@ -46,12 +46,14 @@ def _validate(
     store = Tables(TablesConfig.from_environment(tables, tables_options))
     with showing_activity():
         summary = validate_run(store, choose_run(store, run_id), every_record=every_record)
-    typer.echo(_json(summary) if as_json else _text(summary))
+    typer.echo((_json if as_json else _text)(summary))
     sys.stdout.flush()
     pass_gate(summary)
 
 
 def _json(summary: ValidationSummary) -> str:
+    from acktrail_expectations.results import critical_among
+
     return json.dumps(
         {
             "cluster_id": summary.cluster_id,
@@ -59,7 +61,7 @@ def _json(summary: ValidationSummary) -> str:
             "recorded": summary.recorded,
             "passed": not summary.critical_failures,
             "not_evaluated": len(summary.not_evaluated),
-            "critical_not_evaluated": len(summary.critical_not_evaluated),
+            "critical_not_evaluated": len(critical_among(summary.not_evaluated)),
             "results": [result.row for result in summary.results],
         },
         ensure_ascii=False,
@@ -70,18 +72,12 @@ def _text(summary: ValidationSummary) -> str:
     from acktrail_expectations.results import headline, unevaluated_lines
 
     headers = ("SUITE", "EXPECTATION", "SEVERITY", "RESULT", "COMPARED", "UNEXPECTED", "OBSERVED")
-    rows = table(headers, [_row(result) for result in summary.results])
+    rows = [
+        (
+            *(result.suite, result.expectation, result.severity.value, result.state.value.replace("_", " ")),
+            *(result.element_count, result.unexpected_count, result.error or result.reason or result.observed_value),
+        )
+        for result in summary.results
+    ]
     total = f"run {printable(summary.run_id)}: {headline(summary)}"
-    return "\n".join([rows, "", *map(printable, unevaluated_lines(summary)), total])
-
-
-def _row(result: QualityResult) -> tuple[object, ...]:
-    return (
-        result.suite,
-        result.expectation,
-        result.severity.value,
-        result.state.value.replace("_", " "),
-        result.element_count,
-        result.unexpected_count,
-        result.error or result.reason or result.observed_value,
-    )
+    return "\n".join([table(headers, rows), "", *map(printable, unevaluated_lines(summary)), total])

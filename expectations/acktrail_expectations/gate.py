@@ -2,22 +2,62 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
+
+import pandas as pd
 
 from acktrail.config import TablesConfig
+from acktrail.connect.activity import doing
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations.gx.evaluation import NO_ROW, RowLabel, evaluate, not_evaluated
 from acktrail_expectations.inputs.run_data import RunData
 from acktrail_expectations.inputs.runs import count_rows, is_current, require_reconciled
-from acktrail_expectations.results import QualityResult, ValidationSummary, headline, merged, unevaluated_lines
-from acktrail_expectations.results_table import record, recorded
-from acktrail_expectations.run_suites import run_suites
-from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
+from acktrail_expectations.inputs.validation_positions import SEQUENCE
+from acktrail_expectations.results import (
+    QualityResult,
+    ValidationSummary,
+    headline,
+    merged,
+    record,
+    recorded,
+    unevaluated_lines,
+)
+from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS, export_ranges_frame
+from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS, reconciliations_frame
+from acktrail_expectations.suites.share_partition_states import (
+    share_partition_state_checks,
+    share_partition_states_frame,
+)
+from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, StateRecordFrames, state_record_checks
 
 _log: Final = logging.getLogger("acktrail.quality")
+
+
+def _share_partition(row: Mapping[str, Any]) -> str:
+    topic = row["topic"] if isinstance(row["topic"], str) else row["topic_id"]
+    return f"{row['group_id']}/{topic}/{row['partition']}"
+
+
+STATE_RECORD: Final = RowLabel(("state_partition", "offset"), lambda row: f"{row['state_partition']}/{row['offset']}")
+EXPORT_RANGE: Final = RowLabel(
+    ("state_partition", "begin", "end"), lambda row: f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
+)
+"""An exported range with its gap."""
+SHARE_PARTITION: Final = RowLabel(("group_id", "topic_id", "topic", "partition"), _share_partition)
+
+_NO_ROWS: Final = {
+    "export_ranges": "nothing was exported since the last validation",
+    "state_records": "no state record came since the last validation",
+    "share_partition_states": "the run replayed no share partition",
+    "reconciliations": "the run reconciled no share partition",
+}
+"""Why a suite has no row."""
 
 
 def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
@@ -51,13 +91,20 @@ def validate_run(store: Tables, run_id: str, *, every_record: bool = False) -> V
     if known is not None and is_known and not every_record:
         return known
     data = RunData.read(store, run_id, every_record=every_record)
-    results = run_suites(data)
+    results = _all_suites(data)
     if known is not None and not every_record:
         results = _with_earlier_results(results, known, data)
     summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=json.dumps(rows))
     if is_known:
         return replace(summary, recorded=False)
-    return _record_once(store, summary, data)
+    try:
+        record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
+    except ConcurrentCommit:
+        others = recorded(store, run_id)
+        if others is None or others.run_rows != summary.run_rows:
+            raise
+        return others
+    return summary
 
 
 def log_summary(summary: ValidationSummary) -> None:
@@ -67,6 +114,21 @@ def log_summary(summary: ValidationSummary) -> None:
     level = logging.WARNING if summary.critical_without_bounds else logging.INFO
     for line in unevaluated_lines(summary):
         _log.log(level, "%s", line)
+
+
+def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
+    """Let a run pass unless a critical expectation failed. One that found nothing to compare stops nothing, since an
+    idle cluster brings nothing new: `unevaluated_lines` says which, and callers show it.
+
+    Raises:
+        QualityGateFailed: one did, or raised.
+    """
+    failures = summary.critical_failures
+    if failures:
+        where = failures[0].error or failures[0].observed_value
+        shown = f"; first: {where}" if where else ""
+        hint = hint or f"acktrail validate --run-id {summary.run_id} --json, or quality_results of this run{shown}"
+        raise QualityGateFailed([(r.suite, r.expectation, r.unexpected_count or 0) for r in failures], hint=hint)
 
 
 def _with_earlier_results(
@@ -81,31 +143,44 @@ def _with_earlier_results(
     return merged((*results, *earlier))
 
 
-def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
-    """Let a run pass unless a critical expectation failed. One that found nothing to compare stops nothing, since an
-    idle cluster brings nothing new: `unevaluated_lines` says which, and callers show it.
-
-    Raises:
-        QualityGateFailed: one did, or raised.
-    """
-    failures = [(r.suite, r.expectation, r.unexpected_count or 0) for r in summary.critical_failures]
-    if failures:
-        raise QualityGateFailed(failures, hint=hint or _hint(summary))
+def _all_suites(run: RunData) -> tuple[QualityResult, ...]:
+    """In the order of the data's way."""
+    return tuple(
+        replace(result, reason=_NO_ROWS[result.suite]) if result.reason == NO_ROW else result
+        for result in merged((*_ranges(run), *_records(run), *_states(run), *_reconciliations(run)))
+    )
 
 
-def _record_once(store: Tables, summary: ValidationSummary, data: RunData) -> ValidationSummary:
-    try:
-        record(store, summary, data.since, data.validated)
-    except ConcurrentCommit:
-        others = recorded(store, summary.run_id)
-        if others is None or others.run_rows != summary.run_rows:
-            raise
-        return others
-    return summary
+def _ranges(run: RunData) -> tuple[QualityResult, ...]:
+    doing("validating export_ranges")
+    frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.stored)
+    return evaluate("export_ranges", EXPORT_RANGE_CHECKS, frame, EXPORT_RANGE)
 
 
-def _hint(summary: ValidationSummary) -> str:
-    first = summary.critical_failures[0]
-    where = first.error or first.observed_value
-    shown = f"; first: {where}" if where else ""
-    return f"acktrail validate --run-id {summary.run_id} --json, or quality_results of this run{shown}"
+def _records(run: RunData) -> Iterator[QualityResult]:
+    checks = state_record_checks(run.cluster)
+    if run.why_bytes_not_compared is None:
+        checks = (*checks, MATCHES_RAW_BYTES)
+    yield from evaluate("state_records", checks, pd.DataFrame(), STATE_RECORD)
+    if run.why_bytes_not_compared is not None:
+        yield not_evaluated("state_records", MATCHES_RAW_BYTES, run.why_bytes_not_compared)
+    frames = StateRecordFrames(gaps=run.gaps, cluster=run.cluster, compares_bytes=run.why_bytes_not_compared is None)
+    for number, records in enumerate(run.records, start=1):
+        doing(f"validating state_records, part {number}")
+        frame = frames.add(records, since=run.since.records)
+        if len(frame):
+            yield from evaluate("state_records", checks, frame, STATE_RECORD)
+        del records, frame
+        gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place
+
+
+def _states(run: RunData) -> tuple[QualityResult, ...]:
+    doing("validating share_partition_states")
+    frame = share_partition_states_frame(run.states, cluster=run.cluster)
+    return evaluate("share_partition_states", share_partition_state_checks(run.cluster), frame, SHARE_PARTITION)
+
+
+def _reconciliations(run: RunData) -> tuple[QualityResult, ...]:
+    doing("validating reconciliations")
+    frame = reconciliations_frame(run.reconciliations)
+    return evaluate("reconciliations", RECONCILIATION_CHECKS, frame, SHARE_PARTITION)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 import pyarrow as pa
@@ -14,12 +14,10 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, UnknownName
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gate import log_summary, pass_gate
+from acktrail_expectations.gate import SHARE_PARTITION, log_summary, pass_gate
 from acktrail_expectations.gx.evaluation import evaluate
 from acktrail_expectations.gx.suite_check import SuiteCheck
-from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary
-from acktrail_expectations.results_table import record_without_positions, recorded
-from acktrail_expectations.run_suites import SHARE_PARTITION
+from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary, record, recorded
 from acktrail_expectations.suites.resets import (
     RESET_PLAN_CHECKS,
     RESET_RESULT_CHECKS,
@@ -41,17 +39,16 @@ def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
             its share partitions is a rule too.
     """
     store = Tables(tables)
-    plan = _plan_row(store, plan_id)
+    columns = ["cluster_id", "plan_id", "partitions", "plan"]
+    plans = store.read("reset_plans", columns=columns, where=pc.field("plan_id") == plan_id).to_pylist()
+    if not plans:
+        raise UnknownName("plan", plan_id)
+    plan, partitions = plans[0], _partitions(store, plan_id)
     allow_skip = bool(json.loads(plan["plan"])["request"]["allow_skip"])
-    partitions = _partitions(store, plan_id)
     count = _row_count("reset_plan", rows=partitions.num_rows, planned=plan["partitions"], what=_STORED)
+    run_id, cluster_id = f"reset-plan-{plan_id}", plan["cluster_id"]
     return _validated(
-        store,
-        f"reset-plan-{plan_id}",
-        count,
-        RESET_PLAN_CHECKS,
-        lambda: reset_plan_frame(partitions, allow_skip=allow_skip),
-        plan["cluster_id"],
+        store, run_id, cluster_id, count, RESET_PLAN_CHECKS, lambda: reset_plan_frame(partitions, allow_skip=allow_skip)
     )
 
 
@@ -71,23 +68,18 @@ def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
     verified_ms = int(pc.max(executions["verified_at"]).as_py().timestamp() * 1000)
     frame = reset_result_frame(executions)
     planned = _partitions(store, plan_id).num_rows
-    return _validated(
-        store,
-        f"reset-result-{plan_id}-{attempt}-{verified_ms}",
-        _row_count("reset_result", rows=len(frame), planned=planned, what=_VERIFIED),
-        RESET_RESULT_CHECKS,
-        lambda: frame,
-        executions["cluster_id"][0].as_py(),
-    )
+    count = _row_count("reset_result", rows=len(frame), planned=planned, what=_VERIFIED)
+    run_id, cluster_id = f"reset-result-{plan_id}-{attempt}-{verified_ms}", executions["cluster_id"][0].as_py()
+    return _validated(store, run_id, cluster_id, count, RESET_RESULT_CHECKS, lambda: frame)
 
 
 def _validated(
     store: Tables,
     run_id: str,
+    cluster_id: str | None,
     count: QualityResult,
     checks: tuple[SuiteCheck, ...],
     frame: Callable[[], pd.DataFrame],
-    cluster_id: str | None,
 ) -> ValidationSummary:
     """The recorded results where the number of rows is still the same, else new ones."""
     summary = recorded(store, run_id)
@@ -95,25 +87,18 @@ def _validated(
         results = (count, *evaluate(count.suite, checks, frame(), SHARE_PARTITION))
         summary = ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results)
         try:
-            record_without_positions(store, summary)
+            record(store, summary, run_id, store.transaction_version("quality_results", run_id))
         except ConcurrentCommit:
             summary = replace(summary, recorded=False)
     log_summary(summary)
-    where = f"the results are in quality_results under run id {summary.run_id}"
+    where = f"the results are in quality_results under run id {run_id}"
     pass_gate(summary, where if count.success else f"{count.observed_value}; {where}")
     return summary
 
 
 def _row_count(suite: str, *, rows: int, planned: int | None, what: str) -> QualityResult:
-    """The result of the rule that there are as many rows as the plan has share partitions, and at least one: on no row
-    the other rules have nothing to compare.
-
-    Args:
-        suite: ``reset_plan`` or ``reset_result``.
-        rows: how many there are.
-        planned: how many the plan has; None: not known, which fails.
-        what: names `rows` and `planned` for people; both are put in.
-    """
+    """The result of the rule that there are as many `rows` as the plan has share partitions (`planned`; None: not
+    known, which fails), and at least one: on no row the other rules have nothing to compare. `what` names both."""
     return QualityResult(
         suite=suite,
         expectation="row_count_as_planned",
@@ -127,11 +112,3 @@ def _row_count(suite: str, *, rows: int, planned: int | None, what: str) -> Qual
 
 def _partitions(store: Tables, plan_id: str) -> pa.Table:
     return store.read("reset_plan_partitions", where=pc.field("plan_id") == plan_id)
-
-
-def _plan_row(store: Tables, plan_id: str) -> dict[str, Any]:
-    columns = ["cluster_id", "plan_id", "partitions", "plan"]
-    rows = store.read("reset_plans", columns=columns, where=pc.field("plan_id") == plan_id).to_pylist()
-    if not rows:
-        raise UnknownName("plan", plan_id)
-    return dict(rows[0])

@@ -1,11 +1,18 @@
-"""Outcomes of expectations, and what they add up to."""
+"""Outcomes of expectations, what they add up to, and their rows in ``quality_results``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import QUALITY_RESULTS
+from acktrail.tables.delta.store import Tables
 
 EXAMPLES: Final = 3
 """How many rows that break a rule are named."""
@@ -17,23 +24,21 @@ _BETWEEN: Final = "; "
 
 
 class QualitySeverity(StrEnum):
-    """What a failure means for the run."""
+    """What a failure means. A warning: legal, or explained by things outside the tables, but somebody should know. An
+    error: something is wrong or lost and recorded as such; what is published is still true. Critical: what would be
+    published is wrong, or acting on it would lose records, so the run stops."""
 
     WARNING = "warning"
-    """Legal, or explained by things outside the tables: somebody should know."""
     ERROR = "error"
-    """Something is wrong or lost and recorded as such; what is published is still true."""
     CRITICAL = "critical"
-    """What would be published is wrong, or acting on it would lose records: the run stops."""
 
 
 class RuleState(StrEnum):
-    """What is known of a rule in a run."""
+    """What is known of a rule in a run; nothing where no row was compared or the expectation raised."""
 
     HOLDS = "holds"
     FAILS = "fails"
     NOT_EVALUATED = "not_evaluated"
-    """Nothing was compared, or the expectation raised: the rule is neither kept nor broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +68,6 @@ class QualityResult:
         return RuleState.HOLDS if self.success else RuleState.FAILS
 
     @property
-    def is_critical(self) -> bool:
-        return self.severity is QualitySeverity.CRITICAL
-
-    @property
     def row(self) -> dict[str, Any]:
         """The fields and the state as columns of ``QUALITY_RESULTS``."""
         return {**asdict(self), "severity": self.severity.value, "state": self.state.value}
@@ -85,6 +86,9 @@ class ValidationSummary:
     recorded: bool = True
     run_rows: str | None = None
 
+    def _in(self, state: RuleState) -> tuple[QualityResult, ...]:
+        return tuple(result for result in self.results if result.state is state)
+
     @property
     def failed(self) -> tuple[QualityResult, ...]:
         """Rules that are broken, and expectations that raised."""
@@ -93,36 +97,35 @@ class ValidationSummary:
     @property
     def holding(self) -> tuple[QualityResult, ...]:
         """Rules that compared something and found nothing against them."""
-        return tuple(result for result in self.results if result.state is RuleState.HOLDS)
+        return self._in(RuleState.HOLDS)
 
     @property
     def not_evaluated(self) -> tuple[QualityResult, ...]:
-        """Rules about which nothing is known: no row was compared, or the expectation raised."""
-        return tuple(result for result in self.results if result.state is RuleState.NOT_EVALUATED)
-
-    @property
-    def critical_not_evaluated(self) -> tuple[QualityResult, ...]:
-        """Critical rules about which nothing is known."""
-        return tuple(result for result in self.not_evaluated if result.is_critical)
+        return self._in(RuleState.NOT_EVALUATED)
 
     @property
     def critical_without_bounds(self) -> tuple[QualityResult, ...]:
         """Critical rules that should have been evaluated: there were rows, and what bounds them was not known."""
-        return tuple(r for r in self.critical_not_evaluated if r.reason and r.reason.startswith(NOT_KNOWN))
+        return tuple(r for r in critical_among(self.not_evaluated) if r.reason and r.reason.startswith(NOT_KNOWN))
 
     @property
     def critical_failures(self) -> tuple[QualityResult, ...]:
         """What stops a run. A critical expectation that raised counts; one that found nothing to compare does not."""
-        return tuple(result for result in self.failed if result.is_critical)
+        return critical_among(self.failed)
+
+
+def critical_among(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:
+    return tuple(result for result in results if result.severity is QualitySeverity.CRITICAL)
 
 
 def headline(summary: ValidationSummary) -> str:
     """How many rules hold, fail and were not evaluated."""
     broken = sum(result.state is RuleState.FAILS for result in summary.results)
     found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {broken} fail"
-    open_ = len(summary.not_evaluated)
-    critical = _critical(summary.not_evaluated)
-    return f"{found}, {open_} not evaluated" + (f" ({critical} of them critical)" if critical else "")
+    critical = len(critical_among(summary.not_evaluated))
+    return f"{found}, {len(summary.not_evaluated)} not evaluated" + (
+        f" ({critical} of them critical)" if critical else ""
+    )
 
 
 def unevaluated_lines(summary: ValidationSummary) -> tuple[str, ...]:
@@ -130,15 +133,11 @@ def unevaluated_lines(summary: ValidationSummary) -> tuple[str, ...]:
     alike: dict[tuple[str, str], list[QualityResult]] = {}
     for result in summary.not_evaluated:
         alike.setdefault((result.suite, result.error or result.reason or ""), []).append(result)
-    worst = sorted(alike.items(), key=lambda item: -_critical(item[1]))
+    lines = [(len(critical_among(own)), len(own), suite, reason) for (suite, reason), own in alike.items()]
     return tuple(
-        f"{suite}: {len(results)} not evaluated, {_critical(results)} of them critical: {reason}"
-        for (suite, reason), results in worst
+        f"{suite}: {count} not evaluated, {critical} of them critical: {reason}"
+        for critical, count, suite, reason in sorted(lines, key=lambda line: -line[0])
     )
-
-
-def _critical(results: Iterable[QualityResult]) -> int:
-    return sum(result.is_critical for result in results)
 
 
 def merged(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:
@@ -162,4 +161,48 @@ def _merge_two(one: QualityResult, other: QualityResult) -> QualityResult:
         observed_value=_BETWEEN.join(examples[:EXAMPLES]) or None,
         error=error,
         reason=None if known else one.reason,
+    )
+
+
+def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
+    """The newest validation of a run in ``quality_results``; None when there is none."""
+    rows = store.read("quality_results", where=pc.field("run_id") == run_id).to_pylist()
+    if not rows:
+        return None
+    evaluated_at = max(row["evaluated_at"] for row in rows)
+    newest = [row for row in rows if row["evaluated_at"] == evaluated_at]
+    cluster_id, run_rows = newest[0]["cluster_id"], newest[0]["run_rows"]
+    results = tuple(map(_stored_result, newest))
+    return ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results, run_rows=run_rows)
+
+
+def _stored_result(row: Mapping[str, Any]) -> QualityResult:
+    """A row written before there were states calls a rule a success that compared nothing."""
+    values = {field.name: row[field.name] for field in fields(QualityResult)}
+    if row["state"] is None and row["error"] is None and row["element_count"] == 0:
+        values |= {"success": None, "reason": "no row was compared"}
+    return QualityResult(**{**values, "severity": QualitySeverity(row["severity"])})
+
+
+def record(
+    store: Tables,
+    summary: ValidationSummary,
+    counter: str,
+    before: int | None,
+    positions: Mapping[str, int] | None = None,
+) -> None:
+    """Append `summary`'s results; in the same commit `counter`, an app transaction, counts on from `before`, and
+    `positions` are set.
+
+    Raises:
+        ConcurrentCommit: another validation counted on from `before` already; nothing landed.
+    """
+    own = {"cluster_id": summary.cluster_id, "run_id": summary.run_id, "run_rows": summary.run_rows}
+    now = datetime.now(UTC)
+    rows = [{**own, "evaluated_at": now, **result.row} for result in summary.results]
+    store.append(
+        "quality_results",
+        pa.Table.from_pylist(rows, schema=QUALITY_RESULTS),
+        transactions={**(positions or {}), counter: (before or 0) + 1},
+        expected={counter: before},
     )

@@ -31,9 +31,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import pass_gate, validate, validate_run
 from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.inputs.run_data import RunData
-from acktrail_expectations.inputs.validation_positions import read_positions
-from acktrail_expectations.results import QualityResult, ValidationSummary
-from acktrail_expectations.results_table import record, recorded
+from acktrail_expectations.inputs.validation_positions import SEQUENCE, read_positions
+from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
 
 ALL_CHECKS = 68
 
@@ -244,7 +243,7 @@ def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> Non
     summary = validate_run(store, RUN)
 
     with pytest.raises(ConcurrentCommit):
-        record(store, summary, slow.since, slow.validated)
+        record(store, summary, SEQUENCE, slow.since.sequence, slow.validated.transactions)
 
     assert stored(config).num_rows == ALL_CHECKS
     assert validate_run(store, RUN) == summary

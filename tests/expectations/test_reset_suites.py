@@ -15,8 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan, validate_result
-from acktrail_expectations.results import ValidationSummary
-from acktrail_expectations.results_table import recorded
+from acktrail_expectations.results import ValidationSummary, recorded
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -34,7 +34,7 @@ def test_windows_hold_every_new_record_once(stored: set[tuple[int, int]], since:
     with_new = {partition for partition, _ in new}
     read: list[tuple[int, int]] = []
     for window in offset_slices(offsets_of(stored), since, most):
-        rows = sorted(pairs_of(table(stored).filter(window.rows)))
+        rows = sorted(pairs_of(table(stored).filter(window)))
         assert rows
         assert len(rows) <= most + len(with_new)
         for partition in {p for p, _ in rows}:
@@ -49,7 +49,7 @@ def test_a_window_looks_back_so_far_and_no_further() -> None:
     stored = {(0, offset) for offset in range(LOOK_BACK + 20)}
     (window,) = offset_slices(offsets_of(stored), {0: LOOK_BACK + 10})
 
-    rows = sorted(pairs_of(table(stored).filter(window.rows)))
+    rows = sorted(pairs_of(table(stored).filter(window)))
 
     assert (rows[0], rows[-1]) == ((0, 10), (0, LOOK_BACK + 19))
 

@@ -63,9 +63,10 @@ class RunData:
         cluster = observed_cluster(groups, offsets)
         positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster))
         since = ValidationPositions(sequence=positions.sequence) if every_record else positions
-        ranges = store.read(
-            "export_ranges", columns=RANGE_COLUMNS, where=_of_run(run_id) | _unvalidated_ranges(since.ranges)
-        )
+        # of those not validated yet, also the one that ends just below them on each state partition
+        ends_from = {partition: offset - 1 for partition, offset in since.ranges.items()}
+        unvalidated = at_or_above(ends_from, "last_offset", "gap_last")
+        ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=_of_run(run_id) | unvalidated)
         begin = _first_offsets_to_read(since.records, ranges)
         snapshot = store.snapshot("state_records")
         files = () if snapshot is None else RecordFiles(store, snapshot).reaching(begin)
@@ -94,15 +95,15 @@ class RunData:
 
     @property
     def records(self) -> Iterator[pa.Table]:
-        """The records to validate after some before them, in pieces that follow each other."""
+        """The records to validate after some before them, in pieces that follow each other; file by file where their
+        records are in the order of their offsets."""
         if self.stored.in_order:
             yield from self._as_stored()
             return
-        for each in offset_slices(self.stored, self.since.records):
-            yield self.store.read("state_records", columns=self._columns, where=each.rows)
+        for rows in offset_slices(self.stored, self.since.records):
+            yield self.store.read("state_records", columns=self._columns, where=rows)
 
     def _as_stored(self) -> Iterator[pa.Table]:
-        """`records` read file by file: for files whose records are in the order of their offsets."""
         since = self.since.records
         with_new = [p for p, runs in self.stored.runs.items() if runs.ends_above(since.get(p, 0))]
         if not with_new:
@@ -168,19 +169,12 @@ def _first_offsets_to_read(since: Mapping[int, int], ranges: pa.Table) -> dict[i
     return {p: max(0, min(offset - LOOK_BACK, least.get(p, offset))) for p, offset in since.items()}
 
 
-def _unvalidated_ranges(since: Mapping[int, int]) -> pc.Expression:
-    """The ranges not validated yet and, on each state partition, the one that ends just below them."""
-    return at_or_above({partition: offset - 1 for partition, offset in since.items()}, "last_offset", "gap_last")
-
-
 def _state_partitions(store: Tables, cluster: ObservedCluster) -> list[int]:
     """The state partitions: as observed, else all that were ever exported."""
     if cluster.state_partition_count is not None:
         return list(range(cluster.state_partition_count))
-    exported: list[int] = (
-        store.read("export_ranges", columns=["state_partition"])["state_partition"].unique().to_pylist()
-    )
-    return exported
+    exported = store.read("export_ranges", columns=["state_partition"])["state_partition"]
+    return list(exported.unique().to_pylist())
 
 
 def _cluster_id(store: Tables, run_id: str, *observations: pa.Table) -> str | None:

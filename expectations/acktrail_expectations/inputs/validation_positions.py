@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.stored_offsets import OffsetRuns, StoredOffsets
+from acktrail.columnar.stored_offsets import StoredOffsets
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 LOOK_BACK: Final = 5_000
@@ -50,24 +50,6 @@ class ValidationPositions:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetSlice:
-    """Offsets to read together, `first` to `last` (inclusive) by state partition; the same partitions in both."""
-
-    first: Mapping[int, int] = field(default_factory=dict)
-    last: Mapping[int, int] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> pc.Expression:
-        """The records of the slice."""
-        offset = pc.field("offset")
-        parts = [
-            (pc.field("state_partition") == p) & (offset >= first) & (offset <= self.last[p])
-            for p, first in self.first.items()
-        ]
-        return reduce(or_, parts) if parts else pc.scalar(False)  # noqa: FBT003  # no row
-
-
 def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int]) -> ValidationPositions:
     """How far each of `state_partitions` was validated; nowhere when ``quality_results`` is not there yet."""
     if results is None:
@@ -82,34 +64,34 @@ def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int
 
 def at_or_above(first: Mapping[int, int], *columns: str) -> pc.Expression:
     """Rows in which one of `columns` is at or above the offset in `first`, and all of any other state partition."""
-    partition = pc.field("state_partition")
     wanted = [
-        (partition == p) & reduce(or_, [pc.field(column) >= offset for column in columns])
+        _partition_is(p) & reduce(or_, [pc.field(column) >= offset for column in columns])
         for p, offset in first.items()
     ]
-    return reduce(or_, wanted, ~partition.isin(list(first)))
+    return reduce(or_, wanted, ~pc.field("state_partition").isin(list(first)))
 
 
 def advanced(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
-    """ValidationPositions at `ends`, never lower than `before`."""
+    """Positions at `ends`, never lower than `before`."""
     return {p: max(ends.get(p, 0), before.get(p, 0)) for p in sorted({*ends, *before})}
 
 
-def offset_slices(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[OffsetSlice]:
-    """Slices that follow each other on every state partition and hold every stored offset at or above `since` once,
-    after the `LOOK_BACK` before it; of about `most` offsets each, none where nothing is new.
+def offset_slices(stored: StoredOffsets, since: Mapping[int, int], most: int = MOST_RECORDS) -> Iterator[pc.Expression]:
+    """The rows of slices that follow each other on every state partition and hold every stored offset at or above
+    `since` once, after the `LOOK_BACK` before it; of about `most` offsets each, none where nothing is new.
 
     A slice takes the same part of every state partition, so that a share partition on two of them shows.
     """
-    runs = {p: _to_read(own, since.get(p, 0)) for p, own in stored.runs.items() if own.ends_above(since.get(p, 0))}
+    new = {p: own for p, own in stored.runs.items() if own.ends_above(since.get(p, 0))}
+    runs = {p: own.above(max(0, since.get(p, 0) - LOOK_BACK)) for p, own in new.items()}
     count = -(-sum(own.total for own in runs.values()) // most)
     for number in range(count):
         cuts = {p: (own.total * number // count, own.total * (number + 1) // count) for p, own in runs.items()}
         ends = {p: runs[p].at(np.array([low, high - 1])) for p, (low, high) in cuts.items() if low < high}
-        if ends:
-            yield OffsetSlice(
-                first={p: int(e[0]) for p, e in ends.items()}, last={p: int(e[1]) for p, e in ends.items()}
-            )
+        offset = pc.field("offset")
+        rows = [_partition_is(p) & (offset >= int(e[0])) & (offset <= int(e[1])) for p, e in ends.items()]
+        if rows:
+            yield reduce(or_, rows)
 
 
 def record_tables(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -> Iterator[pa.Table]:
@@ -124,8 +106,8 @@ def record_tables(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -
         yield pa.Table.from_batches(held)
 
 
-def _to_read(runs: OffsetRuns, since: int) -> OffsetRuns:
-    return runs.above(max(0, since - LOOK_BACK))
+def _partition_is(partition: int) -> pc.Expression:
+    return pc.field("state_partition") == partition
 
 
 def _app_id(table: str, partition: int) -> str:

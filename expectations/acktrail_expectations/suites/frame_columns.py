@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail_expectations.batch_columns import RecordBatches, terminal_offsets
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail_expectations.batch_columns import record_batches, terminal_offsets
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""
@@ -20,11 +22,9 @@ _LEAST: Final = np.iinfo(np.int64).min
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
     """`table` as a frame; list columns stay Arrow lists, so that a million of them cost nothing."""
-    return table.to_pandas(types_mapper=_pandas_type)
-
-
-def _pandas_type(kind: pa.DataType) -> Any:
-    return pd.Int64Dtype() if pa.types.is_integer(kind) else pd.ArrowDtype(kind)
+    return table.to_pandas(
+        types_mapper=lambda kind: pd.Int64Dtype() if pa.types.is_integer(kind) else pd.ArrowDtype(kind)
+    )
 
 
 def where(series: pd.Series, condition: BoolArray | pd.Series) -> pd.Series:
@@ -56,11 +56,57 @@ def key_texts(table: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table["group_id"], table["topic_id"], table["partition"].cast(pa.string()), ":")
 
 
-def _int64_or_least(series: pd.Series) -> Int64Array:
-    """Whole numbers, the lowest int64 for a missing one: as a start offset it bounds nothing."""
-    return series.to_numpy(dtype=np.int64, na_value=_LEAST)
+def known_true(condition: pd.Series) -> BoolArray:
+    """Where `condition` is known to hold."""
+    return np.asarray(condition.fillna(value=False), dtype=np.bool_)
 
 
-def terminal_offset_counts(batches: RecordBatches, start_offset: pd.Series) -> pd.Series:
-    """Terminal offsets at or above the start offset, all of them where it is not known."""
-    return pd.Series(terminal_offsets(batches, _int64_or_least(start_offset)), dtype="Int64")
+def bounds_of_batches(table: pa.Table, frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
+    """What `batch_checks` compares a row's batches with, but for `is_uninitialized`, and `terminal_offsets`: how many
+    offsets at or above the start offset are finished, of all where it is not known."""
+    limits = {group: cluster.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
+    start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)
+    return {
+        "delivery_count_limit": frame["group_id"].map(limits).astype("Int64"),
+        "terminal_offsets": pd.Series(terminal_offsets(record_batches(table["batches"]), start), dtype="Int64"),
+    }
+
+
+class KeyPlacement:
+    """Which state partition had each coordinator key first, and which one its hash names. Cost: one hash a key."""
+
+    def __init__(self, partition_count: int | None) -> None:
+        """`partition_count`: partitions of the state topic; None: not known, then no key has a home."""
+        self._partition_count = partition_count
+        self._known: dict[str, tuple[int, int | None]] = {}
+
+    def add(self, keys: pa.ChunkedArray, state_partitions: pa.ChunkedArray) -> tuple[pd.Series, pd.Series]:
+        """First and home state partition of each row; missing without a key, a home also without a count.
+
+        Among rows that come together the least state partition that has a key counts as the first.
+        """
+        encoded = pc.dictionary_encode(keys.combine_chunks())
+        texts = encoded.dictionary.to_pylist()
+        codes = np.asarray(encoded.indices.fill_null(len(texts)), dtype=np.int64)
+        least = np.full(len(texts) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(least, codes, np.asarray(state_partitions, dtype=np.int64))
+        for text, partition in zip(texts, least.tolist(), strict=False):
+            if text not in self._known:
+                self._known[text] = (partition, self._home(text))
+        places = ([self._known[text][side] for text in texts] for side in (0, 1))
+        taken = (pa.array(place, pa.int64()).take(encoded.indices) for place in places)
+        first, home = (pd.Series(pd.Int64Dtype().__from_arrow__(column)) for column in taken)
+        return first, home
+
+    def _home(self, coordinator_key: str) -> int | None:
+        if self._partition_count is None:
+            return None
+        group_id, topic_id, partition = coordinator_key.rsplit(":", 2)
+        key = SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=int(partition))
+        return state_partition_of(key, self._partition_count)
+
+
+def home_state_partitions(keys: pa.ChunkedArray, partition_count: int | None) -> pd.Series:
+    """The state partition that the hash of each coordinator key names; missing without a key or a count."""
+    nowhere = pa.chunked_array([pa.nulls(len(keys), pa.int64()).fill_null(0)])
+    return KeyPlacement(partition_count).add(keys, nowhere)[1]

@@ -27,7 +27,7 @@ from acktrail_expectations.gx.suite_check import (
     unique,
     warning,
 )
-from acktrail_expectations.suites.frame_columns import frame_of, where
+from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
 
 RECONCILIATION_COLUMNS: Final = (
     "group_id", "topic_id", "topic", "partition", "verdict", "reason", "moved", "durable_start_offset", "durable_lag",
@@ -47,14 +47,15 @@ RECONCILIATION_CHECKS: Final[tuple[SuiteCheck, ...]] = (
         "match_has_same_start_offset", equal("durable_start_offset", "agreed_start_offset"), only_where=_STOOD_STILL
     ),
     critical("match_has_same_lag", equal("durable_lag", "agreed_lag"), only_where=_STOOD_STILL),
-    critical("no_durable_ahead", none_of("verdict", Verdict.DURABLE_AHEAD.value)),
-    critical("no_past_log_end", none_of("verdict", Verdict.PAST_LOG_END.value)),
-    error("no_live_ahead", none_of("verdict", Verdict.LIVE_AHEAD.value)),
-    error("no_missing_state", none_of("verdict", Verdict.MISSING_STATE.value)),
-    warning("no_orphan_state", none_of("verdict", Verdict.ORPHAN_STATE.value)),
-    warning("no_before_log_start", none_of("verdict", Verdict.BEFORE_LOG_START.value)),
-    warning("no_not_authorized", none_of("verdict", Verdict.NOT_AUTHORIZED.value)),
-    warning("no_unknown", none_of("verdict", Verdict.UNKNOWN.value)),
+    *(
+        check(f"no_{verdict.value}", none_of("verdict", verdict.value))
+        for check, verdicts in (
+            (critical, (Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)),
+            (error, (Verdict.LIVE_AHEAD, Verdict.MISSING_STATE)),
+            (warning, (Verdict.ORPHAN_STATE, Verdict.BEFORE_LOG_START, Verdict.NOT_AUTHORIZED, Verdict.UNKNOWN)),
+        )
+        for verdict in verdicts
+    ),
 )
 """Rules on the frame below."""
 
@@ -68,9 +69,9 @@ def reconciliations_frame(reconciliations: pa.Table) -> pd.DataFrame:
     """
     frame = frame_of(reconciliations.select(list(RECONCILIATION_COLUMNS)))
     moved = np.asarray(frame["moved"].fillna(value=True), dtype=np.bool_)
-    agreed = np.asarray((frame["verdict"] == Verdict.MATCH.value).fillna(value=False), dtype=np.bool_) & ~moved
-    still = frame["log_end_offset_before"] == frame["log_end_offset_after"]
+    agreed = known_true(frame["verdict"] == Verdict.MATCH.value) & ~moved
+    still = known_true(frame["log_end_offset_before"] == frame["log_end_offset_after"])
     return frame.assign(
         agreed_start_offset=where(frame["described_start_offset_after"], agreed),
-        agreed_lag=where(frame["described_lag_after"], agreed & np.asarray(still.fillna(value=False), dtype=np.bool_)),
+        agreed_lag=where(frame["described_lag_after"], agreed & still),
     )

@@ -15,7 +15,7 @@ import pyarrow as pa
 from acktrail.group_changes.lifecycle.change_status import Status
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, is_true, unique, warning
-from acktrail_expectations.suites.frame_columns import frame_of, where
+from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
 
 _PLAN_COLUMNS: Final = (
     "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "wanted_offset",
@@ -69,9 +69,9 @@ def reset_plan_frame(partitions: pa.Table, *, allow_skip: bool) -> pd.DataFrame:
         target) and `sum_of_delivered_again` (what lies below the start offset, and what is finished in the state).
     """
     frame = frame_of(partitions.select(list(_PLAN_COLUMNS)))
-    refused = np.asarray(frame["refused"].fillna(value=False), dtype=np.bool_)
+    refused = known_true(frame["refused"])
     sent = where(frame["target_offset"], ~refused)
-    skips = np.asarray(frame["skipped"].fillna(value=0) > 0, dtype=np.bool_) & ~refused
+    skips = known_true(frame["skipped"] > 0) & ~refused
     return frame.assign(
         sent_target=sent,
         unclamped_target=where(sent, frame["clamp"].isna()),

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
-from acktrail_expectations.batch_columns import record_batches
 from acktrail_expectations.gx.suite_check import (
     SuiteCheck,
     at_least,
@@ -40,15 +39,16 @@ from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks
 from acktrail_expectations.suites.frame_columns import (
     Codes,
+    KeyPlacement,
+    bounds_of_batches,
     combined_codes,
     frame_of,
     key_texts,
+    known_true,
     last_known,
     previous,
-    terminal_offset_counts,
     where,
 )
-from acktrail_expectations.suites.home_partition import KeyPlacement
 
 RECORD_COLUMNS: Final = (
     "state_partition", "offset", "record_type", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch",
@@ -72,55 +72,39 @@ def state_record_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
     """Rules on the frames below, without ``MATCHES_RAW_BYTES``. A snapshot epoch that does not fit means that records
     are missing."""
     after = "after another of its share partition"
+    update = "update after another record of its share partition"
+    snapshot = "snapshot after another record of its share partition"
+    count, record = "delivery complete count", "record after another of its state partition"
+    covers = at_least("delivery_complete_count", "terminal_offsets")
+    written = at_least("write_timestamp_ms", "create_timestamp_ms")
     return (
         critical("record_once", unique("state_partition", "offset")),
-        error(
-            "offsets_dense",
-            equal("offset", "expected_offset"),
-            only_where="record after another of its state partition",
-        ),
+        error("offsets_dense", equal("offset", "expected_offset"), only_where=record),
         error("record_decoded", one_of("decode_status", "decoded")),
         *batch_checks(cluster),
-        error(
-            "snapshot_epoch_step",
-            equal("snapshot_epoch", "successor_epoch"),
-            only_where="snapshot after another record of its share partition",
+        error("snapshot_epoch_step", equal("snapshot_epoch", "successor_epoch"), only_where=snapshot),
+        error("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=update),
+        error("update_has_base", one_of("base_type", "snapshot", "update"), only_where=update),
+        *(
+            error(f"{name}_monotone", at_least(name, f"least_{name}"), only_where=f"{name.replace('_', ' ')} {after}")
+            for name in ("state_epoch", "leader_epoch", "start_offset")
         ),
-        error("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=_UPDATE_AFTER),
-        error("update_has_base", one_of("base_type", "snapshot", "update"), only_where=_UPDATE_AFTER),
-        error("state_epoch_monotone", at_least("state_epoch", "least_state_epoch"), only_where=f"state epoch {after}"),
-        error(
-            "leader_epoch_monotone", at_least("leader_epoch", "least_leader_epoch"), only_where=f"leader epoch {after}"
-        ),
-        error(
-            "start_offset_monotone", at_least("start_offset", "least_start_offset"), only_where=f"start offset {after}"
-        ),
-        warning(
-            "delivery_complete_count_covers",
-            at_least("delivery_complete_count", "terminal_offsets"),
-            only_where="delivery complete count",
-        ),
-        warning(
-            "create_le_write_timestamp", at_least("write_timestamp_ms", "create_timestamp_ms"), only_where="snapshot"
-        ),
+        warning("delivery_complete_count_covers", covers, only_where=count),
+        warning("create_le_write_timestamp", written, only_where="snapshot"),
         critical("one_state_partition_per_key", equal("state_partition", "first_state_partition")),
         error("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
     )
-
-
-_UPDATE_AFTER: Final = "update after another record of its share partition"
 
 
 class StateRecordFrames:
     """The frames of a log that comes in pieces: each is what it would be if all pieces were one.
 
     Between pieces one row a share partition is kept: its newest record, with the epochs and the start offset that are
-    in force after it.
+    in force after it. `gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost. `compares_bytes`:
+    records have ``COMPARED_COLUMNS`` too, and are compared with their raw bytes.
     """
 
     def __init__(self, *, gaps: pa.Table, cluster: ObservedCluster, compares_bytes: bool = False) -> None:
-        """`gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost. `compares_bytes`: records
-        have ``COMPARED_COLUMNS`` too, and are compared with their raw bytes."""
         self._gaps = gaps
         self._cluster = cluster
         self._compares_bytes = compares_bytes
@@ -130,10 +114,8 @@ class StateRecordFrames:
     def add(self, records: pa.Table, *, since: Mapping[int, int]) -> pd.DataFrame:
         """The records at or above `since` (offset by state partition; absent: all), each with what bounds it.
 
-        Args:
-            records: ``RECORD_COLUMNS`` of the next records of some state partitions, in any order; none of them lies
-                below a record that was added before.
-            since: first offset to validate by state partition.
+        `records`: ``RECORD_COLUMNS`` of the next records of some state partitions, in any order; none of them lies
+        below a record that was added before.
 
         Returns:
             ``RECORD_COLUMNS`` and, missing where there is nothing to compare with:
@@ -151,8 +133,12 @@ class StateRecordFrames:
         first, home = self._placement.add(key_texts(table), table["state_partition"])
         placed = {"first_state_partition": first, "home_state_partition": home}
         self._rows_to_keep = _rows_to_keep(table, log, in_force)
-        whole = frame.assign(**bounds, **placed, **_derived_columns(table, frame, self._cluster))
-        wanted = (place >= 0) & _wanted(frame, since)
+        is_snapshot = known_true((frame["record_type"] == "snapshot") & (frame["decode_status"] == "decoded"))
+        is_uninitialized = frame["start_offset"].isna() & is_snapshot
+        of_batches = bounds_of_batches(table, frame, self._cluster)
+        whole = frame.assign(**bounds, **placed, **of_batches, is_uninitialized=is_uninitialized)
+        begin = frame["state_partition"].map(dict(since)).astype("Int64")
+        wanted = (place >= 0) & ~known_true(frame["offset"] < begin)
         new = whole[wanted].reset_index(drop=True)
         return new.assign(matches_raw_bytes=_matching(records, place[wanted])) if self._compares_bytes else new
 
@@ -204,10 +190,11 @@ class _Log:
     def of(cls, table: pa.Table, frame: pd.DataFrame, gaps: pa.Table) -> _Log:
         state_partition = _codes(frame["state_partition"])
         before = previous(frame["offset"], state_partition)
-        is_repeated = _is_true(frame["offset"] == before)
+        is_repeated = known_true(frame["offset"] == before)
         after_gap = _after_gap(frame, before, gaps)
         key = _codes(pd.Series(pc.dictionary_encode(key_texts(table)).combine_chunks().indices.to_pandas()))
-        segment = _running_count(after_gap | _after_nameless(frame, state_partition), state_partition)
+        nameless = frame["decode_status"].isin(_NAMELESS).astype("Int64")
+        segment = _running_count(after_gap | known_true(previous(nameless, state_partition) > 0), state_partition)
         return cls(
             state_partition=state_partition,
             expected_offset=where(before + 1, ~(after_gap | is_repeated)),
@@ -232,20 +219,15 @@ def _after_gap(frame: pd.DataFrame, before: pd.Series, gaps: pa.Table) -> BoolAr
     found = np.zeros(len(frame), np.bool_)
     for gap in gaps.to_pylist():
         here = frame["state_partition"] == gap["state_partition"]
-        found |= _is_true(here & (before < gap["gap_first"]) & (frame["offset"] > gap["gap_last"]))
+        found |= known_true(here & (before < gap["gap_first"]) & (frame["offset"] > gap["gap_last"]))
     return found
-
-
-def _after_nameless(frame: pd.DataFrame, state_partition: Codes) -> BoolArray:
-    nameless = frame["decode_status"].isin(_NAMELESS).astype("Int64")
-    return np.asarray(previous(nameless, state_partition).fillna(0), dtype=np.bool_)
 
 
 def _chain_bounds(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
     """What bounds each row, and what is in force after it."""
     kind = frame["record_type"].where(frame["decode_status"] == "decoded")
     before = previous(kind, log.chain)
-    after_tombstone = _is_true(before == "tombstone")
+    after_tombstone = known_true(before == "tombstone")
     life = combined_codes(log.chain, _running_count(after_tombstone, log.chain))
     least, in_force = _lower_bounds(frame, kind, life)
     bounds = {**_snapshot_epochs(kind, before, previous(frame["snapshot_epoch"], log.chain)), **least}
@@ -255,10 +237,10 @@ def _chain_bounds(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series],
 
 def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.Series) -> dict[str, pd.Series]:
     """A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base."""
-    is_update = _is_true(kind == "update")
-    successor = (epoch_before + 1).mask(_is_true(kind_before == "tombstone"), 0)
+    is_update = known_true(kind == "update")
+    successor = (epoch_before + 1).mask(known_true(kind_before == "tombstone"), 0)
     return {
-        "successor_epoch": where(successor, _is_true(kind == "snapshot")),
+        "successor_epoch": where(successor, known_true(kind == "snapshot")),
         "base_epoch": where(epoch_before, is_update),
         "base_type": where(kind_before, is_update),
     }
@@ -272,7 +254,7 @@ def _lower_bounds(
     state_epoch = last_known(frame["state_epoch"], life)
     least_state_epoch = previous(state_epoch, life)
     begins = _initializes(frame, kind) | kind.isna().to_numpy(dtype=np.bool_)
-    raised = _is_true(frame["state_epoch"] > least_state_epoch)
+    raised = known_true(frame["state_epoch"] > least_state_epoch)
     led, started = (combined_codes(life, _running_count(marks, life)) for marks in (begins, begins | raised))
     leader_epoch, start_offset = last_known(frame["leader_epoch"], led), last_known(frame["start_offset"], started)
     least = {
@@ -283,28 +265,13 @@ def _lower_bounds(
     return least, {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
 
 
-def _is_true(condition: pd.Series) -> BoolArray:
-    """Where `condition` is known to hold."""
-    return np.asarray(condition.fillna(value=False), dtype=np.bool_)
-
-
 def _initializes(frame: pd.DataFrame, kind: pd.Series) -> BoolArray:
     """Snapshots as an initialization or a reset writes them: leader epoch 0, no batches, created as written."""
     empty = frame["batches"].list.len() == 0
     written = frame["create_timestamp_ms"] == frame["write_timestamp_ms"]
-    return _is_true(kind == "snapshot") & _is_true(frame["leader_epoch"] == 0) & _is_true(empty) & _is_true(written)
-
-
-def _derived_columns(table: pa.Table, frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
-    is_snapshot = _is_true((frame["record_type"] == "snapshot") & (frame["decode_status"] == "decoded"))
-    limits = {group: cluster.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
-    return {
-        "is_uninitialized": frame["start_offset"].isna() & is_snapshot,
-        "delivery_count_limit": frame["group_id"].map(limits).astype("Int64"),
-        "terminal_offsets": terminal_offset_counts(record_batches(table["batches"]), frame["start_offset"]),
-    }
-
-
-def _wanted(frame: pd.DataFrame, since: Mapping[int, int]) -> BoolArray:
-    first = frame["state_partition"].map(dict(since)).astype("Int64")
-    return ~_is_true(frame["offset"] < first)
+    return (
+        known_true(kind == "snapshot")
+        & known_true(frame["leader_epoch"] == 0)
+        & known_true(empty)
+        & known_true(written)
+    )

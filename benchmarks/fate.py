@@ -13,8 +13,7 @@ import pyarrow as pa
 from measure import median, run
 from table import Row
 
-from acktrail.columnar.change_rows import CHANGE_COLUMNS
-from acktrail.columnar.held_rows import HELD_COLUMNS
+from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import HistoryTables

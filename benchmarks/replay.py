@@ -13,7 +13,7 @@ from rounds import rounds, timed
 from table import Row, pace
 
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.model_values import records_of
+from acktrail.columnar.model_values import record_of
 from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.model.replay import replay
 
@@ -27,7 +27,7 @@ def compare(records: int = 2_000_000, share_partitions: int = 5_000, count: int 
     shape = LogShape(records=records, share_partitions=share_partitions)
     raw = raw_log(shape).combine_chunks()
     few = raw.filter(pc.less(raw["partition"], _FOLDED_STATE_PARTITIONS))
-    decoded = [record for _, record in records_of(decode_records(few))]
+    decoded = [record_of(row) for row in decode_records(few).to_pylist() if row["decode_status"] == "decoded"]
     with kafka_peer(raw) as kafka:
         times = rounds(
             {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import coordinator_logs
 
-from acktrail.columnar.change_rows import change_table
+from acktrail.columnar.model_values import change_table
 from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, partial_rates, sum_rates
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange

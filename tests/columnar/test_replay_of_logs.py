@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from samples.random_records import INT64, batches
 
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.replaying.decoded_records import replay_decoded
+from acktrail.columnar.replaying.apply_records import replay_decoded
 from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns, states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
@@ -176,7 +176,7 @@ def test_folding_early_for_want_of_memory_changes_no_state(rows: list[Row], data
     replay = RawLogReplay(buffer_bytes=0)
     for piece in cut(rows, data):
         replay.add(table_of(piece))
-        replay.flush()
+        replay.finish()
     assert found_in(replay.finish()) == folded(rows)
 
 
@@ -270,12 +270,12 @@ def test_records_that_come_too_late_are_refused() -> None:
     key, other = KEYS[:2]
     replay = RawLogReplay()
     replay.add(table_of([(0, n, *encode(snapshot(key, n))) for n in (5, 7)]))
-    replay.flush()
+    replay.finish()
     replay.add(table_of([(0, 3, *encode(snapshot(other, 1))), (0, 8, *encode(snapshot(key, 8)))]))
-    replay.flush()
+    replay.finish()
     replay.add(table_of([(0, 6, *encode(snapshot(key, 6)))]))
     with pytest.raises(InputError, match="offset 6"):
-        replay.flush()
+        replay.finish()
 
 
 def test_two_base_states_of_one_share_partition_are_refused() -> None:

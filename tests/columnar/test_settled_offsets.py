@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import KEYS, coordinator_logs
 
-from acktrail.columnar.change_rows import change_table
+from acktrail.columnar.model_values import change_table
 from acktrail.columnar.settled_offsets import SettledCounts, by_share_partition, settled_counts, settled_filter
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import History, StatusChange

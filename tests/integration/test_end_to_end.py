@@ -13,7 +13,7 @@ from embedded.workload_report import Fate, SharePartitionRun
 from integration.end_to_end_run import RUN_ID, Observed, dump_of
 
 from acktrail.broker.client.error_codes import NONE
-from acktrail.columnar.change_rows import changes_of
+from acktrail.columnar.model_values import changes_of
 from acktrail.embedded.workload.scenario import Action
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, status_ranges
 from acktrail.model.offset_history.status_changes import StatusChange

@@ -14,8 +14,7 @@ from drivers.command_line import run
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession
 
-from acktrail.columnar.change_rows import changes_of
-from acktrail.columnar.held_rows import known_states_of
+from acktrail.columnar.model_values import changes_of, known_states_of
 from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError

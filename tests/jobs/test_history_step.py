@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from jobs.world import key_of
 from samples.random_records import batches, records
 
-from acktrail.columnar.change_rows import change_table, changes_of
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.held_rows import HELD_COLUMNS, known_state_table, known_states_of
+from acktrail.columnar.model_values import HELD_COLUMNS, change_table, changes_of, known_state_table, known_states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.history.history_step import AppliedRange, RecordRange, apply_range
 from acktrail.model.offset_history.offset_status import KnownState

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_fields import INT32, INT64, STRING, schema
+from acktrail.columnar.schemas.table_schemas import INT32, INT64, STRING, schema
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array, strides
-from acktrail.columnar.replaying.clipped_batches import ClippedBatches, batches_from
 from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.delivery import StateBatch
 
@@ -75,6 +74,70 @@ class NumberColumn:
         return cls(values=np.concatenate([piece.values for piece in pieces]), known=known)
 
 
+_FIELDS: Final = {field.name: field.type for field in BATCHES.value_type}
+_STATE_BITS: Final = 8
+_STATE_BIAS: Final = 128
+_FEW: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedBatches:
+    """Batches, each with its segment: arrays of shape (batches,).
+
+    Where two batches of a segment overlap the higher `priority` wins: delivery count first, then delivery state, as in
+    ``model.batches``. Both are packed into one int32, so that they compare as one number.
+    """
+
+    segment: Int64Array
+    first: Int64Array
+    last: Int64Array
+    priority: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls, batches: Mapping[str, npt.NDArray[Any]] | npt.NDArray[Any], segment: Int64Array, prune_below: Int64Array
+    ) -> Self:
+        """Batches (columns by the names of ``BATCHES``) that end at or above `prune_below` (one offset for each batch),
+        clipped to begin there or later."""
+        count, state = batches["delivery_count"].astype(np.int32), batches["delivery_state"].astype(np.int32)
+        return cls(
+            segment=segment,
+            first=np.maximum(batches["first_offset"].astype(np.int64), prune_below),
+            last=batches["last_offset"].astype(np.int64),
+            priority=(count << _STATE_BITS) + (state + _STATE_BIAS),
+        )
+
+    def __len__(self) -> int:
+        return len(self.segment)
+
+    def take(self, rows: Int64Array | slice) -> Self:
+        """The batches in `rows`."""
+        return type(self)(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+    @classmethod
+    def concat(cls, pieces: Sequence[Self]) -> Self:
+        """The pieces end to end."""
+        return cls(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in cls.__slots__})
+
+
+def state_and_count(priority: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int16]]:
+    """Delivery states and delivery counts out of priorities."""
+    state = (priority & (1 << _STATE_BITS) - 1) - _STATE_BIAS
+    return state.astype(np.int8), (priority >> _STATE_BITS).astype(np.int16)
+
+
+def batches_from(last: Int64Array, counts: Int64Array, prune_below: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Which batches reach the `prune_below` of their row, and the row of each.
+
+    `last`, of shape (batches,), are last offsets; ``counts[i]`` of them, end to end, belong to row i. `prune_below` has
+    the shape of `counts`, (rows,).
+    """
+    chosen = np.flatnonzero(last >= np.repeat(prune_below, counts))
+    if len(chosen) * _FEW < len(last):  # a search for each of a few is cheaper than the row of every batch
+        return chosen, np.searchsorted(np.cumsum(counts), chosen, side="right")
+    return chosen, np.repeat(np.arange(len(counts)), counts)[chosen]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchColumns:
     """State batches of many rows, end to end: the next ``counts[i]`` belong to row i.
@@ -91,36 +154,33 @@ class BatchColumns:
     def take(self, rows: Int64Array) -> BatchColumns:
         """The batches of `rows`, in that order."""
         counts = self.counts[rows]
-        first = (np.cumsum(self.counts) - self.counts)[rows]
-        places = strides(first, counts, 1)
-        return BatchColumns(
-            counts=counts,
-            first_offset=self.first_offset[places],
-            last_offset=self.last_offset[places],
-            delivery_state=self.delivery_state[places],
-            delivery_count=self.delivery_count[places],
-        )
+        places = strides((np.cumsum(self.counts) - self.counts)[rows], counts, 1)
+        return BatchColumns(counts=counts, **{name: getattr(self, name)[places] for name in _FIELDS})
 
     def clip(self, segment: Int64Array, prune_below: Int64Array) -> ClippedBatches:
         """The batches at or above `prune_below`; both arguments have one number for each row."""
         chosen, rows = batches_from(self.last_offset, self.counts, prune_below)
-        fields = {field.name: getattr(self, field.name)[chosen] for field in BATCHES.value_type}
+        fields = {name: getattr(self, name)[chosen] for name in _FIELDS}
         return ClippedBatches.of(fields, segment[rows], prune_below[rows])
 
     def structures(self, layout: np.dtype[np.void]) -> npt.NDArray[Any]:
         """The batches as structures of `layout`; its other fields are zero."""
         structures = np.zeros(len(self.first_offset), layout)
-        for field in BATCHES.value_type:
-            structures[field.name] = getattr(self, field.name)
+        for name in _FIELDS:
+            structures[name] = getattr(self, name)
         return structures
+
+    @classmethod
+    def of_structures(cls, counts: Int64Array, structures: npt.NDArray[Any]) -> Self:
+        """The batches in structures with the fields of ``BATCHES``; ``counts[i]`` of them belong to row i."""
+        return cls(counts=counts, **{n: structures[n].astype(kind.to_pandas_dtype()) for n, kind in _FIELDS.items()})
 
     def to_arrow(self, known: BoolArray | None = None) -> pa.ListArray:
         """``BATCHES`` over the same memory; rows that are not `known` (they have no batches) are null."""
         bounds = np.zeros(len(self.counts) + 1, np.int32)
         np.cumsum(self.counts, out=bounds[1:])
-        fields = list(BATCHES.value_type)
-        children = [NumberColumn(values=getattr(self, field.name)).to_arrow(field.type) for field in fields]
-        structures = pa.StructArray.from_arrays(children, fields=fields)
+        children = [NumberColumn(values=getattr(self, name)).to_arrow(kind) for name, kind in _FIELDS.items()]
+        structures = pa.StructArray.from_arrays(children, fields=list(BATCHES.value_type))
         validity = None if known is None or known.all() else _bits(known)
         return pa.ListArray.from_buffers(
             BATCHES, len(self.counts), [validity, pa.py_buffer(bounds)], children=[structures]
@@ -130,21 +190,18 @@ class BatchColumns:
     def of_arrow(cls, lists: pa.ListArray) -> Self:
         """The batches of an Arrow array of ``BATCHES``; null is an empty list."""
         structures = lists.flatten()
-        numbers = {field.name: structures.field(field.name).to_numpy() for field in BATCHES.value_type}
+        numbers = {name: structures.field(name).to_numpy() for name in _FIELDS}
         counts = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
         return cls(counts=counts, **numbers)
 
     @classmethod
     def of_batches(cls, rows: Sequence[Sequence[StateBatch]]) -> Self:
         """The batches of the model."""
-        flat = [batch for row in rows for batch in row]
-        return cls(
-            counts=np.array([len(row) for row in rows], np.int64),
-            first_offset=np.array([batch.first_offset for batch in flat], np.int64),
-            last_offset=np.array([batch.last_offset for batch in flat], np.int64),
-            delivery_state=np.array([batch.delivery_state for batch in flat], np.int8),
-            delivery_count=np.array([batch.delivery_count for batch in flat], np.int16),
-        )
+        numbers = {
+            name: np.array([getattr(batch, name) for row in rows for batch in row], kind.to_pandas_dtype())
+            for name, kind in _FIELDS.items()
+        }
+        return cls(counts=np.array([len(row) for row in rows], np.int64), **numbers)
 
     @classmethod
     def concat(cls, pieces: Sequence[BatchColumns]) -> BatchColumns:

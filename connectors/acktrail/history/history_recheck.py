@@ -10,9 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.change_rows import CHANGE_COLUMNS
-from acktrail.columnar.held_rows import HELD_COLUMNS
-from acktrail.columnar.model_values import share_partition_of
+from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.history.history_step import HISTORY_INPUTS, RecordRange, apply_range, commit_spans
 from acktrail.model.share_partition import KEY_COLUMNS

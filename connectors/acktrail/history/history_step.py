@@ -12,9 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.change_rows import CHANGE_COLUMNS
-from acktrail.columnar.held_rows import HELD_COLUMNS, known_state_table, known_states_of
-from acktrail.columnar.model_values import RECORD_COLUMNS
+from acktrail.columnar.model_values import (
+    CHANGE_COLUMNS,
+    HELD_COLUMNS,
+    RECORD_COLUMNS,
+    known_state_table,
+    known_states_of,
+)
 from acktrail.config import TablesConfig
 from acktrail.history.marked_changes import MarkedHistory
 from acktrail.model.share_partition import KEY_COLUMNS

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.change_rows import CHANGE_COLUMNS, change_table
-from acktrail.columnar.model_values import record_of, share_partition_of
+from acktrail.columnar.model_values import CHANGE_COLUMNS, change_table, record_of, share_partition_of
 from acktrail.model.offset_history.offset_status import KnownState, OffsetStatusKind
 from acktrail.model.offset_history.status_changes import DATING, Cause, History, StatusChange
 from acktrail.model.offset_history.status_marks import LEAST_RECORDED, UNRECORDED_KINDS, OffsetMarks, mark_of_status

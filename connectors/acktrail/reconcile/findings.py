@@ -30,8 +30,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_fields import INSTANT
-from acktrail.columnar.schemas.table_schemas import FINDINGS
+from acktrail.columnar.schemas.table_schemas import FINDINGS, INSTANT
 from acktrail.model.reconciliation import Verdict
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import Observation

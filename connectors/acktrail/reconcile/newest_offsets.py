@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.decoding.decode_keys import snapshot_keys
 from acktrail.columnar.replaying.key_index import SharePartitionIndex
-from acktrail.columnar.replaying.newest_bases import first_replayed
+from acktrail.columnar.replaying.pending_records import first_replayed
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.archived_offsets import ArchivedRanges
@@ -80,7 +80,7 @@ class NewestOffsets:
         distinct = records.select(ADDRESS).take(pa.array(first_rows))
         keys = snapshot_keys(*(distinct[name].combine_chunks() for name in KEY_COLUMNS))
         homes = distinct["state_partition"].to_numpy()
-        numbers = self.index.add_keys(pa.chunked_array([keys]), homes).partition_index
+        numbers, _ = self.index.add_keys(pa.chunked_array([keys]), homes)
         for name, newest in self._newest.items():
             self._newest[name] = np.append(newest, np.full(len(self.index) - len(newest), _NONE))
         found: Int64Array = numbers[codes]
@@ -98,7 +98,7 @@ class NewestOffsets:
 
     @property
     def first_replayed(self) -> Int64Array:
-        """The offset from which records have a say (see ``newest_bases.first_replayed``)."""
+        """The offset from which records have a say (see ``first_replayed``)."""
         return first_replayed(self.bases, (self.bases == self._newest["tombstone_offset"]) & (self.bases != _NONE))
 
     def columns(self) -> dict[str, pa.Array]:

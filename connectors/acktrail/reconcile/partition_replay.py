@@ -15,11 +15,15 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.model_values import RECORD_COLUMNS
 from acktrail.columnar.record_columns import NumberColumn
-from acktrail.columnar.replaying.decoded_records import replay_decoded
+from acktrail.columnar.replaying.apply_records import replay_decoded
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
-from acktrail.columnar.schemas.incremental_tables import REPLAY_MEMORY, saved_columns
-from acktrail.columnar.schemas.table_fields import INSTANT
-from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES, STATE_RECORDS
+from acktrail.columnar.schemas.table_schemas import (
+    INSTANT,
+    REPLAY_MEMORY,
+    SHARE_PARTITION_STATES,
+    STATE_RECORDS,
+    saved_columns,
+)
 from acktrail.model.reconciliation_input import Completeness
 from acktrail.reconcile.archived_offsets import offset_counts
 from acktrail.reconcile.coverage import Coverage
@@ -66,7 +70,7 @@ class Replay:
     """The state partitions of `coverages`, replayed from what was `saved` of them to where their coverage ends.
 
     The records that came after that are read twice. The first reading finds the newest snapshot or tombstone of each
-    share partition, the second reads only what follows it, and replays that (``decoded_records``). Working memory holds
+    share partition, the second reads only what follows it, and replays that (``replay_decoded``). Working memory holds
     those records, not the history. A replay that resumes from an earlier one gives what a replay of all records gives.
     """
 

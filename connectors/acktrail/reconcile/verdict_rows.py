@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray
 from acktrail.columnar.record_columns import NumberColumn
-from acktrail.columnar.schemas.table_fields import INSTANT
-from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS
+from acktrail.columnar.schemas.table_schemas import INSTANT, RECONCILIATIONS
 from acktrail.model.delivery import TERMINAL_STATES
 from acktrail.model.reconciliation import Reconciliation, Verdict, reconcile
 from acktrail.model.reconciliation_input import Completeness, DescribedPartition, ReconciliationInput, TopicStatus

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray, binary_column
+from acktrail.columnar.binary_column import Int64Array, binary_column
 from acktrail.columnar.decoding.decode_keys import KeyColumns, read_keys
-from acktrail.columnar.decoding.decode_rows import CONTENT_COLUMNS, Decoder, decode_rows
-from acktrail.columnar.decoding.irregular_values import IrregularRows
+from acktrail.columnar.decoding.irregular_values import CONTENT_COLUMNS, Decoder, IrregularRows, decode_rows
 from acktrail.columnar.decoding.regular_values import read_values
 from acktrail.columnar.record_columns import CONTENT_NUMBERS
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
@@ -32,7 +31,6 @@ _ROWS_AT_ONCE: Final = 1 << 17
 _NO_TIMESTAMP: Final = pa.scalar(-1, pa.int64())
 _RECORD_TYPES: Final = pa.array(["update", "snapshot", "tombstone"])
 _TOMBSTONE: Final = 2
-_DEFAULT_STATUS: Final = DecodeStatus.DECODED.value
 
 
 def decode_records(raw: pa.Table) -> pa.Table:
@@ -103,18 +101,15 @@ def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
         "partition": _with_strict("partition", pa.array(keys.partition), irregular),
         **{name: records.numbers[name].to_arrow(CONTENT_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
-        "decode_status": _statuses(raw.num_rows, irregular),
-        "decode_error": _errors(raw.num_rows, irregular),
+        "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, irregular.rows, irregular.statuses),
+        "decode_error": _texts(raw.num_rows, "", irregular.rows, irregular.reasons),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in CONTENT_COLUMNS.names], schema=CONTENT_COLUMNS)
 
 
 def _irregular_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
     return IrregularRows(
-        keys=lambda rows: raw.column("key").take(pa.array(rows)),
-        values=lambda rows: raw.column("value").take(pa.array(rows)),
-        is_snapshot=keys.is_snapshot,
-        trusted=keys.regular,
+        keys=raw.column("key"), values=raw.column("value"), is_snapshot=keys.is_snapshot, trusted=keys.regular
     )
 
 
@@ -122,46 +117,27 @@ def _with_strict(name: str, column: pa.Array, irregular: IrregularRows) -> pa.Ar
     """`column` with the strict decoder's values in the rows that only it reads."""
     if irregular.strict is None:
         return column
-    order = np.arange(len(column))
-    order[irregular.strict_rows] = len(column) + np.arange(len(irregular.strict_rows))
-    return pa.concat_arrays([column, irregular.strict.column(name)]).take(pa.array(order))
+    mask = np.zeros(len(column), np.bool_)
+    mask[irregular.strict_rows] = True
+    return pc.replace_with_mask(column, pa.array(mask), irregular.strict.column(name))
 
 
-def _statuses(count: int, irregular: IrregularRows) -> pa.StringArray:
-    exceptions = [
-        (row, status)
-        for row, status in zip(irregular.rows.tolist(), irregular.statuses, strict=True)
-        if status != _DEFAULT_STATUS
-    ]
-    bounds, octets, _ = _texts(count, _DEFAULT_STATUS, exceptions)
-    return pa.StringArray.from_buffers(count, bounds, octets)
+def _texts(count: int, default: str, rows: Int64Array, texts: Sequence[str | None]) -> pa.StringArray:
+    """A column of `count` rows: `default` (empty: null), except for `texts` in the ascending `rows`.
 
-
-def _errors(count: int, irregular: IrregularRows) -> pa.StringArray:
-    """Why rows could not be decoded; null for decoded rows."""
-    exceptions = [
-        (row, reason) for row, reason in zip(irregular.rows.tolist(), irregular.reasons, strict=True) if reason
-    ]
-    if not exceptions:
-        return pa.nulls(count, pa.string())
-    bounds, octets, has_text = _texts(count, "", exceptions)
-    return pa.StringArray.from_buffers(count, bounds, octets, pa.py_buffer(np.packbits(has_text, bitorder="little")))
-
-
-def _texts(count: int, default: str, exceptions: Sequence[tuple[int, str]]) -> tuple[pa.Buffer, pa.Buffer, BoolArray]:
-    """Arrow offsets and data of a string column of `count` rows, and which rows are exceptions.
-
-    Every row is `default`, except the (row, text) pairs in `exceptions`, ascending by row. Runs of the default text are
-    copied as a whole.
+    Runs of the default text are copied as a whole.
     """
     lengths = np.full(count + 1, len(default), np.int32)
     lengths[0] = 0
     is_exception = np.zeros(count, np.bool_)
     run = memoryview(default.encode() * count)
     pieces, begin = list[bytes | memoryview](), 0
-    for row, text in exceptions:
-        octets = text.encode()
-        pieces += (run[: (row - begin) * len(default)], octets)
-        lengths[row + 1], is_exception[row], begin = len(octets), True, row + 1
+    for row, text in zip(rows.tolist(), texts, strict=True):
+        if text is not None and text != default:
+            octets = text.encode()
+            pieces += (run[: (row - begin) * len(default)], octets)
+            lengths[row + 1], is_exception[row], begin = len(octets), True, row + 1
     pieces.append(run[: (count - begin) * len(default)])
-    return pa.py_buffer(np.cumsum(lengths, dtype=np.int32)), pa.py_buffer(b"".join(pieces)), is_exception
+    bounds, data = pa.py_buffer(np.cumsum(lengths, dtype=np.int32)), pa.py_buffer(b"".join(pieces))
+    validity = None if default else pa.py_buffer(np.packbits(is_exception, bitorder="little"))
+    return pa.StringArray.from_buffers(count, bounds, data, validity)

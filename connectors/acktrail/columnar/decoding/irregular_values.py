@@ -8,8 +8,8 @@ field to every value 8x the time of this module (``benchmarks/decode.py``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +18,15 @@ import pyarrow as pa
 
 from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array, runs
 from acktrail.columnar.decoding.cursors import Cursors, Fault
-from acktrail.columnar.decoding.decode_rows import decode_rows
-from acktrail.columnar.decoding.regular_values import BATCH, SNAPSHOT, UPDATE, batch_columns
-from acktrail.columnar.record_columns import CONTENT_NUMBERS, NumberColumn, RecordColumns, content_columns
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.wire.raw_record import DecodeStatus
+from acktrail.columnar.decoding.regular_values import BATCH, SNAPSHOT, UPDATE
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns, content_columns
+from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
+from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
+from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
+from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.wire.dialects.released import decode
+from acktrail.wire.raw_record import AddressedRecord, DecodeStatus, RawRecord, decode_with
+from acktrail.wire.state_key import SNAPSHOT_TYPE, decode_key
 
 _UPDATE: Final = np.dtype(UPDATE.descr[1:-2])
 _SNAPSHOT: Final = np.dtype(SNAPSHOT.descr[1:-2])
@@ -51,37 +54,6 @@ _STATUSES: Final = {
     Fault.UNKNOWN_VERSION: DecodeStatus.UNKNOWN_VERSION,
     Fault.NULL_UPDATE: DecodeStatus.NULL_UPDATE,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IrregularValues:
-    """The content of some rows' values, and the outcome of each; the reason is None for decoded rows.
-
-    `undecided` rows take more steps than pay off here: they have no content, and the strict decoder must read them.
-    """
-
-    records: RecordColumns
-    statuses: list[DecodeStatus]
-    reasons: list[str | None]
-    undecided: BoolArray
-
-
-def read_irregular_values(column: BinaryColumn, is_snapshot: BoolArray) -> IrregularValues:
-    """Decode values of any layout. Null is a tombstone under a snapshot key, and a fault under an update key."""
-    reader = _Reader(column)
-    is_null = column.lengths < 0
-    reader.cursors.fail(np.flatnonzero(is_null & ~is_snapshot), Fault.NULL_UPDATE)
-    reader.read(np.flatnonzero(~is_null & ~is_snapshot), _UPDATE)
-    reader.read(np.flatnonzero(~is_null & is_snapshot), _SNAPSHOT)
-    faults = [_FAULTS[fault] for fault in reader.cursors.fault.tolist()]
-    details = (reader.cursors.amount, reader.cursors.left, reader.cursors.position)
-    outcomes = zip(faults, *(numbers.tolist() for numbers in details), strict=True)
-    return IrregularValues(
-        records=reader.records(),
-        statuses=[_STATUSES.get(fault, DecodeStatus.MALFORMED_VALUE) for fault in faults],
-        reasons=[_reason(*each) if each[0] else None for each in outcomes],
-        undecided=reader.cursors.fault == Fault.UNDECIDED,
-    )
 
 
 @lru_cache(maxsize=1_024)
@@ -130,7 +102,7 @@ class _Reader:
         order = order[good[rows_of[order]]]
         return RecordColumns(
             numbers={n: NumberColumn(values=self._values[n], known=self._known[n] & good) for n in CONTENT_NUMBERS},
-            batches=batch_columns(np.bincount(rows_of[order], minlength=len(good)), batches[order]),
+            batches=BatchColumns.of_structures(np.bincount(rows_of[order], minlength=len(good)), batches[order]),
         )
 
     def _keep(self, rows: Int64Array, fields: npt.NDArray[Any], *, is_snapshot: bool) -> None:
@@ -191,19 +163,18 @@ class _Reader:
         return self.cursors.tagged_fields(rows, {})
 
 
-Take = Callable[[Int64Array], pa.BinaryArray]
-"""Returns the keys, or the values, of some rows."""
-
-
 class IrregularRows:
-    """Decodes the rows with irregular values or keys.
+    """Decodes the rows with irregular values or keys, of `keys` and `values`.
 
-    After ``decode``: `rows` with their `statuses` and `reasons`; `strict_rows`, those of them that only the strict
-    decoder reads (their keys are not `trusted`, or their values take too many steps), and `strict`, its result.
+    After ``decode``: `rows` with their `statuses` and `reasons` (None: decoded); `strict_rows`, those of them that only
+    the strict decoder reads (their keys are not `trusted`, or their values take too many steps), and `strict`, its
+    result.
     """
 
-    def __init__(self, *, keys: Take, values: Take, is_snapshot: BoolArray, trusted: BoolArray) -> None:
-        self._take = (keys, values)
+    def __init__(
+        self, *, keys: pa.BinaryArray, values: pa.BinaryArray, is_snapshot: BoolArray, trusted: BoolArray
+    ) -> None:
+        self._raw = (keys, values)
         self._is_snapshot, self._trusted = is_snapshot, trusted
         self.rows = self.strict_rows = np.empty(0, np.int64)
         self.statuses: list[DecodeStatus] = []
@@ -211,11 +182,20 @@ class IrregularRows:
         self.strict: pa.RecordBatch | None = None
 
     def decode(self, rows: Int64Array, column: BinaryColumn) -> RecordColumns:
-        """The numbers and batches of `rows`, whose values are `column`."""
-        irregular = read_irregular_values(column, self._is_snapshot[rows])
-        self.rows, self.statuses, self.reasons = rows, irregular.statuses, irregular.reasons
-        places = np.flatnonzero(irregular.undecided | ~self._trusted[rows])
-        return self._with_strict(irregular.records, places) if len(places) else irregular.records
+        """The numbers and batches of `rows`, whose values are `column`. Null is a tombstone under a snapshot key, and a
+        fault under an update key."""
+        reader = _Reader(column)
+        cursors, is_null, is_snapshot = reader.cursors, column.lengths < 0, self._is_snapshot[rows]
+        cursors.fail(np.flatnonzero(is_null & ~is_snapshot), Fault.NULL_UPDATE)
+        reader.read(np.flatnonzero(~is_null & ~is_snapshot), _UPDATE)
+        reader.read(np.flatnonzero(~is_null & is_snapshot), _SNAPSHOT)
+        faults = [_FAULTS[fault] for fault in cursors.fault.tolist()]
+        details = (numbers.tolist() for numbers in (cursors.amount, cursors.left, cursors.position))
+        self.rows = rows
+        self.statuses = [_STATUSES.get(fault, DecodeStatus.MALFORMED_VALUE) for fault in faults]
+        self.reasons = [_reason(*each) if each[0] else None for each in zip(faults, *details, strict=True)]
+        places = np.flatnonzero((cursors.fault == Fault.UNDECIDED) | ~self._trusted[rows])
+        return self._with_strict(reader.records(), places) if len(places) else reader.records()
 
     @property
     def readable(self) -> BoolArray:
@@ -224,7 +204,9 @@ class IrregularRows:
 
     def _with_strict(self, records: RecordColumns, places: Int64Array) -> RecordColumns:
         self.strict_rows = self.rows[places]
-        self.strict = decode_rows(self._raw(self.strict_rows))
+        address = [pa.array(np.zeros(len(places), np.int64), kind) for kind in RAW_RECORDS.types[:3]]
+        taken = [array.take(pa.array(self.strict_rows)) for array in self._raw]
+        self.strict = decode_rows(pa.RecordBatch.from_arrays([*address, *taken], schema=RAW_RECORDS))
         outcomes = (self.strict.column(name).to_pylist() for name in ("decode_status", "decode_error"))
         for place, status, reason in zip(places.tolist(), *outcomes, strict=True):
             self.statuses[place], self.reasons[place] = DecodeStatus(status), reason
@@ -232,7 +214,56 @@ class IrregularRows:
         order[places] = len(records) + np.arange(len(places))
         return RecordColumns.concat([records, content_columns(self.strict)]).take(order)
 
-    def _raw(self, rows: Int64Array) -> pa.RecordBatch:
-        address = [pa.array(np.zeros(len(rows), np.int64), kind) for kind in RAW_RECORDS.types[:3]]
-        taken = [take(rows) for take in self._take]
-        return pa.RecordBatch.from_arrays([*address, *taken], schema=RAW_RECORDS)
+
+Decoder = Callable[[bytes | None, bytes | None], StateRecord]
+"""Key and value to a record of a released dialect; raises MalformedRecord or UnsupportedRecord."""
+
+_FIRST: Final = STATE_RECORDS.get_field_index("record_type")
+
+CONTENT_COLUMNS: Final = pa.schema([STATE_RECORDS.field(index) for index in range(_FIRST, len(STATE_RECORDS))])
+"""The columns of ``STATE_RECORDS`` that are decoded from a record's bytes."""
+
+_Row = tuple[Any, ...]
+_key: Final = attrgetter(*KEY_COLUMNS)
+
+_NO_VALUE: Final[_Row] = (None,) * (len(CONTENT_NUMBERS) + 1)
+"""For each of ``CONTENT_NUMBERS``, and for the batches."""
+
+
+def decode_rows(batch: pa.RecordBatch, decoder: Decoder = decode) -> pa.RecordBatch:
+    """``CONTENT_COLUMNS`` of `batch` (``RAW_RECORDS``), decoded one row at a time by a dialect's `decoder`.
+
+    A record that cannot be decoded still names its share partition where its key can be read.
+    """
+    columns = (column.to_pylist() for column in batch.columns)
+    rows = [
+        _row(
+            decode_with(decoder, RawRecord(state_partition=at, offset=offset, timestamp_ms=time, key=key, value=value))
+        )
+        for at, offset, time, key, value in zip(*columns, strict=True)
+    ]
+    decoded = zip(*rows, strict=True) if rows else ((),) * len(CONTENT_COLUMNS)
+    arrays = [pa.array(column, field.type) for column, field in zip(decoded, CONTENT_COLUMNS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=CONTENT_COLUMNS)
+
+
+def _row(decoded: AddressedRecord[StateRecord]) -> _Row:
+    outcome = (decoded.status.value, decoded.reason)
+    record = decoded.record
+    if record is None:
+        return (*_readable_key(decoded.raw.key), *_NO_VALUE, *outcome)
+    if isinstance(record, Tombstone):
+        return ("tombstone", *_key(record.key), *_NO_VALUE, *outcome)
+    record_type = "snapshot" if isinstance(record, ShareSnapshot) else "update"
+    numbers = (getattr(record, name, None) for name in CONTENT_NUMBERS)
+    batches = [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in record.batches]
+    return (record_type, *_key(record.key), *numbers, batches, *outcome)
+
+
+def _readable_key(key: bytes | None) -> _Row:
+    """Record type and share partition of a record whose value could not be read; nulls where its key cannot be read."""
+    try:
+        kind, share_partition = decode_key(key or b"")
+    except InputError:
+        return (None,) * 4
+    return ("snapshot" if kind == SNAPSHOT_TYPE else "update", *_key(share_partition))

@@ -1,4 +1,4 @@
-"""Values of the state topic, decoded in bulk: the layouts of ``wire.dialects.released``."""
+"""Values of the state topic, decoded in bulk, at once or when needed: the layouts of ``wire.dialects.released``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array, strides
-from acktrail.columnar.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns
+from acktrail.columnar.record_columns import (
+    CONTENT_NUMBERS,
+    BatchColumns,
+    ClippedBatches,
+    NumberColumn,
+    RecordColumns,
+    batches_from,
+)
 
 DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
 """Decodes the values in some rows, given as a column; nulls and no batches where a value cannot be read."""
@@ -52,20 +59,6 @@ _ABSENT: Final = -1
 _Numbers = dict[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegularValues:
-    """``CONTENT_NUMBERS`` of the `regular` values, and where their batches are.
-
-    The ``counts[i]`` batches of row i begin at byte ``first[i]``; all arrays have shape (rows,). Rows that are not
-    regular have no batches, and numbers without meaning.
-    """
-
-    numbers: dict[str, NumberColumn]
-    first: Int64Array
-    counts: Int64Array
-    regular: BoolArray
-
-
 def read_values(
     column: BinaryColumn, is_snapshot: BoolArray, decode_irregular: DecodeIrregular, trusted: BoolArray
 ) -> RecordColumns:
@@ -75,28 +68,31 @@ def read_values(
         column: the n values.
         is_snapshot, trusted: shape (n,): the type of each key, and whether its value may be read in bulk.
     """
-    values = find_regular(column, is_snapshot, trusted)
-    irregular = np.flatnonzero(~values.regular)
+    numbers, first, counts, regular = _find_regular(column, is_snapshot, trusted)
+    irregular = np.flatnonzero(~regular)
     other = decode_irregular(irregular, column.take(irregular)) if len(irregular) else None
     if other is not None:
-        values.counts[irregular] = other.batches.counts
-        for name, number in values.numbers.items():
+        counts[irregular] = other.batches.counts
+        for name, number in numbers.items():
             number.put(irregular, other.numbers[name])
-    batches = gather_batches(column, values.first, values.counts)
+    batches = _gather_batches(column, first, counts)
     if other is not None:
-        ends = np.cumsum(values.counts)[irregular]
+        ends = np.cumsum(counts)[irregular]
         batches[strides(ends - other.batches.counts, other.batches.counts, 1)] = other.batches.structures(BATCH)
-    tagged = rows_with_tags(batches, values.counts)
+    tagged = _rows_with_tags(batches, counts)
     if len(tagged):
-        return read_values(column, is_snapshot, decode_irregular, without(trusted, tagged))
-    return RecordColumns(numbers=values.numbers, batches=batch_columns(values.counts, batches))
+        return read_values(column, is_snapshot, decode_irregular, _without(trusted, tagged))
+    return RecordColumns(numbers=numbers, batches=BatchColumns.of_structures(counts, batches))
 
 
-def find_regular(column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArray) -> RegularValues:
-    """The regular values among the `trusted` ones.
+def _find_regular(
+    column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArray
+) -> tuple[dict[str, NumberColumn], Int64Array, Int64Array, BoolArray]:
+    """``CONTENT_NUMBERS``, where the batches begin, how many there are, and which of the `trusted` values are regular;
+    shapes (rows,). Other rows have no batches, and numbers without meaning.
 
     A regular value has version 0, batches without tagged fields, a tag buffer that is empty or holds the delivery
-    complete count alone, and no byte after it. ``rows_with_tags`` then finds the few whose batches have tagged fields.
+    complete count alone, and no byte after it. ``_rows_with_tags`` then finds the few whose batches have tagged fields.
     """
     updates, end = column.heads_and_ends(UPDATE, _END)
     heads = _read_heads(column, is_snapshot, updates)
@@ -114,17 +110,15 @@ def find_regular(column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArra
     has_none = (rest == 1) & (end["count"] & 0xFF == 0)
     regular = trusted & is_sane & (counts >= 0) & (column.lengths >= size) & (has_count | has_none)
     counts[~regular] = 0
-    return RegularValues(
-        numbers=_numbers(heads, is_snapshot, end["count"], has_count), first=first, counts=counts, regular=regular
-    )
+    return _numbers(heads, is_snapshot, end["count"], has_count), first, counts, regular
 
 
-def gather_batches(column: BinaryColumn, first: Int64Array, counts: Int64Array) -> npt.NDArray[Any]:
+def _gather_batches(column: BinaryColumn, first: Int64Array, counts: Int64Array) -> npt.NDArray[Any]:
     """The encoded batches of all rows, end to end: ``counts[i]`` structures of ``BATCH`` from byte ``first[i]``."""
     return column.gather(strides(first, counts, BATCH.itemsize), BATCH)
 
 
-def rows_with_tags(batches: npt.NDArray[Any], counts: Int64Array) -> Int64Array:
+def _rows_with_tags(batches: npt.NDArray[Any], counts: Int64Array) -> Int64Array:
     """The rows with a batch that has tagged fields: the length of such a value looks regular by chance.
 
     ``counts[i]`` of `batches` belong to row i.
@@ -135,38 +129,23 @@ def rows_with_tags(batches: npt.NDArray[Any], counts: Int64Array) -> Int64Array:
     return rows
 
 
-def without(mask: BoolArray, rows: Int64Array) -> BoolArray:
+def _without(mask: BoolArray, rows: Int64Array) -> BoolArray:
     """`mask`, false for `rows`."""
     narrower = mask.copy()
     narrower[rows] = False
     return narrower
 
 
-def batch_columns(counts: Int64Array, batches: npt.NDArray[Any]) -> BatchColumns:
-    """Columns of structures of ``BATCH``; ``counts[i]`` of them belong to row i."""
-    return BatchColumns(
-        counts=counts,
-        first_offset=batches["first_offset"].astype(np.int64),
-        last_offset=batches["last_offset"].astype(np.int64),
-        delivery_state=batches["delivery_state"].copy(),
-        delivery_count=batches["delivery_count"].astype(np.int16),
-    )
-
-
 def _read_heads(column: BinaryColumn, is_snapshot: BoolArray, updates: npt.NDArray[Any]) -> _Numbers:
     """The fields before the batches: `updates` has every row read as an update; the few snapshots are corrected."""
-    heads = {name: updates[name].astype(_native(UPDATE, name)) for name in UPDATE.names or ()}
+    heads = {name: updates[name].astype(UPDATE[name].newbyteorder("=")) for name in UPDATE.names or ()}
     rows = np.flatnonzero(is_snapshot)
     snapshots = column.gather(column.starts[rows], SNAPSHOT)
     for name in SNAPSHOT.names or ():
         if name not in heads:
-            heads[name] = np.zeros(len(is_snapshot), _native(SNAPSHOT, name))
+            heads[name] = np.zeros(len(is_snapshot), SNAPSHOT[name].newbyteorder("="))
         heads[name][rows] = snapshots[name]
     return heads
-
-
-def _native(layout: np.dtype[np.void], name: str) -> np.dtype[Any]:
-    return layout[name].newbyteorder("=")
 
 
 def _numbers(
@@ -185,3 +164,51 @@ def _numbers(
     }
     values = {**heads, "delivery_complete_count": count}
     return {name: NumberColumn(values=values[name], known=known[name]) for name in CONTENT_NUMBERS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyBatches:
+    """Encoded batches: the ``counts[i]`` of row i begin at byte ``first[i]`` of `column`.
+
+    Only their last offsets are decoded: `last`, end to end.
+    """
+
+    column: BinaryColumn
+    first: Int64Array
+    counts: Int64Array
+    last: Int64Array
+
+    def take(self, rows: Int64Array) -> BatchColumns:
+        """The decoded batches of `rows`, in that order."""
+        return BatchColumns.of_structures(
+            self.counts[rows], _gather_batches(self.column, self.first[rows], self.counts[rows])
+        )
+
+    def clip(self, segment: Int64Array, prune_below: Int64Array) -> ClippedBatches:
+        """The batches at or above `prune_below`; both arguments have one number for each row. Decodes no others."""
+        chosen, rows = batches_from(self.last, self.counts, prune_below)
+        places = chosen - (np.cumsum(self.counts) - self.counts)[rows]
+        structures = self.column.gather(self.first[rows] + BATCH.itemsize * places, BATCH)
+        return ClippedBatches.of(structures, segment[rows], prune_below[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyRecords:
+    """One record a row: numbers by column name, and encoded batches."""
+
+    numbers: dict[str, NumberColumn]
+    batches: LazyBatches
+
+
+def read_lazy(
+    column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArray | None = None
+) -> tuple[LazyRecords, BoolArray]:
+    """The content of the regular values, and which ones these are; other rows have numbers without meaning."""
+    candidates = np.ones(len(is_snapshot), np.bool_) if trusted is None else trusted
+    numbers, first, counts, regular = _find_regular(column, is_snapshot, candidates)
+    batches = _gather_batches(column, first, counts)
+    tagged = _rows_with_tags(batches, counts)
+    if len(tagged):
+        return read_lazy(column, is_snapshot, _without(candidates, tagged))
+    lazy = LazyBatches(column=column, first=first, counts=counts, last=batches["last_offset"].astype(np.int64))
+    return LazyRecords(numbers=numbers, batches=lazy), regular

@@ -8,8 +8,7 @@ import numpy as np
 
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.record_columns import NumberColumn, RecordColumns
-from acktrail.columnar.replaying.combine_batches import LOWEST, Segments, combine_batches
-from acktrail.columnar.replaying.concatenated_records import ConcatenatedRecords
+from acktrail.columnar.replaying.combine_batches import LOWEST, ConcatenatedRecords, Segments, combine_batches
 
 _OF_BASE: Final = ("snapshot_epoch", "state_epoch", "create_timestamp_ms", "write_timestamp_ms")
 _OF_NEWEST: Final = ("delivery_complete_count", "offset", "timestamp_ms")

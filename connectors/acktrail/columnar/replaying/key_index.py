@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,14 +21,6 @@ _TYPE_BYTES: Final = 2
 _TO_THE_END: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedKeys:
-    """The number of each key's share partition (or ``UNREADABLE``), and whether its type is snapshot; shape (keys,)."""
-
-    partition_index: Int64Array
-    is_snapshot: BoolArray
-
-
 class SharePartitionIndex:
     """Numbers share partitions from 0 in the order they appear; the same one on two state partitions has two numbers.
 
@@ -43,32 +34,31 @@ class SharePartitionIndex:
         self._homes = np.empty(0, np.int32)  # the home of each body
         self._home_numbers = np.empty(0, np.int64)  # the number of each body at its home
         self._elsewhere: dict[tuple[int, int], int] = {}  # by body and other state partition
-        self._addresses: list[
-            tuple[Int64Array, npt.NDArray[np.int32]]
-        ] = []  # bodies and state partitions, in the order of their numbers
+        # Bodies and state partitions, in the order of their numbers.
+        self._addresses = [(np.empty(0, np.int64), np.empty(0, np.int32))]
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add_keys(self, keys: pa.ChunkedArray, state_partitions: npt.NDArray[np.int32]) -> IndexedKeys:
-        """The numbers of `keys` (binary, or dictionary-encoded) read from `state_partitions`, of the same length."""
+    def add_keys(self, keys: pa.ChunkedArray, state_partitions: npt.NDArray[np.int32]) -> tuple[Int64Array, BoolArray]:
+        """The number of the share partition of each of `keys` (binary, or dictionary-encoded) read from
+        `state_partitions`, or ``UNREADABLE``; and whether its type is snapshot. All of one length."""
         if not len(keys):
-            return IndexedKeys(partition_index=np.empty(0, np.int64), is_snapshot=np.empty(0, np.bool_))
+            return np.empty(0, np.int64), np.empty(0, np.bool_)
         encoded = keys.unify_dictionaries() if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
         bodies, is_snapshot = self._find(encoded.chunk(0).dictionary)
-        rows = np.concatenate([_indices(chunk) for chunk in encoded.chunks])
+        # Null is -1, which indexes the last row.
+        rows = np.concatenate([chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks])
         body_of_row = bodies[rows]
         self._add_homes(body_of_row, state_partitions)
-        return IndexedKeys(
-            partition_index=self._numbers_of(body_of_row, state_partitions), is_snapshot=is_snapshot[rows]
-        )
+        return self._numbers_of(body_of_row, state_partitions), is_snapshot[rows]
 
     def keys_of(self, partition_index: Int64Array) -> tuple[KeyColumns, npt.NDArray[np.int32]]:
         """The decoded keys of some share partitions, and their state partitions."""
-        bodies = np.concatenate([np.empty(0, np.int64), *(bodies for bodies, _ in self._addresses)])[partition_index]
-        homes = np.concatenate([np.empty(0, np.int32), *(homes for _, homes in self._addresses)])[partition_index]
-        return read_keys(_with_type(self._bodies.take(pa.array(bodies)))), homes
+        bodies, homes = (np.concatenate(arrays)[partition_index] for arrays in zip(*self._addresses, strict=True))
+        prefix = pa.scalar(SNAPSHOT_TYPE.to_bytes(_TYPE_BYTES), pa.binary())
+        return read_keys(pc.binary_join_element_wise(prefix, self._bodies.take(pa.array(bodies)), b"")), homes
 
     def _find(self, distinct: pa.BinaryArray) -> tuple[Int64Array, BoolArray]:
         """The body of each distinct key, and whether its type is snapshot; one more row for null. Adds new bodies."""
@@ -76,7 +66,9 @@ class SharePartitionIndex:
         bodies = pc.binary_slice(distinct, _TYPE_BYTES, _TO_THE_END)
         is_snapshot = np.append(keys.is_snapshot, False)
         if not keys.regular.all():
-            bodies = _with_strict_bodies(distinct, bodies, ~keys.regular)
+            irregular = pa.array(~keys.regular)  # null where the strict decoder cannot read them either
+            strict = pa.array([_body(key) for key in distinct.filter(irregular).to_pylist()], pa.binary())
+            bodies = pc.replace_with_mask(bodies, irregular, strict)
         places = pc.index_in(bodies, value_set=self._bodies)
         new = bodies.filter(pc.and_(places.is_null(), bodies.is_valid())).unique()
         if len(new):
@@ -117,29 +109,9 @@ class SharePartitionIndex:
         self._count += len(bodies)
 
 
-def _indices(encoded: pa.DictionaryArray) -> Int64Array:
-    """Places in the dictionary; -1, which indexes the last row, for null."""
-    places: Int64Array = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
-    return places
-
-
-def _with_strict_bodies(distinct: pa.BinaryArray, bodies: pa.BinaryArray, irregular: BoolArray) -> pa.BinaryArray:
-    """`bodies`, those of `irregular` keys from the strict decoder: null where it cannot read them."""
-    rows = np.flatnonzero(irregular)
-    read = [_body(key) for key in distinct.take(pa.array(rows)).to_pylist()]
-    order = np.arange(len(distinct))
-    order[rows] = len(distinct) + np.arange(len(rows))
-    return pa.concat_arrays([bodies, pa.array(read, pa.binary())]).take(pa.array(order))
-
-
 def _body(key: bytes | None) -> bytes | None:
     try:
         kind, share_partition = decode_key(key or b"")
     except InputError:
         return None
     return encode_key(kind, share_partition)[_TYPE_BYTES:]
-
-
-def _with_type(bodies: pa.BinaryArray) -> pa.BinaryArray:
-    prefix = pa.scalar(SNAPSHOT_TYPE.to_bytes(_TYPE_BYTES), pa.binary())
-    return pc.binary_join_element_wise(prefix, bodies, b"")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array, binary_column
 from acktrail.columnar.decoding.irregular_values import IrregularRows
+from acktrail.columnar.decoding.regular_values import LazyRecords, read_lazy
 from acktrail.columnar.record_columns import NumberColumn, RecordColumns
-from acktrail.columnar.replaying.lazy_batches import LazyRecords, read_lazy
+from acktrail.columnar.sorting import by_partition_and_offset
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
@@ -20,6 +21,7 @@ _ROWS_AT_ONCE: Final = 1 << 15
 """Values decoded together, so that intermediate arrays stay in the processor's cache."""
 
 _NO_TIMESTAMP: Final = -1
+_OF_RECORDS: Final = ("partition_index", "offsets", "is_snapshot")
 _ANY_KEY: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
 _KEYS: Final = pa.array([encode_key(UPDATE_TYPE, _ANY_KEY), encode_key(SNAPSHOT_TYPE, _ANY_KEY)], pa.binary())
 """An update's and a snapshot's key, for the strict decoder: the real keys are read already."""
@@ -52,14 +54,7 @@ class PendingRecords:
         kept = np.flatnonzero(mask)
         if len(kept) == len(mask):
             return self
-        return PendingRecords(
-            partition_index=self.partition_index[kept],
-            offsets=self.offsets[kept],
-            is_snapshot=self.is_snapshot[kept],
-            rows=self.rows[kept],
-            values=self.values,
-            timestamps=self.timestamps,
-        )
+        return replace(self, **{name: getattr(self, name)[kept] for name in _OF_RECORDS}, rows=self.rows[kept])
 
     def read(self) -> Iterator[tuple[LazyRecords, BoolArray]]:
         """The content of regular records, and which records are regular; piece by piece."""
@@ -81,28 +76,18 @@ class PendingRecords:
     @classmethod
     def packed(cls, pieces: Sequence[Self]) -> PendingRecords:
         """The pieces end to end; `values` holds a copy of theirs alone."""
-        places = [pa.array(piece.rows) for piece in pieces]
         return PendingRecords(
-            partition_index=np.concatenate([piece.partition_index for piece in pieces]),
-            offsets=np.concatenate([piece.offsets for piece in pieces]),
-            is_snapshot=np.concatenate([piece.is_snapshot for piece in pieces]),
+            **{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _OF_RECORDS},
             rows=np.arange(sum(map(len, pieces))),
-            values=pa.concat_arrays([piece.values.take(rows) for piece, rows in zip(pieces, places, strict=True)]),
-            timestamps=pa.concat_arrays(
-                [piece.timestamps.take(rows) for piece, rows in zip(pieces, places, strict=True)]
-            ),
+            values=pa.concat_arrays([piece.values.take(pa.array(piece.rows)) for piece in pieces]),
+            timestamps=pa.concat_arrays([piece.timestamps.take(pa.array(piece.rows)) for piece in pieces]),
         )
 
 
 def read_irregular(values: pa.BinaryArray, is_snapshot: BoolArray) -> tuple[RecordColumns, BoolArray]:
     """The content of values of snapshots and updates, and which of them can be read."""
-    keys = _KEYS.take(pa.array(is_snapshot.astype(np.int8)))
-    irregular = IrregularRows(
-        keys=lambda rows: keys.take(pa.array(rows)),
-        values=lambda rows: values.take(pa.array(rows)),
-        is_snapshot=is_snapshot,
-        trusted=np.ones(len(is_snapshot), np.bool_),
-    )
+    keys, trusted = _KEYS.take(pa.array(is_snapshot.astype(np.int8))), np.ones(len(is_snapshot), np.bool_)
+    irregular = IrregularRows(keys=keys, values=values, is_snapshot=is_snapshot, trusted=trusted)
     return irregular.decode(np.arange(len(is_snapshot)), binary_column(values)), irregular.readable
 
 
@@ -111,3 +96,42 @@ def _address(offsets: Int64Array, timestamps: Int64Array) -> dict[str, NumberCol
         "offset": NumberColumn(values=offsets),
         "timestamp_ms": NumberColumn(values=timestamps, known=timestamps != _NO_TIMESTAMP),
     }
+
+
+def first_replayed(bases: Int64Array, is_tombstone: BoolArray) -> Int64Array:
+    """The first offset that replay needs of share partitions whose newest base is at `bases`: a snapshot itself, or
+    what follows a tombstone. Shapes (n,)."""
+    return bases + is_tombstone
+
+
+def newest_readable(partition_index: Int64Array, offsets: Int64Array, values: pa.BinaryArray) -> Int64Array:
+    """The row of the newest readable base of each share partition.
+
+    Args:
+        partition_index, offsets: int64, shape (n,), in any order.
+        values: the n values of snapshots, null for tombstones.
+
+    The newest of each share partition is decoded first; its other bases only where that one cannot be read.
+    """
+    order = by_partition_and_offset(partition_index, offsets)
+    newest = order[_ends(partition_index[order])]
+    readable = _are_readable(values, newest)
+    if readable.all():
+        return newest
+    candidates = order[np.isin(partition_index[order], partition_index[newest[~readable]])]
+    good = candidates[_are_readable(values, candidates)]
+    return np.concatenate([newest[readable], good[_ends(partition_index[good])]])
+
+
+def _ends(partition_index: Int64Array) -> Int64Array:
+    """Where the rows of each share partition end."""
+    return np.flatnonzero(np.diff(partition_index, append=-1))
+
+
+def _are_readable(values: pa.BinaryArray, rows: Int64Array) -> BoolArray:
+    is_snapshot = np.ones(len(rows), np.bool_)
+    readable = read_lazy(binary_column(values).take(rows), is_snapshot)[1].copy()
+    irregular = np.flatnonzero(~readable)
+    if len(irregular):
+        readable[irregular] = read_irregular(values.take(pa.array(rows[irregular])), is_snapshot[irregular])[1]
+    return readable

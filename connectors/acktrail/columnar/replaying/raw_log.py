@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.replaying.apply_records import apply_records
 from acktrail.columnar.replaying.key_index import UNREADABLE, SharePartitionIndex
-from acktrail.columnar.replaying.newest_bases import first_replayed, newest_readable
-from acktrail.columnar.replaying.pending_records import PendingRecords
+from acktrail.columnar.replaying.pending_records import PendingRecords, first_replayed, newest_readable
 from acktrail.columnar.replaying.state_columns import StateColumns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import InputError
@@ -82,14 +80,10 @@ class RawLogReplay:
 
     def finish(self) -> pa.Table:
         """The states (``REPLAYED_STATES``): one row for each share partition and state partition, in the order of their
-        first records. More records may be added afterwards."""
-        self.flush()
-        return self._states.to_arrow(self._index)
-
-    def flush(self) -> None:
-        """Fold all buffered records into states and free them."""
+        first records. Folds and frees all buffered records; more may be added afterwards."""
         self.index_waiting()
         self._fold()
+        return self._states.to_arrow(self._index)
 
     def index_waiting(self) -> None:
         """Index the keys of the waiting batches, find the newest bases, buffer the records at or above them."""
@@ -97,16 +91,16 @@ class RawLogReplay:
         self._waiting_rows = self._waiting_bytes = 0
         if not batches:
             return
-        keys = self._index.add_keys(
-            pa.chunked_array([b.column("key") for b in batches]), _numbers(batches, "partition")
+        state_partitions, offsets = (
+            np.concatenate([batch.column(name).to_numpy() for batch in batches]) for name in ("partition", "offset")
         )
-        partition_index, offsets = keys.partition_index, _numbers(batches, "offset")
+        keys = pa.chunked_array([batch.column("key") for batch in batches])
+        partition_index, is_snapshot = self._index.add_keys(keys, state_partitions)
         self._first_offset = _grown(self._first_offset, len(self._index))
-        self._has_new_base = np.append(
-            self._has_new_base, np.zeros(len(self._index) - len(self._has_new_base), np.bool_)
-        )
+        new = len(self._index) - len(self._has_new_base)
+        self._has_new_base = np.append(self._has_new_base, np.zeros(new, np.bool_))
         self._check_order(partition_index, offsets)
-        self._find_bases(partition_index, offsets, keys.is_snapshot, [batch.column("value") for batch in batches])
+        self._find_bases(partition_index, offsets, is_snapshot, [batch.column("value") for batch in batches])
         needed = (partition_index != UNREADABLE) & (offsets >= np.append(self._first_offset, _LOWEST)[partition_index])
         end = 0
         for batch in batches:
@@ -116,13 +110,13 @@ class RawLogReplay:
                 PendingRecords(
                     partition_index=partition_index[start:end][rows],
                     offsets=offsets[start:end][rows],
-                    is_snapshot=keys.is_snapshot[start:end][rows],
+                    is_snapshot=is_snapshot[start:end][rows],
                     rows=rows,
                     values=batch.column("value"),
                     timestamps=batch.column("timestamp"),
                 )
             )
-        if _bytes(self._pending) > self._buffer_bytes:
+        if sum(piece.values.nbytes for piece in self._pending) > self._buffer_bytes:
             needed = self._needed()
             if sum(piece.needed_bytes for piece in needed) > self._buffer_bytes // 2:
                 self._fold()
@@ -150,7 +144,9 @@ class RawLogReplay:
         rows = rows[offsets[rows] >= self._first_offset[partition_index[rows]]]
         if not len(rows):
             return
-        candidates = _taken(values, rows)
+        ends = np.cumsum([len(chunk) for chunk in values])
+        parts = zip(values, ends, np.split(rows, np.searchsorted(rows, ends[:-1])), strict=True)
+        candidates = pa.concat_arrays([chunk.take(pa.array(own - end + len(chunk))) for chunk, end, own in parts])
         newest = newest_readable(partition_index[rows], offsets[rows], candidates)
         is_tombstone = candidates.take(pa.array(newest)).is_null().to_numpy(zero_copy_only=False)
         bases = rows[newest]
@@ -178,10 +174,7 @@ def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
     kinds = dict(zip(RAW_RECORDS.names, RAW_RECORDS.types, strict=True))
     if pa.types.is_dictionary(table.schema.field("key").type):
         kinds["key"] = pa.dictionary(pa.int32(), pa.binary())
-    batches: list[pa.RecordBatch] = (
-        table.select(list(kinds)).cast(pa.schema(list(kinds.items()))).to_batches(max_chunksize=_ROWS_AT_ONCE)
-    )
-    return batches
+    return list(table.select(list(kinds)).cast(pa.schema(kinds)).to_batches(max_chunksize=_ROWS_AT_ONCE))
 
 
 def _uniform(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -192,23 +185,5 @@ def _uniform(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return batches if rows >= len(batches) * _SMALL_ROWS else [pa.concat_batches(batches)]
 
 
-def _numbers(batches: Sequence[pa.RecordBatch], name: str) -> npt.NDArray[Any]:
-    return np.concatenate([batch.column(name).to_numpy() for batch in batches])
-
-
-def _taken(chunks: Sequence[pa.BinaryArray], rows: Int64Array) -> pa.BinaryArray:
-    """The values in `rows`, which ascend, of `chunks` end to end."""
-    ends = np.cumsum([len(chunk) for chunk in chunks])
-    parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
-    starts = ends - [len(chunk) for chunk in chunks]
-    return pa.concat_arrays(
-        [chunk.take(pa.array(part - start)) for chunk, part, start in zip(chunks, parts, starts, strict=True)]
-    )
-
-
 def _grown(numbers: Int64Array, count: int) -> Int64Array:
     return np.append(numbers, np.full(count - len(numbers), _LOWEST))
-
-
-def _bytes(pending: Sequence[PendingRecords]) -> int:
-    return sum(piece.values.nbytes for piece in pending)

@@ -17,31 +17,19 @@ from acktrail.columnar.replaying.key_index import SharePartitionIndex
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.errors import InputError
 from acktrail.model.replay import SharePartitionState
+from acktrail.model.share_partition import KEY_COLUMNS
+
+_ADDRESS: Final = {"last_record_offset": "offset", "last_record_timestamp_ms": "timestamp_ms"}
+_NUMBERS: Final = tuple(CONTENT_NUMBERS)
 
 REPLAYED_STATES: Final = pa.schema(
     [
         SHARE_PARTITION_STATES.field(name)
-        for name in (
-            "state_partition",
-            "group_id",
-            "topic_id",
-            "partition",
-            "snapshot_epoch",
-            "state_epoch",
-            "leader_epoch",
-            "start_offset",
-            "delivery_complete_count",
-            "batches",
-            "create_timestamp_ms",
-            "write_timestamp_ms",
-            "last_record_offset",
-            "last_record_timestamp_ms",
-        )
+        for name in ("state_partition", *KEY_COLUMNS, *_NUMBERS[:5], "batches", *_NUMBERS[5:], *_ADDRESS)
     ]
 )
 """The columns of ``SHARE_PARTITION_STATES`` that come from replay alone."""
 
-_ADDRESS: Final = {"last_record_offset": "offset", "last_record_timestamp_ms": "timestamp_ms"}
 _ROWS_AT_ONCE: Final = 8_192
 
 
@@ -109,9 +97,7 @@ class StateColumns:
             [column.combine_chunks() for column in states.columns], schema=REPLAYED_STATES
         )
         keys = snapshot_keys(rows.column("group_id"), rows.column("topic_id"), rows.column("partition"))
-        partition_index = index.add_keys(
-            pa.chunked_array([keys]), rows.column("state_partition").to_numpy()
-        ).partition_index
+        partition_index, _ = index.add_keys(pa.chunked_array([keys]), rows.column("state_partition").to_numpy())
         if len(np.unique(partition_index)) != len(partition_index):
             raise InputError("a share partition has two states on one state partition")
         numbers = {name: NumberColumn.of_arrow(rows.column(name)) for name in CONTENT_NUMBERS}

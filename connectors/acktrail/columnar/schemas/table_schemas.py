@@ -8,43 +8,43 @@ acktrail's own clock. Null means not known (never -1).
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.change_tables import RESET_AUDIT, RESET_EXECUTIONS, RESET_PLAN_PARTITIONS, RESET_PLANS
-from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY, HELD_STATES, RECONCILE_CHECKS, REPLAY_MEMORY
-from acktrail.columnar.schemas.table_fields import (
-    BATCHES,
-    BINARY,
-    BOOL,
-    INSTANT,
-    INT16,
-    INT32,
-    INT64,
-    STATE_COLUMNS,
-    STRING,
-    schema,
-)
+STRING: Final = pa.string()
+BINARY: Final = pa.binary()
+BOOL: Final = pa.bool_()
+INT8: Final = pa.int8()
+INT16: Final = pa.int16()
+INT32: Final = pa.int32()
+INT64: Final = pa.int64()
+INSTANT: Final = pa.timestamp("us", tz="UTC")
+"""A UTC instant of acktrail's own clock."""
 
-__all__ = [
-    "BATCHES",
-    "EXPORT_RANGES",
-    "FINDINGS",
-    "GROUP_OBSERVATIONS",
-    "OFFSET_OBSERVATIONS",
-    "QUALITY_RESULTS",
-    "RAW_RECORDS",
-    "RECONCILIATIONS",
-    "RESET_AUDIT",
-    "RESET_EXECUTIONS",
-    "RESET_PLANS",
-    "RESET_PLAN_PARTITIONS",
-    "SHARE_PARTITION_STATES",
-    "STATE_RECORDS",
-    "TABLES",
-    "TOPICS",
-]
+
+def schema(*groups: tuple[Any, ...]) -> pa.Schema:
+    """A schema of nullable columns; each group is a type and the names of consecutive columns of it.
+
+    >>> schema((STRING, "group_id", "topic_id"), (INT32, "partition")).names
+    ['group_id', 'topic_id', 'partition']
+    """
+    return pa.schema([pa.field(name, kind) for kind, *names in groups for name in names])
+
+
+BATCHES: Final = pa.list_(
+    pa.struct(schema((INT64, "first_offset", "last_offset"), (INT8, "delivery_state"), (INT16, "delivery_count")))
+)
+"""State batches in the order the record has them; `delivery_state` numbers are Kafka's."""
+
+STATE_COLUMNS: Final = (
+    (INT32, "snapshot_epoch", "state_epoch", "leader_epoch"),
+    (INT64, "start_offset"),
+    (INT32, "delivery_complete_count"),
+    (INT64, "create_timestamp_ms", "write_timestamp_ms"),
+    (BATCHES, "batches"),
+)
+"""The content of a snapshot, and of a replayed state."""
 
 RAW_RECORDS: Final = pa.schema(
     [
@@ -192,6 +192,183 @@ QUALITY_RESULTS: Final = schema(
     (STRING, "run_rows"),  # rows that the tables had of the run at that time: JSON, count by table
 )
 """One expectation in one validation of a run; of several validations the newest counts."""
+
+DELIVERY_HISTORY: Final = schema(
+    (STRING, "cluster_id"),
+    (INT64, "chunk"),  # rows of one chunk lie together, in the order below
+    (STRING, "group_id", "topic_id"),
+    (INT32, "partition"),
+    (INT64, "first_offset", "last_offset"),
+    (STRING, "before_standing"),
+    (INT8, "before_state"),
+    (INT16, "before_count"),
+    (STRING, "standing"),  # recorded | unrecorded | below_start | uninitialized | absent | unknown
+    (INT8, "delivery_state"),  # recorded only
+    (INT16, "delivery_count"),
+    (STRING, "cause"),  # update | snapshot | initialize | reset | tombstone | gap | unreadable
+    (BOOL, "is_dated"),  # it happened with this record; else the record only shows it
+    (INT32, "state_partition"),
+    (INT64, "record_offset", "record_timestamp_ms"),
+)
+"""One change of a range of offsets, never changed except for its chunk. An interval lasts from one to the next."""
+
+HELD_STATES: Final = schema(
+    (STRING, "cluster_id"),
+    (INT32, "state_partition"),
+    (INT64, "next_offset"),  # this and the others up to `records_version`: as in REPLAY_MEMORY
+    (STRING, "records_files"),
+    (STRING, "group_id", "topic_id"),
+    (INT32, "partition"),
+    (STRING, "held"),  # state | absent | unknown
+    *STATE_COLUMNS,
+    (INT64, "share_partitions"),
+    (STRING, "records_table", "state_topic_id", "dialect"),
+    (INT32, "law"),
+    (INT64, "records_version"),
+)
+"""What the history resumes from: the replayed state of every share partition ever seen, and one row for each state
+partition. Replaced by every run."""
+
+_OFFSETS: Final = pa.list_(pa.struct(schema((INT64, "first_offset", "last_offset"))))
+
+_EXPORTED: Final = pa.struct(
+    schema(
+        (STRING, "ranges_table"),
+        (INT64, "ranges_version"),
+        (pa.list_(STRING), "pending"),
+        (INSTANT, "until", "latest"),
+        (INT64, "first_offset", "last_offset", "offsets", "lost"),
+        (_OFFSETS, "gaps"),
+        (INT64, "quarantined", "quarantined_offset", "unattributed_offset"),
+    )
+)
+"""What is known of the export of a state partition."""
+
+REPLAY_MEMORY: Final = schema(
+    (STRING, "cluster_id"),
+    (INT32, "state_partition"),
+    (INT64, "next_offset"),  # the row of a state partition itself: its records before that are applied
+    (INT64, "share_partitions"),  # and how many rows it has; null in those, as all up to `exported`
+    (STRING, "run_id", "records_table", "state_topic_id", "dialect"),
+    (INT32, "law"),
+    (INT64, "records_version"),
+    (STRING, "records_files"),  # a digest of its files: a version can come back as another one
+    (pa.list_(STRING), "unfinished"),
+    (_EXPORTED, "exported"),
+    (STRING, "group_id", "topic_id"),
+    (INT32, "partition"),
+    (INT64, "last_record_offset", "last_record_timestamp_ms"),
+    (INT64, "base_offset"),  # newest snapshot or tombstone
+    (INT64, "tombstone_offset", "initialized_offset", "unreadable_offset", "archived_offset"),
+    (_OFFSETS, "archived_ranges"),
+    *STATE_COLUMNS,  # from here on null: no state
+)
+"""What a reconciliation's replay resumes from: every share partition ever seen, and one row for each state partition.
+Replaced by every reconciliation that reads further."""
+
+_OF_STATE_PARTITIONS: Final = (
+    "next_offset",
+    "share_partitions",
+    "run_id",
+    "records_table",
+    "state_topic_id",
+    "dialect",
+    "law",
+    "records_version",
+    "records_files",
+    "unfinished",
+    "exported",
+)
+
+
+def saved_columns(table: pa.Schema) -> pa.Schema:
+    """The columns of ``HELD_STATES`` or ``REPLAY_MEMORY`` that the records of a share partition decide."""
+    return pa.schema([field for field in table if field.name not in ("cluster_id", *_OF_STATE_PARTITIONS)])
+
+
+RECONCILE_CHECKS: Final = schema(
+    (STRING, "cluster_id"),
+    (STRING, "run_id"),  # the newest reconciliation; null: none yet
+    (INSTANT, "reconciled_at"),
+    (STRING, "records_version"),  # what it covered; null: not all of it
+    (STRING, "offsets_digest", "groups_digest"),
+    (STRING, "attempt_run_id"),  # the newest one that was begun
+    (INSTANT, "attempted_at"),
+    (STRING, "checked_run_id"),  # the export that was looked at last
+    (INSTANT, "checked_at"),
+    (INT64, "checks"),  # looks since the reconciliation that began none
+    (STRING, "decision"),  # run | unchanged | waiting
+    (STRING, "reason"),
+)
+"""One row: what the newest reconciliation covered, and the newest look whether another one is due."""
+
+RESET_PLANS: Final = schema(
+    (STRING, "cluster_id", "run_id", "plan_id", "plan_hash"),
+    (STRING, "kind"),  # reset | undo | delete_groups | delete_offsets | alter_configs
+    (INSTANT, "created_at"),
+    (STRING, "created_by", "requested_by", "reason", "release", "strategy", "undoes"),
+    (pa.list_(STRING), "group_ids"),
+    (INT64, "partitions", "refusals", "delivered_again", "skipped", "acknowledgements_forgotten"),
+    (INT64, "archived_forgotten", "in_flight_discarded"),
+    (STRING, "plan"),  # the whole plan, as its file has it
+    (INT64, "acknowledgements_known"),  # a lower bound of those forgotten
+    (INT64, "archived_known"),
+    (INT64, "audit_sequence"),  # the newest row of reset_audit when this one was written
+    (STRING, "audit_hash"),
+)
+"""One plan of a change, whether it was carried out or not."""
+
+RESET_PLAN_PARTITIONS: Final = schema(
+    (STRING, "cluster_id", "run_id", "plan_id", "group_id", "topic", "topic_id"),
+    (INT32, "partition", "state_partition"),
+    (INT64, "log_start_offset", "log_end_offset", "start_offset", "effective_start_offset"),
+    (INT32, "snapshot_epoch", "state_epoch"),
+    (BATCHES, "batches"),
+    (INT64, "wanted_offset", "target_offset"),
+    (STRING, "clamp"),  # below_log_start | above_log_end
+    (INT64, "to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten"),
+    (INT64, "archived_forgotten", "skipped", "in_flight_discarded", "first_record_ms", "last_record_ms"),
+    (BOOL, "refused"),
+    (pa.list_(STRING), "notices"),
+    (INT64, "acknowledgements_known"),  # a lower bound of those forgotten; null in plans of version 1
+    (INT64, "archived_known"),
+    (INT64, "passed_acknowledged"),  # those of them below the start offset
+    (INT64, "passed_archived"),
+    (INT64, "passed_unknown"),  # below the start offset, not in the history
+)
+"""One share partition of one plan: what was there (the snapshot that an undo goes back to) and what would happen."""
+
+RESET_EXECUTIONS: Final = schema(
+    (STRING, "cluster_id", "run_id", "plan_id"),
+    (INT32, "attempt"),
+    (STRING, "group_id", "topic", "topic_id"),
+    (INT32, "partition"),
+    (INT64, "target_offset"),
+    (STRING, "status"),
+    (INT16, "error_code"),
+    (STRING, "error"),
+    (STRING, "error_scope"),  # top | part | absent | no_answer
+    (INT64, "start_offset_before", "start_offset_after", "described_start_offset"),
+    (INT32, "snapshot_epoch_before", "snapshot_epoch_after", "state_epoch_before", "state_epoch_after"),
+    (INT32, "evidence_state_partition"),
+    (INT64, "evidence_offset"),
+    (INSTANT, "verified_at"),
+    (INT64, "audit_sequence"),  # the newest row of reset_audit when this one was written
+    (STRING, "audit_hash"),
+)
+"""One share partition at one verification of one attempt to carry out a plan."""
+
+RESET_AUDIT: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INT64, "sequence"),
+    (INSTANT, "audited_at"),
+    (STRING, "actor", "host", "kind", "event", "plan_id", "plan_hash"),
+    (INT32, "attempt"),
+    (STRING, "group_id", "outcome"),
+    (STRING, "detail"),  # JSON
+    (STRING, "previous_hash", "row_hash"),
+)
+"""One step of one change, append-only; every row holds the hash of the one before."""
 
 TABLES: Final = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.change_rows import CHANGE_COLUMNS, changes_of
+from acktrail.columnar.model_values import CHANGE_COLUMNS, changes_of
 from acktrail.columnar.rate_counts import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.delivery import DeliveryState

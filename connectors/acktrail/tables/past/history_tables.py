@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.held_rows import HELD_COLUMNS
-from acktrail.columnar.schemas.incremental_tables import DELIVERY_HISTORY
+from acktrail.columnar.model_values import HELD_COLUMNS
+from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema

@@ -9,8 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.change_rows import change_table
-from acktrail.columnar.held_rows import known_states_of
+from acktrail.columnar.model_values import change_table, known_states_of
 from acktrail.columnar.settled_offsets import (
     SETTLED_INPUTS,
     SettledCounts,

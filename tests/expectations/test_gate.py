@@ -26,8 +26,8 @@ from state_topics.coordinator_log import OTHER_TOPIC, TOPIC, Coordinator, batch,
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
-from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.gate import pass_gate, validate, validate_run
 from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.inputs.run_data import RunData

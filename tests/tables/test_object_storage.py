@@ -72,7 +72,7 @@ def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
     offsets = sorted(tables.read_files("state_records", [lost], columns=["offset"])["offset"].to_pylist())
     place.storage().delete_file(lost)
     found = find_damage(tables)
-    assert [each.damage.file for each in found.damages] == [lost]
+    assert [each.file for each in found.damages] == [lost]
     assert [(each.first_offset, each.last_offset) for each in found.lost or ()] == [(offsets[0], offsets[-1])]
     place.leave_out([lost])
     assert tables.read("state_records").num_rows == 8

@@ -30,7 +30,8 @@ from acktrail.tables.exported.damage_report import (
 )
 from acktrail.tables.exported.export_ranges import copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.exported.repairs import EMPTY_COMMIT, end_positions, note_lost, shifts_of
+from acktrail.tables.exported.repairs import EMPTY_COMMIT, end_positions, note_lost
+from acktrail.tables.exported.stored_log import newest_shifts
 
 _POLL_S: Final = 5.0
 _Progress = Callable[[str, int], None]
@@ -106,7 +107,7 @@ def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> Rep
     records = tables.snapshot(RECORDS)
     if records is not None:
         check_state_topic(tables, records, topic.topic_id)
-    logs, shifts = topic.log_offsets(), shifts_of(tables)
+    logs, shifts = topic.log_offsets(), newest_shifts(tables)
     gone: list[LostOffsets] = []
     for each in lost:
         log, shift, kept = logs.get(each.state_partition), each.offset_shift, OffsetRanges()
@@ -135,7 +136,7 @@ def _refuse(tables: Tables, report: DamageReport) -> None:
     """Raise for the first file that cannot be repaired here."""
     for each in report.damages:
         if each.mending is RepairAction.NONE:
-            raise tables.damaged(each.damage, each.table)
+            raise tables.damaged(each, each.table)
 
 
 def _repair_files(tables: Tables, report: DamageReport) -> None:
@@ -146,9 +147,9 @@ def _repair_files(tables: Tables, report: DamageReport) -> None:
                 place.discard()
                 continue
             for each in own:
-                if each.damage.is_of_log:
-                    place.stub_commit(each.damage.file, EMPTY_COMMIT)
-            data = [each.damage.file for each in own if not each.damage.is_of_log]
+                if each.is_of_log:
+                    place.stub_commit(each.file, EMPTY_COMMIT)
+            data = [each.file for each in own if not each.is_of_log]
             if data:
                 place.leave_out(data)
 

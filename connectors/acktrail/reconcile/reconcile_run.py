@@ -20,8 +20,8 @@ from acktrail.reconcile.partition_replay import replayed_states
 from acktrail.reconcile.replay_resume import ReplayResume, run_replay
 from acktrail.reconcile.schedule.reconcile_checks import note_begun, note_reconciled
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
-from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.workers import OpenWorkers, Workers
 

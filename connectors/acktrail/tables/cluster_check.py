@@ -1,4 +1,7 @@
-"""Which cluster the tables under a root belong to, which incarnation of its state topic, and in which dialect."""
+"""Which cluster the tables under a root belong to, which incarnation of its state topic, and in which dialect.
+
+Every check raises ForeignCluster for tables of another cluster or incarnation, ConfigurationError for another dialect.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,7 @@ _LAYOUTS: Final = MappingProxyType({"4.1": "4.2"})
 
 
 def ensure_same_cluster(tables: Tables, cluster_id: str, names: Iterable[str] = EXPORTED_TABLES) -> None:
-    """Pass when every table of `names` that exists was made for `cluster_id`.
-
-    Raises:
-        ForeignCluster: when one was made for another cluster.
-    """
+    """Pass when every table of `names` that exists was made for `cluster_id`."""
     for name in names:
         snapshot = tables.snapshot(name)
         if snapshot is not None:
@@ -38,22 +37,14 @@ def ensure_same_cluster(tables: Tables, cluster_id: str, names: Iterable[str] = 
 
 
 def create_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
-    """The table `name` of a cluster; made if need be.
-
-    Raises:
-        ForeignCluster: when the table is another cluster's.
-    """
+    """The table `name` of a cluster; made if need be."""
     snapshot = tables.create(name, properties={_CLUSTER: cluster_id})
     _check_cluster(tables, snapshot, cluster_id)
     return snapshot
 
 
 def create_anew_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
-    """``create_for`` of a table that is derived from others: one whose log cannot be read is removed first.
-
-    Raises:
-        ForeignCluster: when the table is another cluster's.
-    """
+    """``create_for`` of a table that is derived from others: one whose log cannot be read is removed first."""
     try:
         return create_for(tables, name, cluster_id)
     except DamagedTables:
@@ -67,10 +58,6 @@ def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | No
     """``state_records`` of one incarnation of a cluster's state topic, in one dialect; made if need be.
 
     `state_topic_id` None: the records are copies of an unknown incarnation.
-
-    Raises:
-        ForeignCluster: when the table is another cluster's or another incarnation's.
-        ConfigurationError: when its records are of another dialect.
     """
     wanted = {_CLUSTER: cluster_id, _STATE_TOPIC: state_topic_id or _UNKNOWN, _DIALECT: dialect}
     snapshot = tables.create("state_records", properties=wanted)
@@ -81,11 +68,7 @@ def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | No
 
 
 def check_state_topic(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
-    """Pass when ``state_records`` at `snapshot` is of the incarnation `state_topic_id`, or of the same unknown one.
-
-    Raises:
-        ForeignCluster: when it is not.
-    """
+    """Pass when ``state_records`` at `snapshot` is of the incarnation `state_topic_id`, or of the same unknown one."""
     kept = snapshot.properties.get(_STATE_TOPIC)
     if kept in (None, state_topic_id or _UNKNOWN):
         return
@@ -102,13 +85,8 @@ def check_state_topic(tables: Tables, snapshot: TableSnapshot, state_topic_id: s
 
 
 def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
-    """Pass when the cluster still has the state topic of ``state_records`` at `snapshot`.
-
-    `state_topic_id` None: the cluster has no state topic now.
-
-    Raises:
-        ForeignCluster: it has another one, or none.
-    """
+    """Pass when the cluster still has the state topic of ``state_records`` at `snapshot`. `state_topic_id` None: the
+    cluster has no state topic now."""
     kept = snapshot.properties.get(_STATE_TOPIC)
     if state_topic_id is not None:
         check_state_topic(tables, snapshot, state_topic_id)
@@ -119,11 +97,7 @@ def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str |
 
 
 def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None:
-    """Pass when the records of ``state_records`` at `snapshot` are read as `dialect` is.
-
-    Raises:
-        ConfigurationError: when they are not.
-    """
+    """Pass when the records of ``state_records`` at `snapshot` are read as `dialect` is."""
     kept = snapshot.properties.get(_DIALECT, OWN_DIALECT)
     if _LAYOUTS.get(kept, kept) != _LAYOUTS.get(dialect, dialect):
         raise ConfigurationError(

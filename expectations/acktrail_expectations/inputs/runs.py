@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError, InputError, UnknownName
-from acktrail.tables.delta.commit_ids import reconciliation_commit
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.results import ValidationSummary
 
 _RUN_TIME_COLUMNS: Final = (

@@ -37,17 +37,15 @@ def named_file(text: str) -> str | None:
     return None if found is None else found.group()
 
 
-def log_damage(storage: fs.FileSystem) -> Iterator[Damage]:
-    """What keeps the newest version of the table in `storage` from being read: checkpoint and commits after it.
+def files_of(storage: fs.FileSystem, folder: str = "", *, recursive: bool = True) -> Iterator[fs.FileInfo]:
+    """Every file in a folder of `storage`, if it is there."""
+    infos = storage.get_file_info(fs.FileSelector(folder, recursive=recursive, allow_not_found=True))
+    return (info for info in infos if info.type == fs.FileType.File)
 
-    Raises:
-        OSError: the storage does not answer.
-    """
-    sizes = {
-        info.base_name: info.size
-        for info in storage.get_file_info(fs.FileSelector(_LOG, allow_not_found=True))
-        if info.type == fs.FileType.File
-    }
+
+def log_damage(storage: fs.FileSystem) -> Iterator[Damage]:
+    """What keeps the newest version of the table in `storage` from being read: checkpoint and commits after it."""
+    sizes = {info.base_name: info.size for info in files_of(storage, _LOG, recursive=False)}
     commits = sorted(int(found[1]) for found in map(_COMMIT.match, sizes) if found)
     checkpoints = sorted((int(found[1]), found[0]) for found in map(_CHECKPOINT.match, sizes) if found)
     yield from _hinted(storage, sizes, [version for version, _ in checkpoints])
@@ -61,16 +59,8 @@ def log_damage(storage: fs.FileSystem) -> Iterator[Damage]:
 
 
 def data_damage(storage: fs.FileSystem, sizes: Mapping[str, int]) -> Iterator[Damage]:
-    """Data files that are not there, or have another size than the log says (`sizes` by path).
-
-    Raises:
-        OSError: the storage does not answer.
-    """
-    found = {
-        info.path.removeprefix("/"): info.size
-        for info in storage.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
-        if info.type == fs.FileType.File
-    }
+    """Data files that are not there, or have another size than the log says (`sizes` by path)."""
+    found = {info.path.removeprefix("/"): info.size for info in files_of(storage)}
     for path, size in sorted(sizes.items()):
         if path not in found:
             yield Damage(file=path, cause="is missing")
@@ -105,11 +95,8 @@ def _hinted(storage: fs.FileSystem, sizes: Mapping[str, Any], checkpoints: list[
 def _commit_damage(storage: fs.FileSystem, version: int, sizes: Mapping[str, Any]) -> Iterator[Damage]:
     name = f"{version:020d}.json"
     file = f"{_LOG}/{name}"
-    if name not in sizes:
-        yield Damage(file=file, cause="is missing")
-        return
-    if not sizes[name]:
-        yield Damage(file=file, cause="is empty")
+    if not sizes.get(name):
+        yield Damage(file=file, cause="is empty" if name in sizes else "is missing")
         return
     try:
         for line in _text(storage, file).encode().splitlines():  # not of text, which U+0085 in a name would end

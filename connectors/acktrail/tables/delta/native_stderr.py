@@ -31,22 +31,16 @@ def without_panics() -> Iterator[None]:
     if not _one_at_a_time.acquire(blocking=False):
         yield
         return
-    try:
-        with _captured():
+    with contextlib.ExitStack() as after:
+        after.callback(_one_at_a_time.release)
+        try:
+            own = os.dup(_STDERR)
+        except OSError:
             yield
-    finally:
-        _one_at_a_time.release()
-
-
-@contextmanager
-def _captured() -> Iterator[None]:
-    try:
-        own = os.dup(_STDERR)
-    except OSError:
-        yield
-        return
-    memory = os.memfd_create("acktrail-stderr")
-    try:
+            return
+        after.callback(os.close, own)
+        memory = os.memfd_create("acktrail-stderr")
+        after.callback(os.close, memory)
         _flush()
         os.dup2(memory, _STDERR)
         try:
@@ -54,19 +48,11 @@ def _captured() -> Iterator[None]:
         finally:
             _flush()
             os.dup2(own, _STDERR)
-            _relay(memory)
-    finally:
-        os.close(memory)
-        os.close(own)
+            text = os.pread(memory, os.fstat(memory).st_size, 0)
+            with contextlib.suppress(OSError):
+                os.write(_STDERR, _PANIC.sub(b"", text))
 
 
 def _flush() -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
-
-
-def _relay(memory: int) -> None:
-    text = os.pread(memory, os.fstat(memory).st_size, 0)
-    left = _PANIC.sub(b"", text)
-    with contextlib.suppress(OSError):
-        os.write(_STDERR, left)

@@ -26,11 +26,7 @@ def append_rows(
     expected: Mapping[str, int | None] | None = None,
     at: TableSnapshot | None = None,
 ) -> int:
-    """One commit of `rows`, columns by name, those that are missing null; gives its version. See `Tables.append`.
-
-    Raises:
-        ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as `Tables.append`.
-    """
+    """One commit of `rows`, columns by name, those that are missing null; gives its version. See `Tables.append`."""
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
     return tables.append(name, table, transactions=transactions, expected=expected, at=at)
 

@@ -19,48 +19,45 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, DamagedTables, UnknownName
 from acktrail.tables.delta.damaged_files import Damage
-from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
+from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
-from acktrail.tables.delta.table_layout import CHUNK, UPSERT_RULES, cast_to_schema, creation, merge_rows
+from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation, last_of_each_key, merge_rows
 from acktrail.tables.delta.table_place import TablePlace, table_root
 from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
 from acktrail.tables.delta.write_probe import ensure_conditional_put, ensure_writable
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
-_TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
-"""For object storage, unless the options have others."""
 _APPEND_ONLY: Final = "delta.appendOnly"
 
 
 class Tables:
-    """Delta tables under `config`'s root. Each call sees the newest version; share one object between no threads."""
+    """Delta tables under `config`'s root. Each call sees the newest version; share one object between no threads.
+
+    Raises (all methods):
+        UnknownName: for a name that is none of ``TABLES``.
+        ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
+
+    Raises (those that commit):
+        ConcurrentCommit: a number was not as expected, or another writer moved it meanwhile; nothing landed.
+        OutcomeUnknown: the storage failed, and it is not known whether the commit landed.
+    """
 
     def __init__(self, config: TablesConfig) -> None:
-        self._config = config
+        self.config: Final = config
         self._root = table_root(config)
-        self._options = None if self._root.is_local else {**_TIMEOUTS, **config.options}
 
     @property
     def root(self) -> str:
         """The root without credentials, for messages."""
         return self._root.shown
 
-    @property
-    def config(self) -> TablesConfig:
-        return self._config
-
     def exists(self, name: str) -> bool:
         """Whether anything ever created the table `name`."""
         return self.snapshot(name) is not None
 
     def snapshot(self, name: str, version: int | None = None) -> TableSnapshot | None:
-        """A version of a table, by default the newest; None when it was never created.
-
-        Raises:
-            UnknownName: for a name that is none of ``TABLES``.
-            ConfigurationError, RetryableError: when the root cannot be read.
-        """
+        """A version of a table, by default the newest; None when it was never created."""
         place = self.place(name)
         with place.translated():
             try:
@@ -69,39 +66,27 @@ class Tables:
                 return None
 
     def prepare(self) -> None:
-        """Check that tables can be created under the root, before any work; creates a folder, and no table.
-
-        Raises:
-            ConfigurationError, RetryableError: they cannot.
-        """
-        with self._translated():
+        """Check that tables can be created under the root, before any work; creates a folder, and no table."""
+        with self._root.translated():
             if self._root.is_local:
                 Path(self._root.uri).mkdir(parents=True, exist_ok=True)
                 if not os.access(self._root.uri, os.W_OK | os.X_OK):
                     raise PermissionError("permission denied")
-            ensure_conditional_put(self._root, self._options)
+            ensure_conditional_put(self._root)
 
     def damaged(self, damage: Damage, name: str, *, more: int = 0) -> DamagedTables:
         """The error for a damaged file of a table, and `more` others."""
         return damaged_table(self.root, name, damage, more=more)
 
     def place(self, name: str) -> TablePlace:
-        """Where the files of a table lie.
-
-        Raises:
-            UnknownName: for a name that is none of ``TABLES``.
-        """
+        """Where the files of a table lie."""
         if name not in TABLES:
             raise UnknownName("table", name, nearest=get_close_matches(name, TABLES, n=3))
-        return TablePlace(name=name, root=self._root, options=self._options)
+        return TablePlace(name=name, root=self._root)
 
     @contextmanager
     def rewritable(self, name: str) -> Iterator[None]:
-        """Rows of an append-only table may be replaced within the block.
-
-        Raises:
-            ConfigurationError, RetryableError: the storage refused.
-        """
+        """Rows of an append-only table may be replaced within the block."""
         place = self.place(name)
         with place.translated():
             place.open().alter.set_table_properties({_APPEND_ONLY: "false"})
@@ -112,33 +97,26 @@ class Tables:
                 place.open().alter.set_table_properties({_APPEND_ONLY: "true"})
 
     def probe_write(self) -> None:
-        """Check that tables under the root can be written: an empty file is written and removed.
-
-        Raises:
-            ConfigurationError, RetryableError: they cannot.
-        """
-        with self._translated():
-            ensure_writable(self._root, self._options)
+        """Check that tables under the root can be written: an empty file is written and removed."""
+        with self._root.translated():
+            ensure_writable(self._root)
 
     def create(self, name: str, *, properties: Mapping[str, str] = _NO_TEXT) -> TableSnapshot:
-        """The table `name`, created with `properties` if it does not exist.
-
-        Raises:
-            ConfigurationError: when the root cannot be written, or its storage cannot keep writers apart.
-        """
+        """The table `name`, created with `properties` if it does not exist. ConfigurationError also where the storage
+        cannot keep writers apart."""
         found = self.snapshot(name)
         if found is not None:
             return found
         place = self.place(name)
         own = {PROPERTY_PREFIX + key: value for key, value in properties.items()}
         with place.translated():
-            ensure_conditional_put(self._root, self._options)
+            ensure_conditional_put(self._root)
             try:
                 delta = DeltaTable.create(
                     place.uri,
                     TABLES[name],
                     mode="error",
-                    storage_options=self._options,
+                    storage_options=self._root.options,
                     raise_if_key_not_exists=False,
                     **creation(name, own),
                 )
@@ -165,11 +143,6 @@ class Tables:
         the app ids must have before the commit (None: none yet). Columns that `rows` lacks are null; a column that the
         stored table lacks is added to it. `rows` may be empty. `at`: the newest version, where the caller has just read
         it; it is the version of this commit afterwards.
-
-        Raises:
-            ConcurrentCommit: a number was not as expected, or another writer moved it meanwhile; nothing landed.
-            OutcomeUnknown: the storage failed, and it is not known whether the commit landed.
-            ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
         """
         snapshot = self.create(name) if at is None else at
         check_expected(snapshot, expected)
@@ -190,9 +163,6 @@ class Tables:
 
         One commit, with `transactions`, `expected` and `metadata` as in ``append``; gives its version. Rows keep
         their order in a chunk's files.
-
-        Raises:
-            ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``append``.
         """
         snapshot = self.create(name)
         check_expected(snapshot, expected)
@@ -203,25 +173,15 @@ class Tables:
         return commit(snapshot, write, transactions, metadata)
 
     def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
-        """Insert or update rows of a table with a key (``UPSERT_RULES``) in one commit; gives its version.
-
-        A second call with the same rows changes nothing. The last of several rows with the same key counts.
-
-        Raises:
-            ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``append``.
-        """
-        rule, snapshot = UPSERT_RULES[name], self.create(name)
-        distinct = rule.last_of_each(cast_to_schema(rows, TABLES[name]))
+        """Insert or update rows of a table with a key (``UPSERT_RULES``) in one commit; gives its version. A second
+        call with the same rows changes nothing. The last of several rows with the same key counts."""
+        snapshot, distinct = self.create(name), last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
         if not distinct.num_rows:
             return snapshot.version
-        return commit(snapshot, lambda done: merge_rows(snapshot.delta, rule, distinct, done), transactions, _NO_TEXT)
+        return commit(snapshot, lambda done: merge_rows(name, snapshot.delta, distinct, done), transactions, _NO_TEXT)
 
     def read(self, name: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
-        """Rows of a table (see ``TableSnapshot.read``); none when the table was never created.
-
-        Raises:
-            UnknownName: for a name that is none of ``TABLES``.
-        """
+        """Rows of a table (see ``TableSnapshot.read``); none when the table was never created."""
         snapshot = self.snapshot(name)
         if snapshot is None:
             wanted = TABLES[name].names if columns is None else columns
@@ -266,10 +226,3 @@ class Tables:
         """The number of the newest commit under `app_id`; None when there is none."""
         snapshot = self.snapshot(name)
         return None if snapshot is None else snapshot.transaction_version(app_id)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (DeltaError, OSError, pa.ArrowInvalid) as error:
-            raise storage_failure(error, self.root) from None

@@ -16,24 +16,12 @@ CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
 
 _CHUNKED: Final = frozenset({"delivery_history"})
-
-_APPEND_ONLY: Final = frozenset(
-    {
-        "state_records",
-        "export_ranges",
-        "group_observations",
-        "offset_observations",
-        "reset_plans",
-        "reset_plan_partitions",
-        "reset_executions",
-        "reset_audit",
-    }
-)
+_CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
+_APPEND_ONLY: Final = _CHANGES | {"state_records", "export_ranges", "group_observations", "offset_observations"}
 
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
 """A reader lists at most this many commits after a checkpoint."""
 
-_CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
 _SHORT_LOG: Final = {
     "delta.logRetentionDuration": "interval 1 hour",
     "delta.deletedFileRetentionDuration": "interval 1 day",
@@ -78,23 +66,25 @@ def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
 
 def writer_properties(name: str) -> WriterProperties:
     """Compression, row groups and statistics of a table's files."""
+    common: dict[str, Any] = {"compression": "ZSTD", "compression_level": 1}
     if name in _CHUNKED:
-        return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=_CHUNKED_ROW_GROUP)
+        return WriterProperties(**common, max_row_group_size=_CHUNKED_ROW_GROUP)
     if name != "state_records":
-        return WriterProperties(compression="ZSTD", compression_level=1)
+        return WriterProperties(**common)
+    measured = _STATISTICS[name].split(",")
+    columns = {
+        column: ColumnProperties(
+            statistics_enabled="PAGE" if column in measured else "NONE",
+            dictionary_enabled=column not in _HARDLY_REPEATED,
+        )
+        for column in STATE_RECORDS.names
+        if column != "batches"
+    }
     return WriterProperties(
-        compression="ZSTD",
-        compression_level=1,
+        **common,
         max_row_group_size=_RECORDS_ROW_GROUP,
         default_column_properties=_PLAIN,
-        column_properties={column: _record_column(column) for column in STATE_RECORDS.names if column != "batches"},
-    )
-
-
-def _record_column(name: str) -> ColumnProperties:
-    return ColumnProperties(
-        statistics_enabled="PAGE" if name in _STATISTICS["state_records"].split(",") else "NONE",
-        dictionary_enabled=name not in _HARDLY_REPEATED,
+        column_properties=columns,
     )
 
 
@@ -107,64 +97,59 @@ def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     unknown = set(rows.column_names) - set(schema.names)
     if unknown:
         raise ValueError(f"no such columns: {sorted(unknown)}")
-    return pa.Table.from_arrays([_column(rows, field) for field in schema], schema=schema)
-
-
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    if field.name not in rows.column_names:
-        return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-    column = rows[field.name]
-    return column if column.type.equals(field.type) else column.cast(field.type)
+    columns = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
+        else:
+            column = rows[field.name]
+            columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpsertRule:
-    """`keys` identify a row and are never null. A newer row (by `last_seen_at`) replaces all columns except `kept`.
-
-    `counted` grows by the new row's number when another run than the last brings it.
-    """
+class _UpsertRule:
+    """`keys` identify a row and are never null. A newer row (by `last_seen_at`) replaces all columns except
+    `first_seen_at`. `counted` grows by the new row's number when another run than the last brings it."""
 
     keys: tuple[str, ...]
-    kept: tuple[str, ...] = ("first_seen_at",)
     counted: str | None = None
 
-    def last_of_each(self, rows: pa.Table) -> pa.Table:
-        """The last row of each key."""
-        keys = zip(*(rows[key].to_pylist() for key in self.keys), strict=True)
-        last = {key: index for index, key in enumerate(keys)}
-        return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
-
-UPSERT_RULES: Final[Mapping[str, UpsertRule]] = MappingProxyType(
+_UPSERT_RULES: Final[Mapping[str, _UpsertRule]] = MappingProxyType(
     {
-        "topics": UpsertRule(keys=("cluster_id", "topic_id")),
-        "findings": UpsertRule(keys=("cluster_id", "rule", "subject"), counted="times_seen"),
+        "topics": _UpsertRule(keys=("cluster_id", "topic_id")),
+        "findings": _UpsertRule(keys=("cluster_id", "rule", "subject"), counted="times_seen"),
     }
 )
 """The tables with a key."""
 
 
-def merge_rows(delta: DeltaTable, keyed: UpsertRule, rows: pa.Table, properties: CommitProperties) -> None:
+def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
+    """The last row of each key of the table `name`."""
+    keys = zip(*(rows[key].to_pylist() for key in _UPSERT_RULES[name].keys), strict=True)
+    last = {key: index for index, key in enumerate(keys)}
+    return rows.take(pa.array(sorted(last.values()), pa.int64()))
+
+
+def merge_rows(name: str, delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     """Merge `rows` (every column of the table, each key once) into `delta` in one commit.
 
     The expressions name columns only: values come as rows and are never part of any text.
     """
+    rule = _UPSERT_RULES[name]
+    updates = {column: f"new.{column}" for column in rows.column_names if column not in (*rule.keys, "first_seen_at")}
+    if rule.counted is not None:
+        old, new = f"stored.{rule.counted}", f"new.{rule.counted}"
+        updates[rule.counted] = f"CASE WHEN stored.run_id = new.run_id THEN {old} ELSE {old} + {new} END"
     merger = delta.merge(
         rows,
-        " AND ".join(f"stored.{key} = new.{key}" for key in keyed.keys),
+        " AND ".join(f"stored.{key} = new.{key}" for key in rule.keys),
         source_alias="new",
         target_alias="stored",
         merge_schema=len(delta.schema().fields) != len(rows.column_names),
         commit_properties=properties,
     )
-    merger.when_matched_update(_updates(keyed, rows.column_names), "new.last_seen_at >= stored.last_seen_at")
+    merger.when_matched_update(updates, "new.last_seen_at >= stored.last_seen_at")
     merger.when_not_matched_insert_all()
     merger.execute()
-
-
-def _updates(keyed: UpsertRule, columns: list[str]) -> dict[str, str]:
-    updates = {name: f"new.{name}" for name in columns if name not in (*keyed.keys, *keyed.kept)}
-    if keyed.counted is not None:
-        name = keyed.counted
-        updates[name] = f"CASE WHEN stored.run_id = new.run_id THEN stored.{name} ELSE stored.{name} + new.{name} END"
-    return updates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,67 +22,74 @@ from deltalake.fs import DeltaStorageHandler
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, DamagedTables
-from acktrail.tables.delta.damaged_files import Damage, broken_data, data_damage, log_damage, named_file
+from acktrail.tables.delta.damaged_files import Damage, broken_data, data_damage, files_of, log_damage, named_file
 from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
 
-_LOCAL_SCHEMES: Final = {"", "file"}
+_TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
+"""For object storage, unless the options have others."""
+
+STORAGE_ERRORS: Final = (DeltaError, OSError, pa.ArrowInvalid)
+"""What the storage raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRoot:
-    """`uri` is for the storage alone; `shown` is the same without user and password, for messages."""
+    """`uri` is for the storage alone; `shown` is the same without user and password, for messages. `options` are for
+    object storage, None for a folder of this machine."""
 
     uri: str
     shown: str
-    is_local: bool
+    options: dict[str, str] | None
 
-    def table(self, name: str) -> str:
-        """The URI of one table."""
-        return f"{self.uri}/{name}"
+    @property
+    def is_local(self) -> bool:
+        return self.options is None
+
+    def storage(self, name: str | None = None) -> fs.FileSystem:
+        """The files of a table, or of all. A folder is read without Python: Arrow's threads must not call back while
+        the interpreter ends, or the process aborts after its work is done."""
+        uri = self.uri if name is None else f"{self.uri}/{name}"
+        if self.options is None:
+            return fs.SubTreeFileSystem(uri, fs.LocalFileSystem())
+        return fs.PyFileSystem(DeltaStorageHandler(uri, self.options))
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """What the storage raises, as acktrail's own errors."""
+        try:
+            yield
+        except STORAGE_ERRORS as error:
+            raise storage_failure(error, self.shown) from None
 
 
 def table_root(config: TablesConfig) -> TableRoot:
     """The root that `config` names: a folder, a ``file:`` URI or an object-storage URI."""
     parts = urlsplit(config.uri)
-    if parts.scheme not in _LOCAL_SCHEMES and "://" in config.uri:
+    if parts.scheme not in {"", "file"} and "://" in config.uri:
         host = parts.netloc.rpartition("@")[2]
         shown = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        return TableRoot(uri=config.uri.rstrip("/"), shown=shown, is_local=False)
+        return TableRoot(uri=config.uri.rstrip("/"), shown=shown, options={**_TIMEOUTS, **config.options})
     folder = str(Path(parts.path if parts.scheme == "file" else config.uri).absolute())
-    return TableRoot(uri=folder, shown=folder, is_local=True)
+    return TableRoot(uri=folder, shown=folder, options=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlace:
-    """The table `name` under `root`; `options` are for object storage, None for a folder."""
+    """The table `name` under `root`. Methods raise OSError and DeltaError of its storage, unless they say otherwise."""
 
     name: str
     root: TableRoot
-    options: Mapping[str, str] | None
 
     @property
     def uri(self) -> str:
-        return self.root.table(self.name)
-
-    @property
-    def folder(self) -> Path | None:
-        """The table's folder; None where it is not on this machine."""
-        return Path(self.uri) if self.root.is_local else None
+        return f"{self.root.uri}/{self.name}"
 
     def storage(self) -> fs.FileSystem:
-        """The table's files. A folder is read without Python: Arrow's threads must not call back while the interpreter
-        ends, or the process aborts after its work is done."""
-        if self.root.is_local:
-            return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
-        return fs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options or {})))
+        return self.root.storage(self.name)
 
     def open(self, version: int | None = None) -> DeltaTable:
-        """The table at a version, by default the newest.
-
-        Raises:
-            TableNotFoundError, DeltaError, OSError: it cannot be opened.
-        """
-        return DeltaTable(self.uri, version=version, storage_options=dict(self.options) if self.options else None)
+        """The table at a version, by default the newest. Raises TableNotFoundError where it was never created."""
+        return DeltaTable(self.uri, version=version, storage_options=self.root.options)
 
     def file_batches(
         self,
@@ -115,7 +122,7 @@ class TablePlace:
         """What the storage raises, as acktrail's own errors."""
         try:
             yield
-        except (DeltaError, OSError, pa.ArrowInvalid) as error:
+        except STORAGE_ERRORS as error:
             raise self.failure(error) from None
 
     def failure(self, error: BaseException) -> AcktrailError:
@@ -127,23 +134,14 @@ class TablePlace:
         return found if damage is None else damaged_table(self.root.shown, self.name, damage)
 
     def has(self, file: str) -> bool:
-        """Whether the table has a file.
-
-        Raises:
-            OSError: the storage does not answer.
-        """
         return bool(self.storage().get_file_info(file).type == fs.FileType.File)
 
     def commit_info(self, version: int) -> dict[str, Any]:
-        """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none.
-
-        Raises:
-            OSError: the file cannot be read, or is no JSON.
-        """
-        file, storage = f"_delta_log/{version:020d}.json", self.storage()
+        """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none. OSError: it is no JSON."""
+        file = f"_delta_log/{version:020d}.json"
         if not self.has(file):
             return {}
-        with storage.open_input_stream(file) as stream:
+        with self.storage().open_input_stream(file) as stream:
             lines = [line for line in stream.read().split(b"\n") if b'"commitInfo"' in line]
         try:
             actions = [json.loads(line) for line in lines]
@@ -152,11 +150,7 @@ class TablePlace:
         return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
     def damage(self) -> list[Damage]:
-        """Everything that is wrong with the table's log; where that can be read, with its list of data files.
-
-        Raises:
-            OSError, DeltaError: the storage does not answer.
-        """
+        """Everything that is wrong with the table's log; where that can be read, with its list of data files."""
         storage = self.storage()
         found = list(log_damage(storage))
         try:
@@ -169,9 +163,6 @@ class TablePlace:
 
         delta-rs renames its files into place and never calls fsync: a power cut could take the newest commit, or leave
         an empty file. Its records would be exported again, but not those that Kafka pruned meanwhile.
-
-        Raises:
-            OSError: a file cannot be synced: the commit is there, but a power cut may lose it.
         """
         if not self.root.is_local:
             return
@@ -186,28 +177,21 @@ class TablePlace:
             _sync(folder)
 
     def stub_commit(self, file: str, text: str) -> None:
-        """Put `text` in the place of a commit's log file that is missing or cannot be read; that one is kept beside it.
-
-        Raises:
-            OSError: the storage refused.
-        """
+        """Put `text` in the place of a commit's log file that is missing or cannot be read; that one is kept beside
+        it."""
         self._set_aside(self.storage(), file)
         if self.root.is_local:
             Path(self.uri, file).write_text(text, encoding="utf-8")
             self.bring_to_disk(int(Path(file).stem))
             return
         # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
-        stream = DeltaFileSystemHandler(self.uri, dict(self.options or {})).open_output_stream(file)
+        stream = DeltaFileSystemHandler(self.uri, self.root.options or {}).open_output_stream(file)
         stream.write(text.encode())
         stream.close()  # type: ignore[attr-defined]  # of the handler, which has no types
 
     def leave_out(self, files: Iterable[str]) -> None:
         """Make a version of the table without data files that are missing or cannot be read; these are kept beside the
-        others under a longer name.
-
-        Raises:
-            OSError, DeltaError: the storage refused.
-        """
+        others under a longer name."""
         storage = self.storage()
         for file in files:
             self._set_aside(storage, file)
@@ -216,15 +200,10 @@ class TablePlace:
         self.bring_to_disk(table.version())
 
     def discard(self) -> None:
-        """Remove the table with all its files.
-
-        Raises:
-            OSError: the storage refused.
-        """
+        """Remove the table with all its files."""
         storage = self.storage()
-        for info in storage.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True)):
-            if info.type == fs.FileType.File:
-                storage.delete_file(info.path)
+        for info in files_of(storage):
+            storage.delete_file(info.path)
 
     @staticmethod
     def _set_aside(storage: fs.FileSystem, file: str) -> None:
@@ -232,8 +211,7 @@ class TablePlace:
             storage.move(file, f"{file}.damaged")
 
     def _sizes(self) -> dict[str, int]:
-        actions = pa.table(self.open().get_add_actions(flatten=True))
-        return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+        return file_sizes(pa.table(self.open().get_add_actions(flatten=True)))
 
     def _damage(self, named: str | None) -> Damage | None:
         """The first damage found, that of the file `named` before others."""
@@ -244,8 +222,13 @@ class TablePlace:
                 return (own or found)[0]
             paths = [path for path in self._sizes() if named is None or path.endswith(named)]
             return next(broken_data(self.storage(), paths), None)
-        except (DeltaError, OSError, pa.ArrowInvalid):
+        except STORAGE_ERRORS:
             return None
+
+
+def file_sizes(actions: pa.Table) -> dict[str, int]:
+    """The size of each data file, as the log says."""
+    return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
 
 
 def _added(commit: Path) -> Iterator[str]:

@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.damaged_files import Damage, data_damage
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.delta.table_place import TablePlace
+from acktrail.tables.delta.table_place import TablePlace, file_sizes
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
@@ -45,12 +45,14 @@ class CommitRecord:
 
 
 class TableSnapshot:
-    """A table as it was at `version`; later commits do not show."""
+    """A table as it was at `version`; later commits do not show.
+
+    Raises (all methods):
+        ConfigurationError, RetryableError: a file cannot be read.
+    """
 
     def __init__(self, place: TablePlace, delta: DeltaTable) -> None:
-        self.name = place.name
-        self.delta = delta
-        self.place = place
+        self.name, self.place, self.delta = place.name, place, delta
 
     @property
     def version(self) -> int:
@@ -60,7 +62,7 @@ class TableSnapshot:
     @property
     def is_local(self) -> bool:
         """It lies in a folder of this machine."""
-        return self.place.folder is not None
+        return self.place.root.is_local
 
     @property
     def table_id(self) -> str:
@@ -90,14 +92,12 @@ class TableSnapshot:
         """The commits later than version `after` and up to this snapshot's, oldest first; those whose log file is gone
         or has no ``commitInfo`` are left out. Reads one log file for each.
 
-        Not `DeltaTable.history`: it numbers the commits back from this version although it begins with those that other
-        writers made since.
+        Not `DeltaTable.history`, which numbers the commits back from this version although it begins with those that
+        other writers made since.
         """
         with self.place.translated():
-            found = (
-                (version, self.place.commit_info(version)) for version in range(max(after + 1, 0), self.version + 1)
-            )
-            return [CommitRecord(version=version, metadata=_metadata(info)) for version, info in found if info]
+            infos = ((each, self.place.commit_info(each)) for each in range(max(after + 1, 0), self.version + 1))
+            return [CommitRecord(version=version, metadata=_metadata(info)) for version, info in infos if info]
 
     def has_log_file(self, version: int) -> bool:
         """Whether the log file of a commit is there, readable or not."""
@@ -120,13 +120,8 @@ class TableSnapshot:
 
     def missing(self) -> tuple[Damage, ...]:
         """Files that make up the table and are not there, or have another size than the log says. Lists the table's
-        files once.
-
-        Raises:
-            ConfigurationError, RetryableError: they cannot be listed.
-        """
-        actions = self._actions()
-        sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+        files once."""
+        sizes = file_sizes(self._actions())
         with self.place.translated():
             return tuple(data_damage(self.place.storage(), sizes))
 
@@ -135,8 +130,7 @@ class TableSnapshot:
 
         Columns have the storage's types: read through ``read`` or ``batches`` for the schema's.
         """
-        is_local = self.place.folder is not None
-        return self.delta.to_pyarrow_dataset(filesystem=self.place.storage() if is_local else None)
+        return self.delta.to_pyarrow_dataset(filesystem=self.place.storage() if self.is_local else None)
 
     def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.
@@ -144,9 +138,6 @@ class TableSnapshot:
         `where` compares with values (``pc.field("group_id") == group_id``), which are never parsed. Files whose
         text is stored as views (merges and other engines write them) are filtered once they are read: Arrow cannot
         compare views inside a file.
-
-        Raises:
-            ConfigurationError, RetryableError: a file cannot be read.
         """
         schema = self._schema(columns)
         with self.place.translated():
@@ -158,7 +149,7 @@ class TableSnapshot:
     def batches(
         self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of ``read`` batch by batch: memory does not grow with the table. Raises as ``read``."""
+        """The rows of ``read`` batch by batch: memory does not grow with the table."""
         schema = self._schema(columns)
         scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
         given = 0
@@ -192,6 +183,12 @@ class TableSnapshot:
         """The columns of `schema` that the table has: one written by an older release may lack some."""
         stored = {field.name for field in self.delta.schema().fields}
         return [name for name in schema.names if name in stored]
+
+
+def reconciliation_commit(cluster_id: str | None, run_id: str, piece: str) -> str:
+    """The app id of the commit that brought a piece of a reconciliation; pieces of rows are numbered from 0, which is
+    always there."""
+    return f"acktrail.reconcile/{cluster_id}/{run_id}/{piece}"
 
 
 def all_of(*conditions: pc.Expression | None) -> pc.Expression | None:

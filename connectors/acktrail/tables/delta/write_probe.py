@@ -6,19 +6,19 @@ the condition and overwrite: with them, one of two commits made at the same time
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.fs as fs
 from deltalake import CommitProperties, DeltaTable
-from deltalake.fs import DeltaStorageHandler
 
+from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.table_place import TableRoot
 
 _WRITERS: Final = 4
@@ -29,40 +29,32 @@ _trusted: set[str] = set()
 """Roots found good by this process."""
 
 
-def ensure_conditional_put(root: TableRoot, options: Mapping[str, str] | None) -> None:
-    """Let several writers commit to a table of their own at once, and see that no commit vanished.
-
-    Once a process and root; a local folder is trusted.
-
-    Raises:
-        OSError: when commits vanished, or the storage cannot be written.
-        DeltaError: when the storage fails.
-    """
+def ensure_conditional_put(root: TableRoot) -> None:
+    """Let several writers commit to a table of their own at once, and see that no commit vanished (else OSError). Once
+    a process and root; a local folder is trusted."""
     if root.is_local or root.uri in _trusted:
         return
     name = f"_acktrail_probe_{uuid.uuid4().hex}"
     try:
         for _ in range(_ROUNDS):
-            _race(root.table(name), dict(options or {}))
+            _race(f"{root.uri}/{name}", root.options)
     finally:
-        _remove(root, name, options)
+        with contextlib.suppress(OSError):  # a few small objects that stay must not hide what the probe found
+            storage = root.storage()
+            for found in files_of(storage, name):
+                storage.delete_file(found.path)
     _trusted.add(root.uri)
 
 
-def ensure_writable(root: TableRoot, options: Mapping[str, str] | None) -> None:
+def ensure_writable(root: TableRoot) -> None:
     """Write an empty file where tables lie or would be made, and remove it again: under the root, and in a folder of
-    this machine beside the log of every table too.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    this machine beside the log of every table too."""
     if root.is_local:
         for folder in _folders(Path(root.uri)):
             with tempfile.NamedTemporaryFile(prefix="_acktrail_probe_", dir=folder):
                 pass
         return
-    storage = fs.PyFileSystem(DeltaStorageHandler(root.uri, dict(options or {})))
-    name = f"_acktrail_probe_{uuid.uuid4().hex}"
+    storage, name = root.storage(), f"_acktrail_probe_{uuid.uuid4().hex}"
     with storage.open_output_stream(name):
         pass
     storage.delete_file(name)
@@ -75,7 +67,7 @@ def _folders(root: Path) -> Iterator[Path]:
         yield from (log.parent, log)
 
 
-def _race(uri: str, options: dict[str, str]) -> None:
+def _race(uri: str, options: dict[str, str] | None) -> None:
     before = DeltaTable.create(uri, _COLUMNS, mode="ignore", storage_options=options).version()
     start = threading.Barrier(_WRITERS)
 
@@ -95,13 +87,3 @@ def _race(uri: str, options: dict[str, str]) -> None:
             done.result()
     if DeltaTable(uri, storage_options=options).version() != before + _WRITERS:
         raise OSError("the storage ignores conditions: commits of writers at the same time vanished")
-
-
-def _remove(root: TableRoot, name: str, options: Mapping[str, str] | None) -> None:
-    storage = fs.PyFileSystem(DeltaStorageHandler(root.uri, dict(options or {})))
-    try:
-        for found in storage.get_file_info(fs.FileSelector(name, recursive=True, allow_not_found=True)):
-            if found.type == fs.FileType.File:
-                storage.delete_file(found.path)
-    except OSError:
-        return  # A few small objects stay behind; that must not hide what the probe found.

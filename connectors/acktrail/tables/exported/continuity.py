@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.connect.contract import TaskId, state_task_id
 from acktrail.errors import DamagedTables
 from acktrail.tables.delta.store import Tables
@@ -73,10 +74,14 @@ def is_whole(tables: Tables) -> bool:
 def lost_at_the_end(tables: Tables) -> tuple[LostOffsets, ...]:
     """What ``export_ranges`` has at or after the positions of ``state_records``. Reads all of the former."""
     records, ranges = _snapshots(tables)
-    if ranges is None:
-        return ()
-    found = (_after_position(records, row) for row in _ends(ranges))
-    return tuple(sorted(each for each in found if each is not None))
+    found = []
+    for row in () if ranges is None else _ends(ranges):
+        position = None if records is None else records.transaction_version(range_task(row))
+        first = (row["first_offset"] or 0) if position is None else position
+        last = max((row[name] for name in ("last_offset", "gap_last") if row[name] is not None), default=-1)
+        if last >= first:
+            found.append(LostOffsets(state_partition=row["state_partition"], first_offset=first, last_offset=last))
+    return tuple(sorted(found))
 
 
 def _snapshots(tables: Tables) -> tuple[TableSnapshot | None, TableSnapshot | None]:
@@ -111,36 +116,22 @@ def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot)
     return known in (None, commits[0].metadata.get(COMMIT_ID))
 
 
-def _copied(ranges: TableSnapshot) -> int:
-    return ranges.transaction_version(COPIED) or 0
-
-
 def _ends(ranges: TableSnapshot) -> Iterator[dict[str, Any]]:
     """By state partition: the least offset exported, and the greatest one exported or noted as a gap."""
-    columns = [*_ENDS, "first_offset", "last_offset", "gap_last"]
-    total: pa.Table | None = None
     sums = [("first_offset", "min"), ("last_offset", "max"), ("gap_last", "max")]
+    columns = [*_ENDS, *(name for name, _ in sums)]
+    total = EXPORT_RANGES.empty_table().select(columns)
     for batch in ranges.batches(columns=columns):
-        piece = pa.Table.from_batches([batch])
-        joined = piece if total is None else pa.concat_tables([total, piece])
+        joined = pa.concat_tables([total, pa.Table.from_batches([batch])])
         summed = joined.group_by(list(_ENDS), use_threads=False).aggregate(sums)
         total = summed.select([*_ENDS, *(f"{name}_{how}" for name, how in sums)]).rename_columns(columns)
-    yield from [] if total is None else total.to_pylist()
-
-
-def _after_position(records: TableSnapshot | None, row: dict[str, Any]) -> LostOffsets | None:
-    position = None if records is None else records.transaction_version(range_task(row))
-    ends = [row[name] for name in ("last_offset", "gap_last") if row[name] is not None]
-    first = (row["first_offset"] or 0) if position is None else position
-    if not ends or max(ends) < first:
-        return None
-    return LostOffsets(state_partition=row["state_partition"], first_offset=first, last_offset=max(ends))
+    yield from total.to_pylist()
 
 
 def _lost(
     tables: Tables, records: TableSnapshot | None, ranges: TableSnapshot, lost: Sequence[LostOffsets]
 ) -> DamagedTables:
-    copied = _copied(ranges)
+    copied = ranges.transaction_version(COPIED) or 0
     if records is None:
         there = "is gone"
     elif records.version < copied:

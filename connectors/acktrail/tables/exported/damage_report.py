@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -17,47 +17,39 @@ from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.damaged_files import Damage, broken_data
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_whole, lost_at_the_end
 from acktrail.tables.exported.record_files import RECORDS
 
 _FIRST: Final = f"{0:020d}.json"
 _RESTORE: Final = "restore the table from the storage's own versions or a backup"
-
-
 _ADDRESS: Final = ("state_partition", "offset")
 _RANGE: Final = ("state_partition", "first_offset", "last_offset", "records_read", "offset_shift")
 
 
 class RepairAction(StrEnum):
-    """What the repair does about a damaged file."""
+    """What the repair does about a damaged file: the table is removed, and the next reconciliation builds it again; the
+    commit or data file is left out, and its records are exported again as far as Kafka has them; or nothing: it has to
+    be restored from elsewhere."""
 
     REMADE = "remade"
-    """The table is removed; the next reconciliation builds it again."""
     LEFT_OUT = "left_out"
-    """The commit or data file is left out of the table; its records are exported again as far as Kafka has them."""
     NONE = "none"
-    """It has to be restored from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedFile:
+class DamagedFile(Damage):
     """A damaged file of a table, what is wrong with it and what is done about it; as in the JSON of ``repair``."""
 
     table: str
-    file: str
-    cause: str
     mending: RepairAction
-
-    @property
-    def damage(self) -> Damage:
-        return Damage(file=self.file, cause=self.cause)
 
 
 @dataclass(slots=True, kw_only=True)
 class Presence:
     """Offsets that have a row, by state partition, and how many rows there are."""
 
-    offsets: dict[int, OffsetRanges] = field(default_factory=dict)
+    offsets: defaultdict[int, OffsetRanges] = field(default_factory=lambda: defaultdict(OffsetRanges))
     rows: Counter[int] = field(default_factory=Counter)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -68,19 +60,14 @@ class Presence:
             self.rows[number] += int((numbers == number).sum())
             edges = np.flatnonzero(np.diff(own) != 1)
             firsts, lasts = own[np.concatenate(([0], edges + 1))], own[np.concatenate((edges, [-1]))]
-            ranges = self.offsets.setdefault(number, OffsetRanges())
             for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-                ranges.add(first, last)
+                self.offsets[number].add(first, last)
 
     @property
     def doubles(self) -> dict[int, int]:
         """How many rows have an offset that another one has too, by state partition."""
         distinct = {n: sum(last - first + 1 for first, last in ranges) for n, ranges in self.offsets.items()}
         return {n: self.rows[n] - distinct[n] for n in sorted(distinct) if self.rows[n] > distinct[n]}
-
-    def absent(self, state_partition: int, first: int, last: int) -> list[tuple[int, int]]:
-        """The parts of a range that have no row."""
-        return list(self.offsets.get(state_partition, OffsetRanges()).outside(first, last))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +118,12 @@ def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _t
     Raises:
         ConfigurationError, RetryableError: the storage does not answer.
     """
-    damages = tuple(each for name in TABLES for each in _damages(tables, name))
-    if any(each.damage.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):
+    damages = tuple(each for name in TABLES for each in _damages(tables.place(name)))
+    if any(each.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):
         return DamageReport(damages=damages)
     if any(each.table == RANGES_TABLE for each in damages):
         return DamageReport(damages=damages, is_whole=is_whole(tables))
-    broken = {each.damage.file for each in damages if each.table == RECORDS}
+    broken = {each.file for each in damages if each.table == RECORDS}
     presence, unreadable = _present(tables, broken, lambda rows: progress(RECORDS, rows))
     return DamageReport(
         damages=(*damages, *unreadable),
@@ -152,11 +139,16 @@ def _count(lost: tuple[LostOffsets, ...]) -> str:
     return f"{sum(each.records for each in lost):,}"
 
 
-def _damages(tables: Tables, name: str) -> Iterator[DamagedFile]:
-    place = tables.place(name)
+def _damages(place: TablePlace) -> Iterator[DamagedFile]:
     with place.translated():
         for damage in place.damage():
-            yield DamagedFile(table=name, file=damage.file, cause=damage.cause, mending=_mending(name, damage))
+            is_commit = damage.file.endswith(".json") and not damage.file.endswith(_FIRST)
+            action = RepairAction.NONE
+            if place.name in REMADE:
+                action = RepairAction.REMADE
+            elif place.name == RECORDS and (is_commit or not damage.is_of_log):
+                action = RepairAction.LEFT_OUT
+            yield DamagedFile(table=place.name, file=damage.file, cause=damage.cause, mending=action)
 
 
 def _present(
@@ -175,15 +167,6 @@ def _present(
         return present_records(tables, without=without, progress=progress), tuple(found)
 
 
-def _mending(name: str, damage: Damage) -> RepairAction:
-    if name in REMADE:
-        return RepairAction.REMADE
-    is_commit = damage.file.endswith(".json") and not damage.file.endswith(_FIRST)
-    if name == RECORDS and (is_commit or not damage.is_of_log):
-        return RepairAction.LEFT_OUT
-    return RepairAction.NONE
-
-
 def present_records(
     tables: Tables, *, without: Collection[str] = (), progress: Callable[[int], None] = lambda _: None
 ) -> Presence:
@@ -197,7 +180,7 @@ def present_records(
     snapshot = tables.snapshot(RECORDS)
     if snapshot is not None:
         paths = [file.path for file in snapshot.files() if file.path not in without]
-        for batch in tables.file_batches(RECORDS, paths, columns=_ADDRESS) if paths else ():
+        for batch in tables.file_batches(RECORDS, paths, columns=_ADDRESS):
             presence.add(batch)
             read += batch.num_rows
             progress(read)
@@ -209,57 +192,49 @@ def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
 
     Where Kafka itself lacked offsets inside a range, its count of records is smaller: then nothing is missing.
     """
-    snapshot = tables.snapshot("export_ranges")
-    if snapshot is None:
-        return []
-    rows = (row for batch in snapshot.batches(columns=list(_RANGE)) for row in batch.to_pylist())
-    return list(_merged(sorted(each for row in rows for each in _missing_of(row, presence))))
+    found: list[LostOffsets] = []
+    for row in _ranges(tables):
+        number, first, last = row["state_partition"], row["first_offset"], row["last_offset"]
+        absent = list(presence.offsets[number].outside(first, last))
+        there = last - first + 1 - sum(end - begin + 1 for begin, end in absent)
+        if there < (row["records_read"] or 0):
+            shift = row["offset_shift"] or 0
+            found += (
+                LostOffsets(state_partition=number, first_offset=begin, last_offset=end, offset_shift=shift)
+                for begin, end in absent
+            )
+    return list(_merged(sorted(found)))
 
 
-def _unranged_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
+def _unranged_records(tables: Tables, presence: Presence) -> Iterator[LostOffsets]:
     """Offsets that have a row and are in no range of ``export_ranges``, ascending."""
-    ranged: dict[int, OffsetRanges] = {}
-    snapshot = tables.snapshot("export_ranges")
-    for batch in () if snapshot is None else snapshot.batches(columns=list(_RANGE)):
-        for row in batch.to_pylist():
-            if row["first_offset"] is not None:
-                own = ranged.setdefault(row["state_partition"], OffsetRanges())
-                own.add(row["first_offset"], row["last_offset"])
-    return [
-        LostOffsets(state_partition=number, first_offset=begin, last_offset=end)
-        for number, there in sorted(presence.offsets.items())
-        for first, last in there
-        for begin, end in ranged.get(number, OffsetRanges()).outside(first, last)
-    ]
+    ranged: defaultdict[int, OffsetRanges] = defaultdict(OffsetRanges)
+    for row in _ranges(tables):
+        ranged[row["state_partition"]].add(row["first_offset"], row["last_offset"])
+    for number, there in sorted(presence.offsets.items()):
+        for first, last in there:
+            for begin, end in ranged[number].outside(first, last):
+                yield LostOffsets(state_partition=number, first_offset=begin, last_offset=end)
 
 
-def _missing_of(row: Mapping[str, Any], presence: Presence) -> Iterator[LostOffsets]:
-    number, first, last, read, shift = (row[name] for name in _RANGE)
-    if first is None:
-        return
-    absent = presence.absent(number, first, last)
-    there = last - first + 1 - sum(end - begin + 1 for begin, end in absent)
-    if there < (read or 0):
-        yield from (
-            LostOffsets(state_partition=number, first_offset=begin, last_offset=end, offset_shift=shift or 0)
-            for begin, end in absent
-        )
+def _ranges(tables: Tables) -> Iterator[dict[str, Any]]:
+    """The rows of ``export_ranges`` that are not gaps alone."""
+    snapshot = tables.snapshot(RANGES_TABLE)
+    for batch in () if snapshot is None else snapshot.batches(columns=_RANGE):
+        yield from (row for row in batch.to_pylist() if row["first_offset"] is not None)
 
 
 def _merged(lost: Iterable[LostOffsets]) -> Iterator[LostOffsets]:
+    """Ascending pieces of one log, joined where they touch."""
     before: LostOffsets | None = None
     for each in lost:
+        log = each.state_partition, each.offset_shift
         if before is None:
             before = each
-        elif _log_of(each) == _log_of(before) and each.first_offset <= before.last_offset + 1:
+        elif (before.state_partition, before.offset_shift) == log and each.first_offset <= before.last_offset + 1:
             before = replace(before, last_offset=max(before.last_offset, each.last_offset))
         else:
             yield before
             before = each
     if before is not None:
         yield before
-
-
-def _log_of(lost: LostOffsets) -> tuple[int, int]:
-    """The log that the offsets are of."""
-    return lost.state_partition, lost.offset_shift

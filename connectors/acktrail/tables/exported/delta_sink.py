@@ -41,11 +41,6 @@ class _Pending:
     marks: dict[str, int] = field(default_factory=dict)
     """Numbers about the logs (``tables.stored_log``), by app id."""
 
-    @property
-    def rows(self) -> int:
-        observed = (rows for by_app in self.observations.values() for parts in by_app.values() for rows in parts)
-        return sum(rows.num_rows for rows in (*self.records, *observed, *self.listings))
-
 
 class DeltaSink:
     """Writes one cluster's batches into `tables` (``connect.contract.Sink``). Not thread-safe.
@@ -117,7 +112,9 @@ class DeltaSink:
     @property
     def pending_rows(self) -> int:
         """Rows put since the last flush."""
-        return self._pending.rows
+        pending = self._pending
+        observed = (rows for by_app in pending.observations.values() for parts in by_app.values() for rows in parts)
+        return sum(rows.num_rows for rows in (*pending.records, *observed, *pending.listings))
 
     def put(self, batch: SourceBatch) -> None:
         """Take a batch; an idle one (nothing read, no gap, position unmoved) leaves no trace.
@@ -141,23 +138,17 @@ class DeltaSink:
             if pending.positions or pending.marks:
                 rows |= self._commit_records(pending)
             rows |= self._commit_observations(pending)
-        except BaseException:
-            self._forget()
+        except BaseException:  # only the tables know what landed
+            for known in (self._committed, self._marks, self._observed):
+                known.clear()
+            self._has_ranges = self._started = False
             raise
         self._committed |= pending.positions
         return Commit(rows=rows, positions=dict(pending.positions))
 
-    def _forget(self) -> None:
-        """After a failure only the tables know what landed."""
-        self._committed.clear()
-        self._marks.clear()
-        self._observed.clear()
-        self._has_ranges = False
-        self._started = False
-
     def _put_records(self, batch: SourceBatch, position: int) -> None:
-        before = self._before(batch.task)
-        span = batch.span
+        pending, span = self._pending, batch.span
+        before = pending.positions[batch.task] if batch.task in pending.positions else self.position(batch.task)
         if span is None:
             raise ValueError(f"{batch.task}: a batch with a position needs a span")
         self._note(log_marks(batch.task, span))
@@ -165,10 +156,12 @@ class DeltaSink:
             return
         rows = batch.rows.get("state_records", TABLES["state_records"].empty_table())
         _check_span(batch.task, span, rows, before, position)
-        self._check_topic(span.topic_id)
-        self._pending.records.append(rows)
-        self._pending.positions[batch.task] = position
-        self._pending.spans[batch.task] = merge_spans(self._pending.spans.get(batch.task, ()), span)
+        if span.topic_id not in self._own_topics:
+            create_records_for(self._tables, self._cluster_id, span.topic_id, self._dialect)
+            self._own_topics.add(span.topic_id)
+        pending.records.append(rows)
+        pending.positions[batch.task] = position
+        pending.spans[batch.task] = merge_spans(pending.spans.get(batch.task, ()), span)
 
     def _note(self, marks: Mapping[str, int]) -> None:
         """Keep the numbers about the logs that the tables do not have yet."""
@@ -179,17 +172,6 @@ class DeltaSink:
                     self._marks[app_id] = known
             if self._marks.get(app_id) != number:
                 self._pending.marks[app_id] = number
-
-    def _check_topic(self, topic_id: str | None) -> None:
-        if topic_id not in self._own_topics:
-            create_records_for(self._tables, self._cluster_id, topic_id, self._dialect)
-            self._own_topics.add(topic_id)
-
-    def _before(self, task: TaskId) -> int | None:
-        """Where `task` stands with what is pending."""
-        if task in self._pending.positions:
-            return self._pending.positions[task]
-        return self.position(task)
 
     def _put_observation(self, batch: SourceBatch) -> None:
         for name, rows in batch.rows.items():
@@ -205,7 +187,8 @@ class DeltaSink:
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
         # By state partition: a reader of some of them skips the row groups of others.
         empty = TABLES["state_records"].empty_table()
-        parts = pa.concat_tables([empty, *sorted(pending.records, key=_home)], promote_options="default")
+        placed = sorted(pending.records, key=lambda rows: rows["state_partition"][0].as_py() if rows.num_rows else -1)
+        parts = pa.concat_tables([empty, *placed], promote_options="default")
         records = self._stamped("state_records", parts.combine_chunks())
         ranges = range_rows(
             (span for spans in pending.spans.values() for span in spans),
@@ -221,14 +204,11 @@ class DeltaSink:
             metadata={RANGES: ranges_text(ranges)},
         )
         self._marks |= pending.marks
-        self._create_ranges()
-        copied = copy_ranges(self._tables)
-        return {"state_records": records.num_rows, "export_ranges": copied} if pending.positions else {}
-
-    def _create_ranges(self) -> None:
         if not self._has_ranges:
             create_for(self._tables, "export_ranges", self._cluster_id)
             self._has_ranges = True
+        copied = copy_ranges(self._tables)
+        return {"state_records": records.num_rows, "export_ranges": copied} if pending.positions else {}
 
     def _commit_observations(self, pending: _Pending) -> dict[str, int]:
         rows = {name: self._append_new(name, by_app) for name, by_app in pending.observations.items()}
@@ -268,11 +248,6 @@ class DeltaSink:
                 )
 
 
-def _home(rows: pa.Table) -> int:
-    """The state partition of a batch's rows, which are all of one."""
-    return rows["state_partition"][0].as_py() if rows.num_rows else -1
-
-
 def _check_span(task: TaskId, span: LogSpan, rows: pa.Table, before: int | None, position: int) -> None:
     """A batch's span must agree with its rows, and begin at its task's position."""
     if rows.num_rows != span.records:
@@ -290,10 +265,8 @@ def _by_phase(task: TaskId, rows: pa.Table) -> list[tuple[str, pa.Table]]:
     if rows["run_id"].null_count or rows["phase"].null_count:
         raise ValueError(f"{task}: an observation names its run and its phase")
     keys = rows.select(["run_id", "phase"]).group_by(["run_id", "phase"]).aggregate([]).to_pylist()
+    run_id, phase = pc.field("run_id"), pc.field("phase")
     return [
-        (
-            f"{task}/{key['run_id']}/{key['phase']}",
-            rows.filter((pc.field("run_id") == key["run_id"]) & (pc.field("phase") == key["phase"])),
-        )
+        (f"{task}/{key['run_id']}/{key['phase']}", rows.filter((run_id == key["run_id"]) & (phase == key["phase"])))
         for key in keys
     ]

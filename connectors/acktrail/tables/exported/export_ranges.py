@@ -7,6 +7,7 @@ nothing, copying again doubles nothing, and it does not matter which of several 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.connect.contract import LogSpan
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import COMMIT_ID, CommitRecord
+from acktrail.tables.delta.table_snapshot import COMMIT_ID
 
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
@@ -30,9 +31,6 @@ COPIED: Final = "state_records"
 COPIED_COMMIT: Final = "copied_commit"
 """The metadata of a commit of ``export_ranges`` that holds the id of the commit copied last."""
 
-_FIRST_VERSION: Final = 0
-"""The version that made the table: it has no rows."""
-
 _ATTEMPTS: Final = 20
 
 _Row = dict[str, Any]
@@ -40,8 +38,7 @@ _Row = dict[str, Any]
 
 def merge_spans(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
     """`spans` of one partition with `span` after them: grown into the last one unless a gap lies between, or they are
-    of different files.
-    """
+    of different files."""
     if not spans or span.gap_first is not None or span.origin != spans[-1].origin:
         return (*spans, span)
     last = spans[-1]
@@ -99,11 +96,8 @@ def copy_ranges(tables: Tables) -> int:
         ConcurrentCommit: when other writers kept copying first.
     """
     for _ in range(_ATTEMPTS):
-        try:
+        with contextlib.suppress(ConcurrentCommit):  # another writer copied in between: look again at what is left
             return _copy(tables)
-        except ConcurrentCommit:
-            # Another writer copied in between: look again at what is left.
-            continue
     raise ConcurrentCommit("export_ranges is under constant change by other writers", hint="run again")
 
 
@@ -112,11 +106,19 @@ def _copy(tables: Tables) -> int:
     if records is None:
         return 0
     copied = tables.transaction_version("export_ranges", COPIED)
-    after = _FIRST_VERSION if copied is None else copied
+    after = copied or 0  # the version that made the table: it has no rows
     commits = records.commits(after=after)
     if len(commits) != max(0, records.version - after):
-        raise _lost(tables, after, commits)
-    rows = [row for commit in commits for row in _rows_of(commit)]
+        first = commits[0].version if commits else "the newest"
+        raise ConfigurationError(
+            f"tables at {tables.root}: export_ranges lacks versions {after + 1} to {first} of state_records, "
+            "and the log no longer has them",
+            hint="bring back the table export_ranges from a copy, or export into another root",
+            data={"root": tables.root, "after": after},
+        )
+    rows = [row for commit in commits for row in json.loads(commit.metadata.get(RANGES, "[]"))]
+    for row in rows:
+        row["exported_at"] = dt.datetime.fromisoformat(row["exported_at"])
     if rows:
         tables.append(
             "export_ranges",
@@ -126,18 +128,3 @@ def _copy(tables: Tables) -> int:
             metadata={COPIED_COMMIT: commits[-1].metadata.get(COMMIT_ID, "")},
         )
     return len(rows)
-
-
-def _rows_of(commit: CommitRecord) -> list[_Row]:
-    rows: list[_Row] = json.loads(commit.metadata.get(RANGES, "[]"))
-    return [{**row, "exported_at": dt.datetime.fromisoformat(row["exported_at"])} for row in rows]
-
-
-def _lost(tables: Tables, after: int, commits: Sequence[CommitRecord]) -> ConfigurationError:
-    first = commits[0].version if commits else "the newest"
-    return ConfigurationError(
-        f"tables at {tables.root}: export_ranges lacks versions {after + 1} to {first} of state_records, "
-        "and the log no longer has them",
-        hint="bring back the table export_ranges from a copy, or export into another root",
-        data={"root": tables.root, "after": after},
-    )

@@ -33,8 +33,12 @@ def contradictions(tables: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
     Raises:
         DamagedTables, ConfigurationError, RetryableError: a file cannot be read.
     """
-    for batch in tables.file_batches(RECORDS, paths, columns=COMPARED_COLUMNS) if paths else ():
-        yield _contradictions(pa.Table.from_batches([batch]))
+    for batch in tables.file_batches(RECORDS, paths, columns=COMPARED_COLUMNS):
+        stored = pa.Table.from_batches([batch])
+        found = differing_columns(stored)
+        rows = stored.select(["state_partition", "offset"]).take(pa.array(sorted(found), pa.int64()))
+        names = pa.array([", ".join(found[row]) for row in sorted(found)], pa.string())
+        yield pa.Table.from_arrays([*rows.columns, names], schema=CONTRADICTIONS)
 
 
 def differing_columns(stored: pa.Table) -> dict[int, list[str]]:
@@ -49,13 +53,6 @@ def differing_columns(stored: pa.Table) -> dict[int, list[str]]:
         for row in _different(stored[name].combine_chunks(), decoded[name].combine_chunks()):
             found.setdefault(row, []).append(name)
     return found
-
-
-def _contradictions(stored: pa.Table) -> pa.Table:
-    found = differing_columns(stored)
-    rows = stored.select(["state_partition", "offset"]).take(pa.array(sorted(found), pa.int64()))
-    names = pa.array([", ".join(found[row]) for row in sorted(found)], pa.string())
-    return pa.Table.from_arrays([*rows.columns, names], schema=CONTRADICTIONS)
 
 
 def _different(stored: pa.Array, decoded: pa.Array) -> Iterable[int]:

@@ -18,7 +18,6 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 RECORDS: Final = "state_records"
 
-_ADDRESS: Final = ("state_partition", "offset")
 _STATISTICS: Final = ("modification_time", "min.offset", "min.state_partition", "max.state_partition", "max.offset")
 
 _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
@@ -107,7 +106,7 @@ class RecordFiles:
         return [
             path
             for path in sorted(paths)
-            if self._least(path) < max(positions.values(), default=0)
+            if (self._statistics[path]["min.offset"] or 0) < max(positions.values(), default=0)
             and any(first < positions.get(number, 0) for number, (first, _) in self._spans_of(path).items())
         ]
 
@@ -126,9 +125,6 @@ class RecordFiles:
         found = (path for path in self._statistics if self._reaches(path, positions))
         return tuple(sorted(found, key=lambda path: (str(self._statistics[path]["modification_time"]), path)))
 
-    def _least(self, path: str) -> int:
-        return self._statistics[path]["min.offset"] or 0
-
     def _reaches(self, path: str, ends: Mapping[int, int]) -> bool:
         """False where the statistics rule it out."""
         least, greatest, offset = (self._statistics[path][name] for name in _STATISTICS[-3:])
@@ -139,11 +135,8 @@ class RecordFiles:
     def _spans_of(self, path: str) -> dict[int, _Span]:
         """Least and greatest offset of each state partition in a file."""
         if path not in self._spans:
-            rows = self._tables.read_files(RECORDS, [path], columns=list(_ADDRESS))
-            found = rows.group_by("state_partition", use_threads=False).aggregate(
-                [("offset", "min"), ("offset", "max")]
-            )
-            self._spans[path] = {
-                row["state_partition"]: (row["offset_min"], row["offset_max"]) for row in found.to_pylist()
-            }
+            rows = self._tables.read_files(RECORDS, [path], columns=["state_partition", "offset"])
+            grouped = rows.group_by("state_partition", use_threads=False)
+            found = grouped.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+            self._spans[path] = {row["state_partition"]: (row["offset_min"], row["offset_max"]) for row in found}
         return self._spans[path]

@@ -1,9 +1,10 @@
-"""The steps of a repair; each of them can be repeated after a crash."""
+"""The steps of a repair; each of them can be repeated after a crash. They raise as ``Tables.append``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from acktrail.tables.delta.table_snapshot import COMMIT_ID
 from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, range_task
 from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.exported.stored_log import shift_mark
+from acktrail.tables.exported.stored_log import newest_shifts, shift_mark
 
 _TASK: Final = ("cluster_id", "state_topic_id", "state_partition")
 
@@ -32,16 +33,12 @@ _Row = dict[str, Any]
 
 
 def end_positions(tables: Tables, lost: Iterable[LostOffsets]) -> None:
-    """Let exports resume after the records lost at the end of state partitions: they are back, or recorded as a gap.
-
-    Raises:
-        ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``Tables.append``.
-    """
+    """Let exports resume after the records lost at the end of state partitions: they are back, or recorded as a gap."""
     ends = {each.state_partition: each.last_offset + 1 for each in lost}
     snapshot = tables.snapshot(RECORDS)
     if not ends or snapshot is None:
         return
-    shifts = shifts_of(tables)
+    shifts = newest_shifts(tables)
     positions: dict[str, int] = {}
     marks: dict[str, int] = {}
     for row in tables.read(RANGES_TABLE, columns=list(_TASK)).group_by(list(_TASK)).aggregate([]).to_pylist():
@@ -55,38 +52,25 @@ def end_positions(tables: Tables, lost: Iterable[LostOffsets]) -> None:
         tables.append(RECORDS, nothing, transactions={**positions, **marks}, expected=before)
 
 
-def shifts_of(tables: Tables) -> dict[int, int]:
-    """Offset in the tables minus offset in Kafka's log as it is now, of state partitions whose log was replaced."""
-    columns = ["state_partition", "offset_shift"]
-    rows = tables.read(RANGES_TABLE, columns=columns)  # older tables lack the column: no filter inside their files
-    shifted = rows.filter(pc.field("offset_shift").is_valid())
-    found = shifted.group_by("state_partition", use_threads=False).aggregate([("offset_shift", "max")])
-    return {row["state_partition"]: row["offset_shift_max"] for row in found.to_pylist()}
-
-
 def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
-    """Record in ``export_ranges`` that `lost` is gone, and the newest commit of ``state_records``.
-
-    Raises:
-        ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: as ``Tables.append``.
-    """
+    """Record in ``export_ranges`` that `lost` is gone, and the newest commit of ``state_records``."""
     records, ranges = tables.snapshot(RECORDS), tables.snapshot(RANGES_TABLE)
     if records is None or ranges is None:
         return
     newest = next((each.metadata.get(COMMIT_ID, "") for each in records.commits(after=records.version - 1)), "")
-    copied, before, commit = (
-        {COPIED: records.version},
-        {COPIED: ranges.transaction_version(COPIED)},
-        {COPIED_COMMIT: newest},
-    )
+    copied, before = {COPIED: records.version}, {COPIED: ranges.transaction_version(COPIED)}
+    commit = {COPIED_COMMIT: newest}
     if not lost:
         nothing = EXPORT_RANGES.empty_table()
         tables.append(RANGES_TABLE, nothing, transactions=copied, expected=before, metadata=commit)
         return
-    unreadable = _unreadable(tables, lost)
-    kept, changed = _split(tables.read(RANGES_TABLE), {each.state_partition for each in lost})
-    rows = [part for row in changed for part in corrected(row, lost, unreadable)]
-    renewed = pa.concat_tables([kept, pa.Table.from_pylist(rows, schema=EXPORT_RANGES)])
+    stored, own = tables.read(RANGES_TABLE), pc.field("state_partition").isin([each.state_partition for each in lost])
+    unreadable: defaultdict[int, list[int]] = defaultdict(list)
+    where = own & (pc.field("decode_status") != "decoded")
+    for row in tables.read(RECORDS, columns=["state_partition", "offset"], where=where).to_pylist():
+        unreadable[row["state_partition"]].append(row["offset"])
+    rows = [part for row in stored.filter(own).to_pylist() for part in corrected(row, lost, unreadable)]
+    renewed = pa.concat_tables([stored.filter(~own), pa.Table.from_pylist(rows, schema=EXPORT_RANGES)])
     with tables.rewritable(RANGES_TABLE):
         tables.replace(RANGES_TABLE, renewed, transactions=copied, expected=before, metadata=commit)
 
@@ -94,11 +78,8 @@ def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
 def corrected(
     row: Mapping[str, Any], lost: Iterable[LostOffsets], unreadable: Mapping[int, Sequence[int]]
 ) -> list[_Row]:
-    """A row of ``export_ranges`` as rows for its remaining records, and one for each gap.
-
-    Args:
-        unreadable: offsets of records that could not be decoded, ascending, by state partition.
-    """
+    """A row of ``export_ranges`` as rows for its remaining records, and one for each gap. `unreadable`: offsets of
+    records that could not be decoded, by state partition."""
     number, first, last = row["state_partition"], row["first_offset"], row["last_offset"]
     own = sorted(
         (max(each.first_offset, first), min(each.last_offset, last))
@@ -136,18 +117,3 @@ def _part(row: Mapping[str, Any], first: int, last: int, unreadable: Mapping[int
         "records_decoded": read - quarantined,
         "records_quarantined": quarantined,
     }
-
-
-def _unreadable(tables: Tables, lost: Iterable[LostOffsets]) -> dict[int, list[int]]:
-    numbers = sorted({each.state_partition for each in lost})
-    where = pc.field("state_partition").isin(numbers) & (pc.field("decode_status") != "decoded")
-    found: dict[int, list[int]] = {}
-    for row in tables.read(RECORDS, columns=["state_partition", "offset"], where=where).to_pylist():
-        found.setdefault(row["state_partition"], []).append(row["offset"])
-    return found
-
-
-def _split(ranges: pa.Table, numbers: set[int]) -> tuple[pa.Table, Iterator[_Row]]:
-    """Rows of other state partitions, and those of `numbers`."""
-    own = pc.field("state_partition").isin(sorted(numbers))
-    return ranges.filter(~own), iter(ranges.filter(own).to_pylist())

@@ -19,7 +19,7 @@ from acktrail.wire.raw_record import record_fingerprint
 
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"
-_COLUMNS: Final = ("offset", "timestamp_ms", "key", "value")
+_SHIFTS: Final = ("state_partition", "offset_shift")
 
 
 def log_marks(task: TaskId, span: LogSpan) -> dict[str, int]:
@@ -47,7 +47,16 @@ def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Exp
     if not replaced:
         return {}
     own = where & pc.field("state_partition").isin(replaced) & pc.field("offset_shift").is_valid()
-    rows = tables.read("export_ranges", columns=["state_partition", "offset_shift"], where=own)
+    return _greatest(tables.read("export_ranges", columns=_SHIFTS, where=own))
+
+
+def newest_shifts(tables: Tables) -> dict[int, int]:
+    """``offset_shifts`` of all state partitions, as of Kafka's log now, by ``export_ranges`` alone."""
+    rows = tables.read("export_ranges", columns=_SHIFTS)  # older tables lack the column: no filter inside their files
+    return _greatest(rows.filter(pc.field("offset_shift").is_valid()))
+
+
+def _greatest(rows: pa.Table) -> dict[int, int]:
     found = rows.group_by("state_partition", use_threads=False).aggregate([("offset_shift", "max")])
     return {row["state_partition"]: row["offset_shift_max"] for row in found.to_pylist()}
 
@@ -59,37 +68,25 @@ class StoredRecords:
     """
 
     def __init__(self, snapshot: TableSnapshot | None, task: TaskId, partition: int) -> None:
-        self._snapshot = snapshot
-        self._task = task
-        self._partition = partition
+        self._snapshot, self._task, self._partition = snapshot, task, partition
 
     @property
     def offset_shift(self) -> int:
         """See ``StoredLog``."""
-        return self._number(f"{self._task}/{_SHIFT}") or 0
+        return self._number(_SHIFT) or 0
 
     @property
     def leader_epoch(self) -> int | None:
         """See ``StoredLog``."""
-        return self._number(f"{self._task}/{_EPOCH}")
+        return self._number(_EPOCH)
 
     def fingerprint(self, offset: int) -> int | None:
-        """See ``StoredLog``.
-
-        Raises:
-            ConfigurationError, RetryableError: the table cannot be read.
-        """
+        """See ``StoredLog``."""
         if self._snapshot is None:
             return None
-        stored_at = offset + self.offset_shift
-        where = (pc.field("state_partition") == self._partition) & (pc.field("offset") == stored_at)
-        rows = self._snapshot.read(columns=list(_COLUMNS), where=where)
-        return _fingerprint(rows, self.offset_shift) if rows.num_rows else None
+        where = (pc.field("state_partition") == self._partition) & (pc.field("offset") == offset + self.offset_shift)
+        rows = self._snapshot.read(columns=["timestamp_ms", "key", "value"], where=where).to_pylist()
+        return record_fingerprint(offset, **rows[0]) if rows else None
 
-    def _number(self, app_id: str) -> int | None:
-        return None if self._snapshot is None else self._snapshot.transaction_version(app_id)
-
-
-def _fingerprint(row: pa.Table, offset_shift: int) -> int:
-    values = {name: row[name][0].as_py() for name in _COLUMNS}
-    return record_fingerprint(values["offset"] - offset_shift, values["timestamp_ms"], values["key"], values["value"])
+    def _number(self, name: str) -> int | None:
+        return None if self._snapshot is None else self._snapshot.transaction_version(f"{self._task}/{name}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -19,7 +20,7 @@ from acktrail.model.offset_history.archived_ranges import ArchivedRange, archive
 from acktrail.model.offset_history.completeness import HistoryCompleteness, LastKnownState, last_known_states
 from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, OffsetStatusKind
 from acktrail.model.offset_history.record_history import RecordHistory, record_history
-from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
+from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
@@ -100,14 +101,7 @@ class HistoryReader:
             UnknownName: the history does not have the group, the topic or the partition within the group.
             InputError: nothing at all is known of the share partition.
         """
-        where = (
-            (pc.field("group_id") == group_id)
-            & pc.field("topic_id").isin(self.ids_of(topic))
-            & (pc.field("partition") == partition)
-            & (pc.field("first_offset") <= offset)
-            & (pc.field("last_offset") >= offset)
-        )
-        rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
+        rows = self._changes(group_id, self.ids_of(topic), partition, offset, offset)
         if not rows.num_rows:
             self._raise_unknown(group_id, topic, partition)
         return tuple(sorted(self._instances(rows, offset), key=_begun))
@@ -118,13 +112,17 @@ class HistoryReader:
         Raises:
             UnknownName: the history does not have the group.
         """
-        rows = self.snapshot.read(
-            columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & _tells_of_archived()
-        )
+        archived, before = int(DeliveryState.ARCHIVED), pc.field("before_state")
+        # What ``archived_ranges`` needs: changes to and from archived, and from an unknown status.
+        is_needed = (pc.field("delivery_state") == archived) | (before == archived)
+        is_needed |= pc.field("before_standing") == OffsetStatusKind.UNKNOWN.value
+        rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & is_needed)
         if not rows.num_rows:
             self.known_partitions(group_id)
         found = archived_ranges(sorted(changes_of(rows), key=_log_order))
-        return sorted((each for each in found if _is_since(each.at, since_ms)), key=_time)
+        times = ((each.at.timestamp_ms, each) for each in found)
+        kept = [each for time, each in times if since_ms is None or time is None or time >= since_ms]
+        return sorted(kept, key=lambda each: (each.at.timestamp_ms or 0, each.key, each.first_offset))
 
     def rates(
         self,
@@ -170,14 +168,8 @@ class HistoryReader:
         Offsets without a piece were never in scope of the group, or the history does not have the share partition:
         see ``completeness``. Where two state partitions have records of it, none of its states is known.
         """
-        where = (
-            (pc.field("group_id") == key.group_id)
-            & (pc.field("topic_id") == key.topic_id)
-            & (pc.field("partition") == key.partition)
-            & (pc.field("first_offset") <= last)
-            & (pc.field("last_offset") >= first)
-        )
-        changes = sorted(changes_of(self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)), key=_log_order)
+        rows = self._changes(key.group_id, [key.topic_id], key.partition, first, last)
+        changes = sorted(changes_of(rows), key=_log_order)
         if len({change.at.state_partition for change in changes}) > 1:
             return (LastKnownState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
         return last_known_states(changes, first, last)
@@ -190,32 +182,37 @@ class HistoryReader:
         """
         rows = self._tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
         if not rows.num_rows:
-            raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, self._groups(), n=_NEAREST))
+            groups = pc.unique(self._tables.read(HELD, columns=["group_id"])["group_id"]).drop_null().to_pylist()
+            raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, groups, n=_NEAREST))
         return rows
 
-    def _groups(self) -> list[str]:
-        return [
-            name for name in pc.unique(self._tables.read(HELD, columns=["group_id"])["group_id"]).to_pylist() if name
-        ]
+    def _changes(self, group_id: str, topic_ids: Sequence[str], partition: int, first: int, last: int) -> pa.Table:
+        """Rows of ``CHANGE_COLUMNS`` about an offset from `first` to `last`."""
+        where = (
+            (pc.field("group_id") == group_id)
+            & pc.field("topic_id").isin(topic_ids)
+            & (pc.field("partition") == partition)
+            & (pc.field("first_offset") <= last)
+            & (pc.field("last_offset") >= first)
+        )
+        return self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
 
     def _instances(self, rows: pa.Table, offset: int) -> Iterable[RecordInstance]:
-        of_place: dict[tuple[str, int], list[StatusChange]] = {}
+        of_place: defaultdict[tuple[str, int], list[StatusChange]] = defaultdict(list)
         for change in changes_of(rows):
-            of_place.setdefault((change.key.topic_id, change.at.state_partition), []).append(change)
+            of_place[change.key.topic_id, change.at.state_partition].append(change)
         for (topic_id, state_partition), changes in of_place.items():
-            found = record_history(offset, sorted(changes, key=_record_offset))
+            found = record_history(offset, sorted(changes, key=lambda change: change.at.offset))
             if found is not None:
                 yield RecordInstance(topic=self.topic(topic_id), state_partition=state_partition, history=found)
 
     def _raise_unknown(self, group_id: str, topic: str, partition: int) -> None:
-        known_partitions = self.known_partitions(group_id)
-        ids, partitions = self.ids_of(topic), known_partitions.filter(pc.field("topic_id").isin(self.ids_of(topic)))
-        names = sorted({self.topic(each).topic or each for each in known_partitions["topic_id"].to_pylist()})
-        if not partitions.num_rows:
-            raise UnknownName(
-                f"topic of share group {group_id!r}", topic, nearest=get_close_matches(topic, names, n=_NEAREST)
-            )
-        known = sorted(set(partitions["partition"].to_pylist()))
+        rows, ids = self.known_partitions(group_id).to_pylist(), self.ids_of(topic)
+        known = sorted({row["partition"] for row in rows if row["topic_id"] in ids})
+        if not known:
+            names = sorted({self.topic(row["topic_id"]).topic or row["topic_id"] for row in rows})
+            nearest = get_close_matches(topic, names, n=_NEAREST)
+            raise UnknownName(f"topic of share group {group_id!r}", topic, nearest=nearest)
         if partition not in known:
             raise UnknownName("partition", f"{topic}:{partition}", nearest=[f"{topic}:{known[-1]}"])
         raise InputError(
@@ -225,27 +222,8 @@ class HistoryReader:
         )
 
 
-def _tells_of_archived() -> pc.Expression:
-    """Changes to and from archived, and from an unknown status: what ``archived_ranges`` needs."""
-    archived = int(DeliveryState.ARCHIVED)
-    was_or_is = (pc.field("delivery_state") == archived) | (pc.field("before_state") == archived)
-    return was_or_is | (pc.field("before_standing") == OffsetStatusKind.UNKNOWN.value)
-
-
 def _log_order(change: StatusChange) -> tuple[int, int, int]:
     return (change.at.state_partition, change.at.offset, change.first_offset)
-
-
-def _is_since(at: RecordPosition, since_ms: int | None) -> bool:
-    return since_ms is None or at.timestamp_ms is None or at.timestamp_ms >= since_ms
-
-
-def _time(archiving: ArchivedRange) -> tuple[Any, ...]:
-    return (archiving.at.timestamp_ms or 0, archiving.key, archiving.first_offset)
-
-
-def _record_offset(change: StatusChange) -> int:
-    return change.at.offset
 
 
 def _begun(instance: RecordInstance) -> tuple[Any, ...]:

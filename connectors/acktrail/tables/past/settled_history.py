@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.past.history_tables import (
     CHANGES,
     change_positions,
@@ -32,7 +32,6 @@ from acktrail.tables.past.history_tables import (
 )
 
 _RECORDS: Final = "state_records"
-_NO_HISTORY: Final = "the tables have no history (run acktrail export, then acktrail history)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +73,34 @@ class SettledHistory:
         self, tables: Tables, cluster_id: str, state_topic_id: str | None, ranges: Collection[AffectedRange]
     ) -> None:
         ensure_same_cluster(tables, cluster_id, (CHANGES, _RECORDS))
-        self._tables = tables
-        self._ranges = tuple(ranges)
-        self._refusal = _refusal(tables, state_topic_id)
-        snapshot = tables.snapshot(CHANGES)
-        if snapshot is None or self._refusal is not None:
-            self._refusal = self._refusal or _NO_HISTORY
+        self._tables, self._ranges = tables, tuple(ranges)
+        records, snapshot = tables.snapshot(_RECORDS), tables.snapshot(CHANGES)
+        kept = None if records is None else records.properties.get("state_topic_id")
+        self._refusal: str | None = None
+        """Why the tables are no history of Kafka's state topic."""
+        if kept is not None and state_topic_id not in (None, kept):
+            self._refusal = (
+                f"the tables hold the records of another state topic (id {kept}; Kafka's has {state_topic_id})"
+            )
+            return
+        if snapshot is None:
+            self._refusal = "the tables have no history (run acktrail export, then acktrail history)"
             return
         numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
         self.positions = change_positions(tables, numbers)
         """The offset of the first state record whose changes are not in the history, by state partition."""
-        self._doubts = _unattributed(tables, numbers)
-        self._rows = _rows(snapshot, ranges)
+        self._doubts: defaultdict[int, list[int]] = defaultdict(list)
+        """Offsets of ``unattributed_records``, by state partition."""
+        for row in unattributed_records(tables, numbers):
+            self._doubts[row["state_partition"]].append(row["offset"])
+        where = (
+            pc.field("group_id").isin(sorted({own.key.group_id for own in ranges}))
+            & pc.field("topic_id").isin(sorted({own.key.topic_id for own in ranges}))
+            & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
+            & (pc.field("last_offset") >= min(own.first_offset for own in ranges))
+            & settled_filter()
+        )
+        self._rows = snapshot.read(columns=SETTLED_INPUTS, where=where)
 
     @property
     def behind(self) -> tuple[AffectedRange, ...]:
@@ -117,73 +132,32 @@ class SettledHistory:
     def outcomes(self) -> dict[SharePartition, RangeOutcome]:
         """What is known of each range."""
         if self._refusal is not None:
-            return {own.key: _nothing(own, self._refusal) for own in self._ranges}
+            return {own.key: RangeOutcome(settled=_unknown(own), reason=self._refusal) for own in self._ranges}
         rows = {
             SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=partition): own
             for (group_id, topic_id, partition), own in by_share_partition(self._rows)
         }
-        return {own.key: _outcome(own, rows.get(own.key), self.positions, self._doubts) for own in self._ranges}
+        return {own.key: self._outcome(own, rows.get(own.key)) for own in self._ranges}
+
+    def _outcome(self, own: AffectedRange, rows: pa.Table | None) -> RangeOutcome:
+        if rows is None:
+            reason = "the history has no record of it (run acktrail export, then acktrail history)"
+            return RangeOutcome(settled=_unknown(own), reason=reason)
+        number = own.state_partition
+        doubts = [] if number is None else self._doubts[number]
+        found = settled_counts(rows, own.first_offset, own.last_offset, doubts)
+        if number is None or own.record_offset is None:
+            reason = "whether the history is up to date is not known"
+        elif self.positions[number] <= own.record_offset:
+            reason = (
+                f"the history ends before record {self.positions[number]} of state partition {number}, and Kafka has "
+                f"record {own.record_offset} of it (run acktrail export, then acktrail history)"
+            )
+        else:
+            lacking = "state records of it are missing in the export" if found.unknown else None
+            return RangeOutcome(settled=found, reason=lacking)
+        return RangeOutcome(settled=replace(found, unknown=own.records), reason=reason)  # it may have changed since
 
 
-def _refusal(tables: Tables, state_topic_id: str | None) -> str | None:
-    """Why the tables are no history of Kafka's state topic; None: they are."""
-    records = tables.snapshot(_RECORDS)
-    kept = None if records is None else records.properties.get("state_topic_id")
-    if kept is None or state_topic_id is None or kept == state_topic_id:
-        return None
-    return f"the tables hold the records of another state topic (id {kept}; Kafka's has {state_topic_id})"
-
-
-def _rows(snapshot: TableSnapshot, ranges: Collection[AffectedRange]) -> pa.Table:
-    where = (
-        pc.field("group_id").isin(sorted({own.key.group_id for own in ranges}))
-        & pc.field("topic_id").isin(sorted({own.key.topic_id for own in ranges}))
-        & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
-        & (pc.field("last_offset") >= min(own.first_offset for own in ranges))
-        & settled_filter()
-    )
-    return snapshot.read(columns=SETTLED_INPUTS, where=where)
-
-
-def _outcome(
-    own: AffectedRange, rows: pa.Table | None, positions: Mapping[int, int], doubts: Mapping[int, Iterable[int]]
-) -> RangeOutcome:
-    if rows is None:
-        return _nothing(own, "the history has no record of it (run acktrail export, then acktrail history)")
-    number = own.state_partition
-    found = settled_counts(
-        rows, own.first_offset, own.last_offset, [] if number is None else list(doubts.get(number, ()))
-    )
-    if number is None or own.record_offset is None:
-        return _doubted(own, found, "whether the history is up to date is not known")
-    if positions[number] <= own.record_offset:
-        text = (
-            f"the history ends before record {positions[number]} of state partition {number}, and Kafka has record "
-            f"{own.record_offset} of it (run acktrail export, then acktrail history)"
-        )
-        return _doubted(own, found, text)
-    return RangeOutcome(
-        settled=found, reason="state records of it are missing in the export" if found.unknown else None
-    )
-
-
-def _nothing(own: AffectedRange, reason: str) -> RangeOutcome:
-    return RangeOutcome(
-        settled=SettledCounts(acknowledged=0, archived=0, unknown=own.records, since_ms=None), reason=reason
-    )
-
-
-def _doubted(own: AffectedRange, found: SettledCounts, reason: str) -> RangeOutcome:
-    """`found`, which may have changed since."""
-    unknown = SettledCounts(
-        acknowledged=found.acknowledged, archived=found.archived, unknown=own.records, since_ms=found.since_ms
-    )
-    return RangeOutcome(settled=unknown, reason=reason)
-
-
-def _unattributed(tables: Tables, numbers: Collection[int]) -> dict[int, list[int]]:
-    """Offsets of ``unattributed_records``, by state partition."""
-    found: dict[int, list[int]] = {}
-    for row in unattributed_records(tables, numbers):
-        found.setdefault(row["state_partition"], []).append(row["offset"])
-    return found
+def _unknown(own: AffectedRange) -> SettledCounts:
+    return SettledCounts(acknowledged=0, archived=0, unknown=own.records, since_ms=None)

@@ -50,11 +50,9 @@ class ExportGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSummary:
-    """What one run wrote. records_read = records_decoded + records_quarantined.
-
-    `status` is ``complete``, ``stopped`` (ended before it was finished) or ``state_topic_absent`` (no share consumer
-    ever came to this cluster). `unanswered` lists the requests that brokers did not answer.
-    """
+    """What one run wrote. records_read = records_decoded + records_quarantined. `status` is ``complete``, ``stopped``
+    (ended before it was finished) or ``state_topic_absent`` (no share consumer ever came to this cluster). `unanswered`
+    lists the requests that brokers did not answer."""
 
     run_id: str
     cluster_id: str
@@ -115,10 +113,8 @@ def observe(
     policy: FlushPolicy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> ExportSummary:
-    """One observation: ask the brokers, read the state topic to its present end, ask the brokers again.
-
-    The state that is replayed from the tables up to here must lie between the two samples. Raises as ``export``.
-    """
+    """One observation: ask the brokers, read the state topic to its present end, ask the brokers again. The state that
+    is replayed from the tables up to here must lie between the two samples. Raises as ``export``."""
     run = ExportRun(kafka, tables, run_id, stop or Event(), policy, progress)
     with run.open():
         run.observe()
@@ -137,11 +133,9 @@ class Deadline(Event):
 
 
 class ExportRun:
-    """One run against one cluster into one set of tables. Use ``open`` first; one thread.
-
-    Reading resumes from the last commit when another writer committed first, when a partition's leader changed, and
-    when it is not known whether a commit landed: positions are read from the tables.
-    """
+    """One run against one cluster into one set of tables. Use ``open`` first; one thread. Reading resumes from the last
+    commit when another writer committed first, when a partition's leader changed, and when it is not known whether a
+    commit landed: positions are read from the tables."""
 
     def __init__(
         self,
@@ -180,10 +174,8 @@ class ExportRun:
 
     def sample(self, phase: str, run_id: str | None = None, *, reads_state: bool = True, follows: bool = False) -> bool:
         """Ask the brokers for groups, start offsets, lag and log offsets, and commit them; False: the run was stopped.
-
         While they are asked, the state topic is read, so that a silent coordinator does not hold up the export:
-        `reads_state` to its present end, `follows` until the brokers answered.
-        """
+        `reads_state` to its present end, `follows` until the brokers answered."""
         sampling = _Sampling(self._kafka, self._tables, run_id or self._run_id, phase)
         if follows:
             self.read_state(bounded=False, stop=Deadline(self._stop, sampling.done))

@@ -48,9 +48,8 @@ class ImportPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSummary:
-    """What was imported. records_in_files counts an address once for every file that has it;
-    records_new = records_decoded + records_quarantined. `gaps` are (state partition, first, last) that no file has.
-    """
+    """What was imported. records_in_files counts an address once for every file that has it; records_new =
+    records_decoded + records_quarantined. `gaps` are (state partition, first, last) that no file has."""
 
     run_id: str
     cluster_id: str

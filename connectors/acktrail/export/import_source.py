@@ -34,11 +34,8 @@ class FileSummary:
 
 
 def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
-    """Read `file` once, with one batch of rows in memory.
-
-    Raises:
-        InputError: as ``read_file``; and a record without an address.
-    """
+    """Read `file` once, with one batch of rows in memory. Raises InputError (as ``read_file``; and a record without an
+    address)."""
     records, offset_ranges = 0, dict[int, tuple[int, int]]()
     for batch in raw_batches(file, reading):
         records += batch.num_rows
@@ -55,8 +52,7 @@ def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
 
 def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
     """The files in an order in which every state partition's offsets ascend from file to file, one file a group; all
-    files in one group where there is no such order.
-    """
+    files in one group where there is no such order."""
     ordered = sorted(surveys, key=lambda each: sorted((low, part) for part, (low, _) in each.offset_ranges.items()))
     reached: dict[int, int] = {}
     for summary in ordered:
@@ -69,10 +65,7 @@ def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
 
 def load_records(files: Sequence[Path], reading: ReadReport) -> pa.Table:
     """The records of `files` by state partition and offset, each address once: columns of ``RAW_RECORDS`` and `FILE`.
-
-    Raises:
-        InputError: as ``read_file``; and two different records claim one address.
-    """
+    Raises InputError (as ``read_file``; and two different records claim one address)."""
 
     schema = RAW_RECORDS.append(pa.field(FILE, pa.int32()))
     batches = [
@@ -132,10 +125,8 @@ class FileSource:
 
 
 class FileTask:
-    """The records of one state partition, in the order of their offsets. See `connect.contract.SourceTask`.
-
-    A batch without rows reports a gap: offsets that are in no file.
-    """
+    """The records of one state partition, in the order of their offsets. See `connect.contract.SourceTask`. A batch
+    without rows reports a gap: offsets that are in no file."""
 
     def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination, partition: int) -> None:
         self._records, self._origins = records, origins

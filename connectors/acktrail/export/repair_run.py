@@ -50,12 +50,8 @@ class RepairPreview:
 def preview(
     kafka: KafkaConfig, target: TablesConfig, progress: _Progress = lambda _table, _rows: None
 ) -> RepairPreview:
-    """Look at tables and cluster; change nothing.
-
-    Raises:
-        ForeignCluster: the tables are another cluster's, or another incarnation's of the state topic.
-        ConfigurationError, RetryableError: tables or cluster cannot be asked.
-    """
+    """Look at tables and cluster; change nothing. Raises ForeignCluster (the tables are another cluster's, or another
+    incarnation's of the state topic), ConfigurationError, RetryableError (tables or cluster cannot be asked)."""
     with ShareGroupAdmin(kafka) as admin:
         return _preview(admin, Tables(target), progress)
 

@@ -27,10 +27,8 @@ _Result = tuple[Iterable[_Form], Sequence[Violation]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectReplay:
-    """One JSON object a share partition, ordered by its key, and the violations in log order.
-
-    `differences` are the violations by skipped records, which a broker would have applied.
-    """
+    """One JSON object a share partition, ordered by its key, and the violations in log order. `differences` are the
+    violations by skipped records, which a broker would have applied."""
 
     states: tuple[_Form, ...]
     violations: tuple[Violation, ...]
@@ -40,11 +38,9 @@ class DialectReplay:
 def replay_records(
     dialect: Dialect[Any], records: Iterable[RecordAt[Any]], policy: Policy, *, audited: bool = True
 ) -> DialectReplay:
-    """The states after `records` of `dialect`, which come in log order within a partition.
-
-    The shipped dialects and generation iv follow `policy`; generations i to iii follow their document.
-    `audited` False: by policy ``broker``, shipped records are not checked for violations, which saves memory.
-    """
+    """The states after `records` of `dialect`, which come in log order within a partition. The shipped dialects and
+    generation iv follow `policy`; generations i to iii follow their document. `audited` False: by policy ``broker``,
+    shipped records are not checked for violations, which saves memory."""
     rules = _DRAFT_RULES.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
     states, violations = rules(records, policy)
     ordered = sorted(states, key=lambda form: (form["group"], form["topic_id"] or "", form["partition"]))

@@ -31,11 +31,9 @@ def has_numpy() -> bool:
 
 
 def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | None:
-    """The states after the records of `files`, in the layout of Kafka 4.1 and later; equal to ``model.replay``.
-
-    None where this needs ``model.replay``: the records of a state partition do not ascend from file to file, an address
-    comes twice, or a share partition is in two state partitions. Raises as ``read_file``.
-    """
+    """The states after the records of `files`, in the layout of Kafka 4.1 and later; equal to ``model.replay``. None
+    where this needs ``model.replay``: the records of a state partition do not ascend from file to file, an address
+    comes twice, or a share partition is in two state partitions. Raises as ``read_file``."""
     import pyarrow as pa
 
     from acktrail.columnar.decoding.decode_records import count_readable

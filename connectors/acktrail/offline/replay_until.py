@@ -49,8 +49,7 @@ _Kept = Iterator[tuple[RawRecord, bool]]
 @dataclass(slots=True, kw_only=True)
 class LogCut:
     """What a point includes, filled in while records are read: the last offset of each state partition, and the numbers
-    of records after the point (`later`) and in state partitions that it does not name (`unnamed`).
-    """
+    of records after the point (`later`) and in state partitions that it does not name (`unnamed`)."""
 
     last_offsets: dict[int, int] = field(default_factory=dict)
     later: int = 0

@@ -56,9 +56,7 @@ def create_anew_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot
 
 def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | None, dialect: str) -> TableSnapshot:
     """``state_records`` of one incarnation of a cluster's state topic, in one dialect; made if need be.
-
-    `state_topic_id` None: the records are copies of an unknown incarnation.
-    """
+    `state_topic_id` None: the records are copies of an unknown incarnation."""
     wanted = {_CLUSTER: cluster_id, _STATE_TOPIC: state_topic_id or _UNKNOWN, _DIALECT: dialect}
     snapshot = tables.create("state_records", properties=wanted)
     _check_cluster(tables, snapshot, cluster_id)

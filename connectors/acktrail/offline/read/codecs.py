@@ -24,12 +24,8 @@ _SNAPPY_LONGEST_RUN: Final = 22
 
 
 def unpacked(compression: Compression, body: bytes, most: int = LARGEST_UNPACKED) -> bytes:
-    """The records in `body`, the part of a batch behind its header.
-
-    Raises:
-        MalformedRecord: the data is damaged, cut off, or more than `most` bytes unpacked.
-        MissingDependency: pyarrow is not installed (all codecs but gzip).
-    """
+    """The records in `body`, the part of a batch behind its header. Raises MalformedRecord (the data is damaged, cut
+    off, or more than `most` bytes unpacked), MissingDependency (pyarrow is not installed (all codecs but gzip))."""
     return _CODECS[compression](body, most)
 
 

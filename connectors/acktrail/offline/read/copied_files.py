@@ -101,11 +101,8 @@ def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dial
 
 
 def in_log_order(records: Iterable[RawRecord]) -> Iterator[RawRecord]:
-    """`records` by state partition and offset, each address once.
-
-    Raises:
-        InputError: two different records claim one address: the files come from different logs.
-    """
+    """`records` by state partition and offset, each address once. Raises InputError (two different records claim one
+    address: the files come from different logs)."""
     before: RawRecord | None = None
     for record in sorted(records, key=lambda r: (r.state_partition, r.offset)):
         if before is None or (before.state_partition, before.offset) != (record.state_partition, record.offset):

@@ -136,10 +136,8 @@ def _ends(batch: IntactBatch) -> Iterator[tuple[int, int]]:
 
 
 def _partition(file: Path, reading: ReadReport) -> int:
-    """The state partition of a segment, by its folder (``__share_group_state-7``) or `reading`; -1: not known.
-
-    With control records, which drafts have, the folder may be any topic's, else one of Kafka's own two.
-    """
+    """The state partition of a segment, by its folder (``__share_group_state-7``) or `reading`; -1: not known. With
+    control records, which drafts have, the folder may be any topic's, else one of Kafka's own two."""
     match, wanted = _FOLDER.fullmatch(file.absolute().parent.name), reading.state_partition
     named = int(match[2]) if match and (reading.control or match[1] in _INTERNAL_TOPICS) else None
     if None not in (named, wanted) and named != wanted:

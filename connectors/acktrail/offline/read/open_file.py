@@ -23,12 +23,8 @@ def bare_suffix(file: Path) -> str:
 
 @contextmanager
 def unpacked_bytes(file: Path) -> Iterator[Any]:
-    """The bytes of `file`, decompressed, to be read once from begin to end.
-
-    Raises:
-        UnknownName: it does not exist.
-        MissingDependency: pyarrow is not installed (``.zst``).
-    """
+    """The bytes of `file`, decompressed, to be read once from begin to end. Raises UnknownName (it does not exist),
+    MissingDependency (pyarrow is not installed (``.zst``))."""
     if not file.exists():
         raise UnknownName("file", str(file))
     with file.open("rb") as raw:
@@ -44,12 +40,8 @@ def unpacked_bytes(file: Path) -> Iterator[Any]:
 
 @contextmanager
 def open_file(file: Path) -> Iterator[BinaryIO]:
-    """`file` for reading, seekable: a compressed one is unpacked into a temporary file first.
-
-    Raises:
-        UnknownName: it does not exist.
-        MalformedFile: it cannot be read, or its compressed data is damaged or cut off.
-    """
+    """`file` for reading, seekable: a compressed one is unpacked into a temporary file first. Raises UnknownName (it
+    does not exist), MalformedFile (it cannot be read, or its compressed data is damaged or cut off)."""
     try:
         with unpacked_bytes(file) as raw:
             if file.suffix not in _COMPRESSED_SUFFIXES:

@@ -20,11 +20,9 @@ class SegmentDamageStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentDamage:
-    """A piece of a segment: `size_bytes` from byte `position` on (in the unpacked file).
-
-    `first_offset` and `last_offset` are what its header says, None where there is none that can be read. Readable
-    records before the damage within a batch are given; then `first_offset` is the one after them.
-    """
+    """A piece of a segment: `size_bytes` from byte `position` on (in the unpacked file). `first_offset` and
+    `last_offset` are what its header says, None where there is none that can be read. Readable records before the
+    damage within a batch are given; then `first_offset` is the one after them."""
 
     state_partition: int | None
     file: str

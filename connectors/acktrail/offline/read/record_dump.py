@@ -24,12 +24,8 @@ DUMP_SUFFIX: Final = ".jsonl"
 
 
 def read_dump(file: Path) -> Iterator[RawRecord]:
-    """Every record of one dump, in its own order.
-
-    Raises:
-        UnknownName: the file does not exist.
-        MalformedFile: the file is not a dump, is cut off, or a line is not a record; it names file and line.
-    """
+    """Every record of one dump, in its own order. Raises UnknownName (the file does not exist), MalformedFile (the file
+    is not a dump, is cut off, or a line is not a record; it names file and line)."""
     number = 0
     try:
         with unpacked_bytes(file) as raw, io.TextIOWrapper(raw, encoding="utf-8") as lines:

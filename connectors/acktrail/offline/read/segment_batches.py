@@ -42,8 +42,7 @@ class IntactBatch:
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """Bytes from `position` to `end` (exclusive) that are not an intact batch. `header` is what their first bytes
-    decode to, None where they are not a header; `is_torn`: the file ends inside it.
-    """
+    decode to, None where they are not a header; `is_torn`: the file ends inside it."""
 
     position: int
     end: int
@@ -54,9 +53,7 @@ class Fragment:
 
 def read_batches(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
     """Everything in `file` in its order, nothing left out but zeros at its end (room that was taken in advance).
-
-    Memory: two batches. Cost: one reading, and a search through what is damaged.
-    """
+    Memory: two batches. Cost: one reading, and a search through what is damaged."""
     last, previous, is_doubtful = -1, None, False
     for piece in _pieces(file):
         if previous is not None:
@@ -140,11 +137,9 @@ def _measured(file: BinaryIO, fragment: Fragment, size: int, offset: int) -> Fra
 
 
 def _next_intact(file: BinaryIO, position: int, size: int, offset: int) -> int:
-    """Where the next intact batch with offsets above `offset` begins; `size` when there is none.
-
-    A file made to look like headers all over cannot take long: the search ends when it has read as much as 16 times
-    what there is to search.
-    """
+    """Where the next intact batch with offsets above `offset` begins; `size` when there is none. A file made to look
+    like headers all over cannot take long: the search ends when it has read as much as 16 times what there is to
+    search."""
     budget = _SEARCH_FACTOR * (size - position)
     for candidate in _header_like(file, position):
         piece = _at(file, candidate, size)

@@ -28,11 +28,9 @@ _VERSIONS_A_VACUUM: Final = 1_024
 
 
 def compact_small_files(tables: Tables, snapshot: TableSnapshot, *, more_than: int = _SMALL_FILES) -> bool:
-    """Rewrite the small files of a table as few when there are more than `more_than`; whether that was done.
-
-    Rows and positions stay as they are. Now and then files that no version within the table's retention needs are
-    deleted. A failure, or a compaction by another process, leaves the table as it was: the next call tries again.
-    """
+    """Rewrite the small files of a table as few when there are more than `more_than`; whether that was done. Rows and
+    positions stay as they are. Now and then files that no version within the table's retention needs are deleted. A
+    failure, or a compaction by another process, leaves the table as it was: the next call tries again."""
     try:
         small = sum(file.size_bytes < FULL_FILE_BYTES for file in snapshot.files())
         if small <= more_than:
@@ -51,11 +49,8 @@ def compact_small_files(tables: Tables, snapshot: TableSnapshot, *, more_than: i
 
 
 def _mark(tables: Tables, snapshot: TableSnapshot, before: int | None, number: int) -> None:
-    """Move the claim from `before` to `number`; `snapshot` is the newest version afterwards.
-
-    Raises:
-        ConcurrentCommit: another process moved it first.
-    """
+    """Move the claim from `before` to `number`; `snapshot` is the newest version afterwards. Raises ConcurrentCommit
+    (another process moved it first)."""
     nothing = TABLES[snapshot.name].empty_table()
     tables.append(snapshot.name, nothing, transactions={_CLAIM: number}, expected={_CLAIM: before}, at=snapshot)
 

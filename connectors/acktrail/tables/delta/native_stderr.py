@@ -23,11 +23,8 @@ _one_at_a_time: Final = threading.Lock()
 
 @contextmanager
 def without_panics() -> Iterator[None]:
-    """Within the block nothing reaches stderr; after it everything does but the text of panics.
-
-    File descriptor 2 is the whole process's. Where another thread is in such a block, or there is no stderr, nothing is
-    kept back.
-    """
+    """Within the block nothing reaches stderr; after it everything does but the text of panics. File descriptor 2 is
+    the whole process's. Where another thread is in such a block, or there is no stderr, nothing is kept back."""
     if not _one_at_a_time.acquire(blocking=False):
         yield
         return

@@ -97,9 +97,7 @@ _CAUSES: Final = (
 
 def storage_failure(error: BaseException, root: str, table: str | None = None) -> AcktrailError:
     """The error to raise for `error` of the storage under `root` (which holds no credentials), or of one table of it.
-
-    Damage is a DamagedTables that names no file yet; so is an unknown error of a table.
-    """
+    Damage is a DamagedTables that names no file yet; so is an unknown error of a table."""
     text = f"{type(error).__name__} {error}".lower()  # Arrow's FileNotFoundError holds the path alone
     where = f"tables at {root}" if table is None else f"tables at {root}: table {table}"
     data = {"root": root, "table": table}

@@ -159,11 +159,9 @@ class Tables:
         expected: Mapping[str, int | None] | None = None,
         metadata: Mapping[str, str] = _NO_TEXT,
     ) -> int:
-        """Replace all rows of a table by `rows`, or in a chunked one those of `first_chunk` and later chunks.
-
-        One commit, with `transactions`, `expected` and `metadata` as in ``append``; gives its version. Rows keep
-        their order in a chunk's files.
-        """
+        """Replace all rows of a table by `rows`, or in a chunked one those of `first_chunk` and later chunks. One
+        commit, with `transactions`, `expected` and `metadata` as in ``append``; gives its version. Rows keep their
+        order in a chunk's files."""
         snapshot = self.create(name)
         check_expected(snapshot, expected)
         predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"

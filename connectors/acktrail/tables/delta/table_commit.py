@@ -27,11 +27,8 @@ Write = Callable[[CommitProperties], None]
 
 
 def check_expected(snapshot: TableSnapshot, expected: Mapping[str, int | None] | None) -> None:
-    """Pass when every app id has the `expected` number in the table (None: none yet).
-
-    Raises:
-        ConcurrentCommit: one has another.
-    """
+    """Pass when every app id has the `expected` number in the table (None: none yet). Raises ConcurrentCommit (one has
+    another)."""
     for app_id, number in (expected or {}).items():
         found = snapshot.transaction_version(app_id)
         if found != number:

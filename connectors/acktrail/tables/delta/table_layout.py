@@ -89,11 +89,7 @@ def writer_properties(name: str) -> WriterProperties:
 
 
 def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`rows` with exactly the columns of `schema`.
-
-    Raises:
-        ValueError: for a column that `schema` does not have.
-    """
+    """`rows` with exactly the columns of `schema`. Raises ValueError (for a column that `schema` does not have)."""
     unknown = set(rows.column_names) - set(schema.names)
     if unknown:
         raise ValueError(f"no such columns: {sorted(unknown)}")
@@ -133,10 +129,8 @@ def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
 
 
 def merge_rows(name: str, delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
-    """Merge `rows` (every column of the table, each key once) into `delta` in one commit.
-
-    The expressions name columns only: values come as rows and are never part of any text.
-    """
+    """Merge `rows` (every column of the table, each key once) into `delta` in one commit. The expressions name columns
+    only: values come as rows and are never part of any text."""
     rule = _UPSERT_RULES[name]
     updates = {column: f"new.{column}" for column in rows.column_names if column not in (*rule.keys, "first_seen_at")}
     if rule.counted is not None:

@@ -159,11 +159,9 @@ class TablePlace:
             return []
 
     def bring_to_disk(self, version: int) -> None:
-        """Sync the files that commit `version` added, its log, and their folders; nothing on object storage.
-
-        delta-rs renames its files into place and never calls fsync: a power cut could take the newest commit, or leave
-        an empty file. Its records would be exported again, but not those that Kafka pruned meanwhile.
-        """
+        """Sync the files that commit `version` added, its log, and their folders; nothing on object storage. delta-rs
+        renames its files into place and never calls fsync: a power cut could take the newest commit, or leave an empty
+        file. Its records would be exported again, but not those that Kafka pruned meanwhile."""
         if not self.root.is_local:
             return
         table = Path(self.uri)

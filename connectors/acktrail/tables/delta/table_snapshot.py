@@ -90,11 +90,8 @@ class TableSnapshot:
 
     def commits(self, *, after: int) -> list[CommitRecord]:
         """The commits later than version `after` and up to this snapshot's, oldest first; those whose log file is gone
-        or has no ``commitInfo`` are left out. Reads one log file for each.
-
-        Not `DeltaTable.history`, which numbers the commits back from this version although it begins with those that
-        other writers made since.
-        """
+        or has no ``commitInfo`` are left out. Reads one log file for each. Not `DeltaTable.history`, which numbers the
+        commits back from this version although it begins with those that other writers made since."""
         with self.place.translated():
             infos = ((each, self.place.commit_info(each)) for each in range(max(after + 1, 0), self.version + 1))
             return [CommitRecord(version=version, metadata=_metadata(info)) for version, info in infos if info]
@@ -127,9 +124,7 @@ class TableSnapshot:
 
     def dataset(self) -> ds.Dataset:
         """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
-
-        Columns have the storage's types: read through ``read`` or ``batches`` for the schema's.
-        """
+        Columns have the storage's types: read through ``read`` or ``batches`` for the schema's."""
         return self.delta.to_pyarrow_dataset(filesystem=self.place.storage() if self.is_local else None)
 
     def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:

@@ -29,9 +29,7 @@ _SHOWN: Final = 3
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LostOffsets:
     """Offsets of a state partition, both ends inclusive, whose records were exported and are not there any more.
-
-    `offset_shift`: these offsets minus those in Kafka's log, which has been replaced where it is not 0.
-    """
+    `offset_shift`: these offsets minus those in Kafka's log, which has been replaced where it is not 0."""
 
     state_partition: int
     first_offset: int
@@ -97,10 +95,8 @@ def range_task(row: Any) -> TaskId:
 
 
 def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot) -> bool:
-    """Whether the log has the commit copied last, and every one after it.
-
-    A log file that is not there although the table opens lies before a checkpoint: old ones are removed in time.
-    """
+    """Whether the log has the commit copied last, and every one after it. A log file that is not there although the
+    table opens lies before a checkpoint: old ones are removed in time."""
     copied = ranges.transaction_version(COPIED)
     if copied is None:
         return True

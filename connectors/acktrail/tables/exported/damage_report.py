@@ -171,11 +171,7 @@ def present_records(
     tables: Tables, *, without: Collection[str] = (), progress: Callable[[int], None] = lambda _: None
 ) -> Presence:
     """The records of ``state_records``, except those in its files `without`. Reads two columns of all rows; `progress`
-    gets how many were read.
-
-    Raises:
-        DamagedTables, ConfigurationError, RetryableError: a file cannot be read.
-    """
+    gets how many were read. Raises DamagedTables, ConfigurationError, RetryableError (a file cannot be read)."""
     presence, read = Presence(), 0
     snapshot = tables.snapshot(RECORDS)
     if snapshot is not None:
@@ -188,10 +184,8 @@ def present_records(
 
 
 def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
-    """Offsets that ``export_ranges`` has as exported and that have no row, ascending, neighbours joined.
-
-    Where Kafka itself lacked offsets inside a range, its count of records is smaller: then nothing is missing.
-    """
+    """Offsets that ``export_ranges`` has as exported and that have no row, ascending, neighbours joined. Where Kafka
+    itself lacked offsets inside a range, its count of records is smaller: then nothing is missing."""
     found: list[LostOffsets] = []
     for row in _ranges(tables):
         number, first, last = row["state_partition"], row["first_offset"], row["last_offset"]

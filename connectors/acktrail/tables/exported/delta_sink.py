@@ -117,11 +117,8 @@ class DeltaSink:
         return sum(rows.num_rows for rows in (*pending.records, *observed, *pending.listings))
 
     def put(self, batch: SourceBatch) -> None:
-        """Take a batch; an idle one (nothing read, no gap, position unmoved) leaves no trace.
-
-        Raises:
-            ValueError: when the batch contradicts itself or what was put before.
-        """
+        """Take a batch; an idle one (nothing read, no gap, position unmoved) leaves no trace. Raises ValueError (when
+        the batch contradicts itself or what was put before)."""
         self.start()
         self._check_cluster(batch.rows.values())
         if batch.position is None:

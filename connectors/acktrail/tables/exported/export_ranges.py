@@ -89,12 +89,8 @@ def ranges_text(rows: Iterable[_Row]) -> str:
 
 
 def copy_ranges(tables: Tables) -> int:
-    """Copy the ranges that ``export_ranges`` lacks; gives the number of rows copied.
-
-    Raises:
-        ConfigurationError: when commits to copy are no longer in the log.
-        ConcurrentCommit: when other writers kept copying first.
-    """
+    """Copy the ranges that ``export_ranges`` lacks; gives the number of rows copied. Raises ConfigurationError (when
+    commits to copy are no longer in the log), ConcurrentCommit (when other writers kept copying first)."""
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(ConcurrentCommit):  # another writer copied in between: look again at what is left
             return _copy(tables)

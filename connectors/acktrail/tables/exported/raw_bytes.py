@@ -28,11 +28,8 @@ _NESTED_AT_ONCE: Final = 4_096
 
 
 def contradictions(tables: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows of ``CONTRADICTIONS`` in files of ``state_records``, batch by batch, empty ones too.
-
-    Raises:
-        DamagedTables, ConfigurationError, RetryableError: a file cannot be read.
-    """
+    """Rows of ``CONTRADICTIONS`` in files of ``state_records``, batch by batch, empty ones too. Raises DamagedTables,
+    ConfigurationError, RetryableError (a file cannot be read)."""
     for batch in tables.file_batches(RECORDS, paths, columns=COMPARED_COLUMNS):
         stored = pa.Table.from_batches([batch])
         found = differing_columns(stored)
@@ -43,9 +40,7 @@ def contradictions(tables: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
 
 def differing_columns(stored: pa.Table) -> dict[int, list[str]]:
     """By index of a row of `stored` (``COMPARED_COLUMNS``): its decoded columns that say something else than its bytes.
-
-    A record that cannot be decoded agrees where its `decode_status` is the one that its bytes lead to.
-    """
+    A record that cannot be decoded agrees where its `decode_status` is the one that its bytes lead to."""
     raw = pa.Table.from_arrays([stored[name] for name in _RAW.values()], schema=RAW_RECORDS)
     decoded = decode_records(raw)
     found: dict[int, list[str]] = {}

@@ -28,10 +28,7 @@ _Span = tuple[int, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRecords:
     """Which records something was made from: all that ``state_records`` had at `version`, without some of those in the
-    files `unfinished`.
-
-    `digest`: ``files_digest`` of the files at `version`; None: an older release did not note it.
-    """
+    files `unfinished`. `digest`: ``files_digest`` of the files at `version`; None: an older release did not note it."""
 
     version: int = 0
     digest: str | None = None
@@ -58,10 +55,8 @@ def replaced_version(tables: Tables, used: UsedRecords) -> str | None:
 
 
 def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, int] = _NOWHERE) -> NewRecords:
-    """Which of `files` to read to continue after `used`.
-
-    `positions`: by state partition, an offset before which no new file may have a record.
-    """
+    """Which of `files` to read to continue after `used`. `positions`: by state partition, an offset before which no new
+    file may have a record."""
     before = files.paths_at(used.version)
     if before is None:
         gone = f"{RECORDS} no longer has version {used.version}, which was the newest when it was made"
@@ -81,10 +76,8 @@ def files_digest(paths: Iterable[str]) -> str:
 
 
 class RecordFiles:
-    """The files of one version of ``state_records``.
-
-    Their statistics answer where they can. Of other files two columns are read, once.
-    """
+    """The files of one version of ``state_records``. Their statistics answer where they can. Of other files two columns
+    are read, once."""
 
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
         self._tables = tables

@@ -34,10 +34,8 @@ def shift_mark(task: TaskId, offset_shift: int) -> dict[str, int]:
 
 
 def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Expression) -> dict[int, int]:
-    """Offset in the tables minus offset in Kafka's log, of the state partitions whose log was replaced.
-
-    As of the newest row of ``export_ranges`` that satisfies `where`. Where no log ever was replaced, nothing is read.
-    """
+    """Offset in the tables minus offset in Kafka's log, of the state partitions whose log was replaced. As of the
+    newest row of ``export_ranges`` that satisfies `where`. Where no log ever was replaced, nothing is read."""
     records = tables.snapshot("state_records")
     if records is None:
         return {}
@@ -63,9 +61,7 @@ def _greatest(rows: pa.Table) -> dict[int, int]:
 
 class StoredRecords:
     """``state_records`` of `task`, which reads state partition `partition`; see ``connect.contract.StoredLog``.
-
-    `snapshot` None: nothing is stored. A fingerprint costs a read of the files that may hold the record.
-    """
+    `snapshot` None: nothing is stored. A fingerprint costs a read of the files that may hold the record."""
 
     def __init__(self, snapshot: TableSnapshot | None, task: TaskId, partition: int) -> None:
         self._snapshot, self._task, self._partition = snapshot, task, partition

@@ -51,11 +51,8 @@ class Scope:
 
 
 def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> HistoryCompleteness:
-    """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known.
-
-    Raises:
-        ConfigurationError, RetryableError: a table cannot be read.
-    """
+    """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known. Raises
+    ConfigurationError, RetryableError (a table cannot be read)."""
     held = _held(tables, scope)
     places: dict[SharePartition, set[int]] = {}
     for row in held:

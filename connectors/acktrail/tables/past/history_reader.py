@@ -45,10 +45,8 @@ class TopicName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordInstance:
-    """The fate of a record of one topic id, from the records of one state partition.
-
-    More than one: the topic was recreated, or the share partition has records on two state partitions.
-    """
+    """The fate of a record of one topic id, from the records of one state partition. More than one: the topic was
+    recreated, or the share partition has records on two state partitions."""
 
     topic: TopicName
     state_partition: int
@@ -56,11 +54,7 @@ class RecordInstance:
 
 
 class HistoryReader:
-    """Reads the history in `tables`.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """Reads the history in `tables`. Raises ConfigurationError (there is none)."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -107,11 +101,8 @@ class HistoryReader:
         return tuple(sorted(self._instances(rows, offset), key=_begun))
 
     def archived(self, group_id: str, since_ms: int | None = None) -> list[ArchivedRange]:
-        """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
-
-        Raises:
-            UnknownName: the history does not have the group.
-        """
+        """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock. Raises
+        UnknownName (the history does not have the group)."""
         archived, before = int(DeliveryState.ARCHIVED), pc.field("before_state")
         # What ``archived_ranges`` needs: changes to and from archived, and from an unknown status.
         is_needed = (pc.field("delivery_state") == archived) | (before == archived)
@@ -133,11 +124,8 @@ class HistoryReader:
         since_ms: int | None = None,
         until_ms: int | None = None,
     ) -> pa.Table:
-        """Rows of ``rate_counts.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`.
-
-        Raises:
-            UnknownName: the history does not have the group.
-        """
+        """Rows of ``rate_counts.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`. Raises
+        UnknownName (the history does not have the group)."""
         time = pc.field("record_timestamp_ms")
         where = all_of(
             None if group_id is None else pc.field("group_id") == group_id,
@@ -154,20 +142,16 @@ class HistoryReader:
     def completeness(
         self, group_id: str | None = None, *, topic: str | None = None, partition: int | None = None
     ) -> HistoryCompleteness:
-        """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all.
-
-        A share partition without any exported record is in no answer: it was created and deleted within a gap.
-        """
+        """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all. A
+        share partition without any exported record is in no answer: it was created and deleted within a gap."""
         ids = None if topic is None else tuple(self.ids_of(topic))
         scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
         return read_completeness(self._tables, scope, is_current=self.is_current)
 
     def last_known_states(self, key: SharePartition, first: int, last: int) -> tuple[LastKnownState, ...]:
         """The newest delivery state that the history knows of each offset from `first` to `last`, both inclusive.
-
-        Offsets without a piece were never in scope of the group, or the history does not have the share partition:
-        see ``completeness``. Where two state partitions have records of it, none of its states is known.
-        """
+        Offsets without a piece were never in scope of the group, or the history does not have the share partition: see
+        ``completeness``. Where two state partitions have records of it, none of its states is known."""
         rows = self._changes(key.group_id, [key.topic_id], key.partition, first, last)
         changes = sorted(changes_of(rows), key=_log_order)
         if len({change.at.state_partition for change in changes}) > 1:
@@ -175,11 +159,8 @@ class HistoryReader:
         return last_known_states(changes, first, last)
 
     def known_partitions(self, group_id: str) -> pa.Table:
-        """Topic id, partition and state partition of every share partition of a group, also of those deleted.
-
-        Raises:
-            UnknownName: there is none.
-        """
+        """Topic id, partition and state partition of every share partition of a group, also of those deleted. Raises
+        UnknownName (there is none)."""
         rows = self._tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
         if not rows.num_rows:
             groups = pc.unique(self._tables.read(HELD, columns=["group_id"])["group_id"]).drop_null().to_pylist()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.tables.delta.native_stderr import without_panics
+from acktrail.tables.delta.table_commit import without_panics
 
 _PANIC = (
     b"\nthread 'tokio-rt-worker' (77) panicked at /a/buffered.rs:369:41:\nAlready shut down\nstack backtrace:\n"

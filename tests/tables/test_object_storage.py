@@ -16,9 +16,9 @@ from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, DamagedTables
 from acktrail.tables.delta import write_probe
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import EMPTY_COMMIT
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.exported.repairs import EMPTY_COMMIT
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 

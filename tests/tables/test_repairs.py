@@ -16,8 +16,7 @@ from jobs.world import World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
-from acktrail.tables.exported.continuity import LostOffsets
-from acktrail.tables.exported.repairs import corrected
+from acktrail.tables.exported.continuity import LostOffsets, corrected
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.commands.verify import verify
 

@@ -20,7 +20,7 @@ from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.continuity import LostOffsets
+from acktrail.tables.exported.continuity import EMPTY_COMMIT, LostOffsets, end_positions, note_lost
 from acktrail.tables.exported.damage_report import (
     DamageReport,
     RepairAction,
@@ -30,7 +30,6 @@ from acktrail.tables.exported.damage_report import (
 )
 from acktrail.tables.exported.export_ranges import copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.exported.repairs import EMPTY_COMMIT, end_positions, note_lost
 from acktrail.tables.exported.stored_log import newest_shifts
 
 _POLL_S: Final = 5.0

@@ -6,8 +6,14 @@ lost is found by its id.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import sys
+import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -15,7 +21,6 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
-from acktrail.tables.delta.native_stderr import without_panics
 from acktrail.tables.delta.table_layout import writer_properties
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, TableSnapshot
@@ -24,6 +29,14 @@ _RETRIES: Final = 30
 """How often a commit tries again when others commit in between and nothing contradicts it."""
 
 Write = Callable[[CommitProperties], None]
+
+_STDERR: Final = 2
+_PANIC: Final = re.compile(
+    rb"\n?thread '[^'\n]*'(?: \(\d+\))? panicked at [^\n]*\n.*?"
+    rb"(?:note: (?:run with|Some details)[^\n]*(?:\n|\Z)|\Z)",
+    re.DOTALL,
+)
+_one_at_a_time: Final = threading.Lock()
 
 
 def check_expected(snapshot: TableSnapshot, expected: Mapping[str, int | None] | None) -> None:
@@ -111,3 +124,38 @@ def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
         hint="let one exporter write to these tables at a time, then run again",
         data={"table": name, **data},
     )
+
+
+@contextmanager
+def without_panics() -> Iterator[None]:
+    """Within the block nothing reaches stderr; after it everything does but the text of panics, which the native library
+    prints before the error that says the same in one line. File descriptor 2 is
+    the whole process's. Where another thread is in such a block, or there is no stderr, nothing is kept back."""
+    if not _one_at_a_time.acquire(blocking=False):
+        yield
+        return
+    with contextlib.ExitStack() as after:
+        after.callback(_one_at_a_time.release)
+        try:
+            own = os.dup(_STDERR)
+        except OSError:
+            yield
+            return
+        after.callback(os.close, own)
+        memory = os.memfd_create("acktrail-stderr")
+        after.callback(os.close, memory)
+        _flush()
+        os.dup2(memory, _STDERR)
+        try:
+            yield
+        finally:
+            _flush()
+            os.dup2(own, _STDERR)
+            text = os.pread(memory, os.fstat(memory).st_size, 0)
+            with contextlib.suppress(OSError):
+                os.write(_STDERR, _PANIC.sub(b"", text))
+
+
+def _flush() -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.flush()

@@ -128,9 +128,9 @@ def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
 
 @contextmanager
 def without_panics() -> Iterator[None]:
-    """Within the block nothing reaches stderr; after it everything does but the text of panics, which the native library
-    prints before the error that says the same in one line. File descriptor 2 is
-    the whole process's. Where another thread is in such a block, or there is no stderr, nothing is kept back."""
+    """Within the block nothing reaches stderr; after it everything does but the text of panics, which the native
+    library prints before the error that says the same in one line. File descriptor 2 is the whole process's. Where
+    another thread is in such a block, or there is no stderr, nothing is kept back."""
     if not _one_at_a_time.acquire(blocking=False):
         yield
         return

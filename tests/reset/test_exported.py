@@ -13,7 +13,6 @@ from acktrail.config import TablesConfig
 from acktrail.group_changes.collection.exported_records import ExportedRecords, is_covered
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.tables.delta.row_values import append_rows
 from acktrail.tables.delta.store import Tables
 from acktrail.wire.dialects.released import encode
 
@@ -41,9 +40,9 @@ def tables(root: Path, *ranges: dict[str, Any], value: bytes | None = None) -> T
         key, good = encode(record)
         raw = {"key": key, "value": good if value is None else value, "group_id": "g", "timestamp_ms": 7}
         rows.append({"cluster_id": "c1", "run_id": "r", "state_partition": HOME, "offset": offset, **raw})
-    append_rows(Tables(config), "state_records", rows)
+    Tables(config).append("state_records", rows)
     about = {"cluster_id": "c1", "run_id": "r", "state_topic_id": STATE_TOPIC, "state_partition": HOME}
-    append_rows(Tables(config), "export_ranges", [{**about, **each} for each in ranges])
+    Tables(config).append("export_ranges", [{**about, **each} for each in ranges])
     return config
 
 

@@ -213,11 +213,9 @@ def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> No
     root, plan = tmp_path, a_plan()
     journal = a_journal(root)
     journal._tables.create("reset_plans", properties={"cluster_id": "c1"})
-    from acktrail.tables.delta.row_values import append_rows
-
     origin = {"cluster_id": "c1", "run_id": "r"}
-    append_rows(journal._tables, "reset_plans", [{**origin, **plan_row(plan)}])
-    append_rows(journal._tables, "reset_plan_partitions", [{**origin, **part} for part in partition_rows(plan)])
+    journal._tables.append("reset_plans", [{**origin, **plan_row(plan)}])
+    journal._tables.append("reset_plan_partitions", [{**origin, **part} for part in partition_rows(plan)])
     report = checked_audit(config(root))
     assert (report.plans, report.plans_without_audit) == (0, 1)
     journal.write_plan(plan)
@@ -229,18 +227,16 @@ def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> No
 
 def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes that come while the tables are read one after the other look like no tampering."""
-    import acktrail.tables.delta.row_values as plain_rows
-
-    read, coming = plain_rows.read_rows, iter(range(100, 200))
+    read, coming = Tables.rows, iter(range(100, 200))
 
     def reading(*arguments: Any, **named: Any) -> Any:
         found = read(*arguments, **named)
-        monkeypatch.setattr(plain_rows, "read_rows", read)
+        monkeypatch.setattr(Tables, "rows", read)
         attempt(root, next(coming))
-        monkeypatch.setattr(plain_rows, "read_rows", reading)
+        monkeypatch.setattr(Tables, "rows", reading)
         return found
 
-    monkeypatch.setattr(plain_rows, "read_rows", reading)
+    monkeypatch.setattr(Tables, "rows", reading)
     report = checked_audit(config(root))
     assert report.flaws == ()
 

@@ -18,7 +18,6 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.group_changes.api import store_plan
 from acktrail.group_changes.json_values import with_hash
-from acktrail.tables.delta.row_values import append_rows, read_rows
 from acktrail.tables.delta.store import Tables
 
 NAME = "reset_plan_partitions"
@@ -45,7 +44,7 @@ def test_rows_are_found_by_text(tmp_path: Path, rewrite: Callable[[DeltaTable], 
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     for number in range(4):
         groups = [{"plan_id": f"p{number % 2}", "group_id": f"g{n}", "partition": number} for n in range(3)]
-        append_rows(tables, NAME, [*groups, {"plan_id": "p0", "partition": number}])
+        tables.append(NAME, [*groups, {"plan_id": "p0", "partition": number}])
     questions = [
         pc.field("plan_id") == "p1",
         pc.field("group_id").isin(["g0", "g2"]),
@@ -73,7 +72,7 @@ def test_rows_are_found_by_text(tmp_path: Path, rewrite: Callable[[DeltaTable], 
     assert answers() == before
     kinds = {str(pq.read_schema(file).field("plan_id").type) for file in (tmp_path / NAME).glob("*.parquet")}
     assert kinds >= {"string", {updated: "string_view", large: "large_string"}[rewrite]}
-    assert read_rows(tables, NAME)[0].keys() == set(TABLES[NAME].names)
+    assert tables.rows(NAME)[0].keys() == set(TABLES[NAME].names)
 
 
 @pytest.mark.parametrize("rewrite", [updated, large])

@@ -56,7 +56,7 @@ def forgo_numpy() -> None:
     with hidden("numpy", "pandas"):
         import pyarrow as pa
 
-        import_module("acktrail.tables.delta.row_values")
+        import_module("acktrail.tables.delta.store")
         pa.scalar(0, pa.timestamp("us", tz="UTC")).as_py()
 
 

@@ -89,16 +89,15 @@ class _Stored:
     What its first rows speak of (`early`) must be there; what later ones speak of may have come since."""
 
     def __init__(self, tables: TablesConfig) -> None:
-        from acktrail.tables.delta.row_values import read_rows, snapshot_rows
         from acktrail.tables.delta.store import Tables
 
         store = Tables(tables)
         early = len(store.read(AUDIT, columns=["sequence"]))
-        self.plans = read_rows(store, _PLANS)
-        self.partitions = read_rows(store, _PARTITIONS)
-        self.executions = read_rows(store, _EXECUTIONS)
+        self.plans = store.rows(_PLANS)
+        self.partitions = store.rows(_PARTITIONS)
+        self.executions = store.rows(_EXECUTIONS)
         snapshot = store.snapshot(AUDIT)
-        rows = () if snapshot is None else snapshot_rows(snapshot)
+        rows = () if snapshot is None else snapshot.rows()
         self.audit = in_order(AuditRow.from_row(row) for row in rows)
         self.early = self.audit[:early]
         self.newest = None if snapshot is None else snapshot.transaction_version(SEQUENCE)

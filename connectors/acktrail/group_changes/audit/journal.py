@@ -100,7 +100,6 @@ class Journal:
             OutcomeUnknown, ConfigurationError, RetryableError: the storage failed, or the audit lost its newest row.
         """
         from acktrail.tables.delta.compaction import compact_small_files
-        from acktrail.tables.delta.row_values import append_rows
 
         if self._unnoted:
             first, *others = entries
@@ -115,7 +114,7 @@ class Journal:
             rows = chained(entries, self._stamp(), sequence=sequence, previous_hash=previous)
             values, numbers = [row.to_row() for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
             try:
-                append_rows(self._tables, AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
+                self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
             except ConcurrentCommit:
                 del self._opened[AUDIT]
                 continue
@@ -179,10 +178,8 @@ class Journal:
             PlanStale: another plan has this id, or the stored one is not the one that was planned.
             ForeignCluster: the tables belong to another cluster.
         """
-        from acktrail.tables.delta.row_values import snapshot_rows
-
         plans, mine = self._table(_PLANS), {"plan_id": plan.plan_id}
-        stored = snapshot_rows(plans, mine)
+        stored = plans.rows(mine)
         if not stored:
             parts = [{**self._origin, **part} for part in partition_rows(plan)]
             written = self._append(self._table(_PARTITIONS), parts)
@@ -196,7 +193,7 @@ class Journal:
             text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
             raise PlanStale("edited_plan", text, hint="plan again, and see acktrail reset audit")
         if not any(audited.event == Event.PLANNED for audited in known):
-            self.note([planned_entry(stored[0], snapshot_rows(self._table(_PARTITIONS), mine))])
+            self.note([planned_entry(stored[0], self._table(_PARTITIONS).rows(mine))])
 
     def write_executions(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows of ``reset_executions``; `note` something afterwards, so that the audit vouches for them."""
@@ -205,10 +202,8 @@ class Journal:
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
         """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
-        from acktrail.tables.delta.row_values import snapshot_rows
-
         snapshot = self._stored(_EXECUTIONS)
-        return [] if snapshot is None else _by_time(snapshot_rows(snapshot, {"plan_id": plan_id}))
+        return [] if snapshot is None else _by_time(snapshot.rows({"plan_id": plan_id}))
 
     def _stored(self, name: str) -> TableSnapshot | None:
         """The newest version of a table, opened once; None: there is none yet."""
@@ -233,12 +228,11 @@ class Journal:
         """What is stored of `rows`: the columns that the table has."""
         from acktrail.columnar.schemas.table_schemas import TABLES
         from acktrail.tables.delta.compaction import compact_small_files
-        from acktrail.tables.delta.row_values import append_rows
 
         columns = TABLES[snapshot.name].names
         written = [{column: row[column] for column in columns if column in row} for row in rows]
         if written:
-            append_rows(self._tables, snapshot.name, written, at=snapshot)
+            self._tables.append(snapshot.name, written, at=snapshot)
             compact_small_files(self._tables, snapshot)
         return written
 
@@ -357,17 +351,14 @@ def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
 def _read(
     tables: TablesConfig, name: str, equal: Mapping[str, object], columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    from acktrail.tables.delta.row_values import read_rows
     from acktrail.tables.delta.store import Tables
 
-    return read_rows(Tables(tables), name, equal, columns=columns)
+    return Tables(tables).rows(name, equal, columns=columns)
 
 
 def _rows(snapshot: TableSnapshot, equal: Mapping[str, object] = _ANY, first: int = 0) -> list[AuditRow]:
-    from acktrail.tables.delta.row_values import snapshot_rows
-
     least = {SEQUENCE: first} if first else {}
-    return in_order(AuditRow.from_row(row) for row in snapshot_rows(snapshot, equal, least=least))
+    return in_order(AuditRow.from_row(row) for row in snapshot.rows(equal, least=least))
 
 
 def _by_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

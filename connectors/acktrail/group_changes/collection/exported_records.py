@@ -26,13 +26,12 @@ class ExportedRecords:
 
         None: some of them were not exported, cannot be decoded, or the tables cannot be read.
         """
-        from acktrail.tables.delta.row_values import read_rows
         from acktrail.tables.delta.store import Tables
 
         store = Tables(self.tables)
         mine = {"cluster_id": self.cluster_id, "state_partition": list(spans)}
         try:
-            ranges = read_rows(store, "export_ranges", {**mine, "state_topic_id": self.state_topic_id})
+            ranges = store.rows("export_ranges", {**mine, "state_topic_id": self.state_topic_id})
             if self.state_topic_id is None or any(row["offset_shift"] for row in ranges):
                 return None  # behind a break of the log the tables have offsets of their own
             by_partition = {p: [_range(row) for row in ranges if row["state_partition"] == p] for p in spans}
@@ -40,7 +39,7 @@ class ExportedRecords:
                 return None
             groups = sorted({key.group_id for key in self.keys})
             columns = ["state_partition", "offset", "timestamp_ms", "key", "value"]
-            rows = read_rows(store, "state_records", {**mine, "group_id": groups}, columns=columns)
+            rows = store.rows("state_records", {**mine, "group_id": groups}, columns=columns)
         except AcktrailError:
             return None
         return self._records([row for row in rows if _is_in(spans[row["state_partition"]], row["offset"])])

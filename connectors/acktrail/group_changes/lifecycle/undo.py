@@ -73,7 +73,6 @@ def read_whole_ledger(tables: TablesConfig, plans: Iterable[Mapping[str, Any]]) 
 
 def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: Iterable[str]) -> UndoLedger:
     """Of `plan_ids` and what undoes them, and what undoes that; `rows` are those of all undos."""
-    from acktrail.tables.delta.row_values import read_rows
     from acktrail.tables.delta.store import Tables
 
     undos: dict[str, list[str]] = defaultdict(list)
@@ -89,7 +88,7 @@ def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: I
     if not wanted:
         return UndoLedger()
     columns = ["plan_id", "attempt", "group_id", "topic", "partition", "target_offset", "status", "verified_at"]
-    found = read_rows(Tables(tables), "reset_executions", {"plan_id": sorted(wanted)}, columns=columns)
+    found = Tables(tables).rows("reset_executions", {"plan_id": sorted(wanted)}, columns=columns)
     outcomes: dict[str, dict[Key, tuple[Status, int | None]]] = defaultdict(dict)
     for row in sorted(found, key=lambda row: (row["verified_at"], row["attempt"])):
         key = (row["group_id"], row["topic"], row["partition"])

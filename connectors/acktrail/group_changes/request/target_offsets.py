@@ -39,16 +39,15 @@ def from_history(admin: ShareGroupAdmin, tables: TablesConfig, groups: Sequence[
         NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
         ConfigurationError, RetryableError: the tables cannot be read.
     """
-    from acktrail.tables.delta.row_values import read_rows
     from acktrail.tables.delta.store import Tables
     from acktrail.wire.raw_record import RawRecord
 
     store = Tables(tables)
     of_cluster = {"cluster_id": admin.cluster_id}
     columns = ["state_partition", "offset", "timestamp_ms", "key", "value"]
-    rows = read_rows(store, "state_records", {**of_cluster, "group_id": list(groups)}, columns=columns)
-    ranges = read_rows(store, "export_ranges", of_cluster)
-    names = {row["topic_id"]: row["topic"] for row in read_rows(store, "topics", of_cluster)}
+    rows = store.rows("state_records", {**of_cluster, "group_id": list(groups)}, columns=columns)
+    ranges = store.rows("export_ranges", of_cluster)
+    names = {row["topic_id"]: row["topic"] for row in store.rows("topics", of_cluster)}
     bounds = _bounds(admin, {row["state_partition"] for row in rows}, moment_ms)
     found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
     for key, reading in states_at((RawRecord(**row) for row in rows), moment_ms).items():

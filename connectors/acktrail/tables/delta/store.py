@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +28,7 @@ from acktrail.tables.delta.write_probe import ensure_conditional_put, ensure_wri
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
+_ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _APPEND_ONLY: Final = "delta.appendOnly"
 
 
@@ -130,7 +131,7 @@ class Tables:
     def append(
         self,
         name: str,
-        rows: pa.Table,
+        rows: pa.Table | Sequence[Mapping[str, object]],
         *,
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
@@ -146,6 +147,8 @@ class Tables:
         """
         snapshot = self.create(name) if at is None else at
         check_expected(snapshot, expected)
+        if not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
         write = write_rows(snapshot, cast_to_schema(rows, TABLES[name]), mode="append")
         return commit(snapshot, write, transactions, metadata)
 
@@ -185,6 +188,13 @@ class Tables:
             wanted = TABLES[name].names if columns is None else columns
             return TABLES[name].empty_table().select(list(wanted))
         return snapshot.read(columns=columns, where=where)
+
+    def rows(
+        self, name: str, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """``TableSnapshot.rows`` of the newest version; none when the table was never created."""
+        snapshot = self.snapshot(name)
+        return [] if snapshot is None else snapshot.rows(equal, columns=columns)
 
     def read_files(
         self,

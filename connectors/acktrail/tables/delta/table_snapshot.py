@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +26,9 @@ PROPERTY_PREFIX: Final = "acktrail."
 
 COMMIT_ID: Final = "commit_id"
 """The metadata that identifies a commit."""
+
+_ANY: Final[Mapping[str, object]] = MappingProxyType({})
+_NO_LEAST: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,21 @@ class TableSnapshot:
                 return cast_to_schema(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
             except pa.ArrowNotImplementedError:
                 return pa.Table.from_batches(self._sieved(schema, where), schema)
+
+    def rows(
+        self,
+        equal: Mapping[str, object] = _ANY,
+        *,
+        least: Mapping[str, int] = _NO_LEAST,
+        columns: Sequence[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """The rows whose columns have the values of `equal` (a list: one of them), and at least those of `least`, in no
+        order, for callers that know nothing of Arrow. Values are compared, never parsed. Files that cannot hold such
+        rows, by their statistics, are not read."""
+        values = ((pc.field(column), value) for column, value in equal.items())
+        equals = (field.isin(value) if isinstance(value, list) else field == value for field, value in values)
+        where = all_of(*equals, *(pc.field(column) >= value for column, value in least.items()))
+        return self.read(columns=columns, where=where).to_pylist()
 
     def batches(
         self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None

@@ -59,7 +59,7 @@ def _batches(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBatch]
         yield from rows.to_batches()
     files = RecordFiles(tables, records)
     paths = sorted(files.paths if version is None else new_records(files, UsedRecords(version=version)).paths)
-    yield from tables.file_batches(RECORDS, paths, columns=_NAMES) if paths else ()
+    yield from tables.file_batches(RECORDS, paths, columns=_NAMES)
 
 
 def _remembered(tables: Tables, records: TableSnapshot) -> tuple[int, pa.Table] | None:

@@ -31,6 +31,11 @@ def compact_small_files(tables: Tables, snapshot: TableSnapshot, *, more_than: i
     """Rewrite the small files of a table as few when there are more than `more_than`; whether that was done. Rows and
     positions stay as they are. Now and then files that no version within the table's retention needs are deleted. A
     failure, or a compaction by another process, leaves the table as it was: the next call tries again."""
+    nothing = TABLES[snapshot.name].empty_table()
+
+    def move_claim(before: int | None, number: int) -> None:
+        tables.append(snapshot.name, nothing, transactions={_CLAIM: number}, expected={_CLAIM: before}, at=snapshot)
+
     try:
         small = sum(file.size_bytes < FULL_FILE_BYTES for file in snapshot.files())
         if small <= more_than:
@@ -38,25 +43,14 @@ def compact_small_files(tables: Tables, snapshot: TableSnapshot, *, more_than: i
         claimed, now_ms = snapshot.transaction_version(_CLAIM), time.time_ns() // 1_000_000
         if claimed and now_ms < claimed + _ABANDONED_AFTER_MS:
             return False
-        _mark(tables, snapshot, claimed, now_ms)
+        move_claim(claimed, now_ms)
         try:
-            _rewrite(snapshot, more_than)
+            before, properties = snapshot.version, writer_properties(snapshot.name)
+            snapshot.delta.optimize.compact(target_size=FULL_FILE_BYTES, writer_properties=properties)
+            if before // _VERSIONS_A_VACUUM != (before - more_than) // _VERSIONS_A_VACUUM:
+                snapshot.delta.vacuum(dry_run=False)
         finally:
-            _mark(tables, snapshot, now_ms, _FREE)
+            move_claim(now_ms, _FREE)
     except (AcktrailError, DeltaError, OSError):
         return False
     return True
-
-
-def _mark(tables: Tables, snapshot: TableSnapshot, before: int | None, number: int) -> None:
-    """Move the claim from `before` to `number`; `snapshot` is the newest version afterwards. Raises ConcurrentCommit
-    (another process moved it first)."""
-    nothing = TABLES[snapshot.name].empty_table()
-    tables.append(snapshot.name, nothing, transactions={_CLAIM: number}, expected={_CLAIM: before}, at=snapshot)
-
-
-def _rewrite(snapshot: TableSnapshot, more_than: int) -> None:
-    before = snapshot.version
-    snapshot.delta.optimize.compact(target_size=FULL_FILE_BYTES, writer_properties=writer_properties(snapshot.name))
-    if before // _VERSIONS_A_VACUUM != (before - more_than) // _VERSIONS_A_VACUUM:
-        snapshot.delta.vacuum(dry_run=False)

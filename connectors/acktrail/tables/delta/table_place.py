@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as fs
 from deltalake import DeltaTable
 from deltalake._internal import DeltaFileSystemHandler
@@ -91,32 +90,6 @@ class TablePlace:
         """The table at a version, by default the newest. Raises TableNotFoundError where it was never created."""
         return DeltaTable(self.uri, version=version, storage_options=self.root.options)
 
-    def file_batches(
-        self,
-        schema: pa.Schema,
-        paths: Sequence[str],
-        columns: Sequence[str],
-        where: ds.Expression | None,
-        *,
-        sparing: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows of the files at `paths` that satisfy `where`, batch by batch; columns that a file lacks are null.
-
-        Files and rows come in their order. `sparing`: one row group at a time; a scanner of all reads up to 1 GiB
-        ahead of a slow reader.
-
-        Raises:
-            DamagedTables, ConfigurationError, RetryableError: a file cannot be read.
-        """
-        with self.translated():
-            dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=self.storage())
-            if not sparing:
-                yield from dataset.scanner(columns=list(columns), filter=where).to_batches()
-                return
-            for file in dataset.get_fragments():
-                for group in file.split_by_row_group(where, schema):
-                    yield from group.scanner(schema=schema, columns=list(columns), filter=where).to_batches()
-
     @contextmanager
     def translated(self) -> Iterator[None]:
         """What the storage raises, as acktrail's own errors."""
@@ -135,19 +108,6 @@ class TablePlace:
 
     def has(self, file: str) -> bool:
         return bool(self.storage().get_file_info(file).type == fs.FileType.File)
-
-    def commit_info(self, version: int) -> dict[str, Any]:
-        """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none. OSError: it is no JSON."""
-        file = f"_delta_log/{version:020d}.json"
-        if not self.has(file):
-            return {}
-        with self.storage().open_input_stream(file) as stream:
-            lines = [line for line in stream.read().split(b"\n") if b'"commitInfo"' in line]
-        try:
-            actions = [json.loads(line) for line in lines]
-        except ValueError as error:
-            raise OSError(f"{file} is no JSON") from error
-        return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
     def damage(self) -> list[Damage]:
         """Everything that is wrong with the table's log; where that can be read, with its list of data files."""

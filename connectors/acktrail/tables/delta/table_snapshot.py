@@ -97,8 +97,32 @@ class TableSnapshot:
         or has no ``commitInfo`` are left out. Reads one log file for each. Not `DeltaTable.history`, which numbers the
         commits back from this version although it begins with those that other writers made since."""
         with self.place.translated():
-            infos = ((each, self.place.commit_info(each)) for each in range(max(after + 1, 0), self.version + 1))
-            return [CommitRecord(version=version, metadata=_metadata(info)) for version, info in infos if info]
+            found = ((each, self._commit_info(each)) for each in range(max(after + 1, 0), self.version + 1))
+            return [
+                CommitRecord(
+                    version=version,
+                    metadata={
+                        key.removeprefix(PROPERTY_PREFIX): value if isinstance(value, str) else json.dumps(value)
+                        for key, value in info.items()
+                        if key.startswith(PROPERTY_PREFIX)
+                    },
+                )
+                for version, info in found
+                if info
+            ]
+
+    def _commit_info(self, version: int) -> dict[str, Any]:
+        """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none. OSError: it is no JSON."""
+        file = f"_delta_log/{version:020d}.json"
+        if not self.place.has(file):
+            return {}
+        with self.place.storage().open_input_stream(file) as stream:
+            lines = [line for line in stream.read().split(b"\n") if b'"commitInfo"' in line]
+        try:
+            actions = [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise OSError(f"{file} is no JSON") from error
+        return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
     def has_log_file(self, version: int) -> bool:
         """Whether the log file of a commit is there, readable or not."""
@@ -218,11 +242,3 @@ def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
         count -= skipped
         if skipped < batch.num_rows:
             yield batch.slice(skipped)
-
-
-def _metadata(entry: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        key.removeprefix(PROPERTY_PREFIX): value if isinstance(value, str) else json.dumps(value)
-        for key, value in entry.items()
-        if key.startswith(PROPERTY_PREFIX)
-    }

@@ -10,7 +10,6 @@ import contextlib
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -47,24 +46,20 @@ def ensure_conditional_put(root: TableRoot) -> None:
 
 
 def ensure_writable(root: TableRoot) -> None:
-    """Write an empty file where tables lie or would be made, and remove it again: under the root, and in a folder of
-    this machine beside the log of every table too."""
+    """Write an empty file where tables lie or would be made, and remove it again: under the root, or the nearest folder
+    above it; in a folder of this machine beside the log of every table too."""
     if root.is_local:
-        for folder in _folders(Path(root.uri)):
-            with tempfile.NamedTemporaryFile(prefix="_acktrail_probe_", dir=folder):
+        folder = Path(root.uri)
+        logs = sorted(folder.glob("*/_delta_log"))
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        for each in (there, *logs, *(log.parent for log in logs)):
+            with tempfile.NamedTemporaryFile(prefix="_acktrail_probe_", dir=each):
                 pass
         return
     storage, name = root.storage(), f"_acktrail_probe_{uuid.uuid4().hex}"
     with storage.open_output_stream(name):
         pass
     storage.delete_file(name)
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    """The root, or the nearest folder above it that is there; and the folders of its tables with their logs."""
-    yield next(folder for folder in (root, *root.parents) if folder.exists())
-    for log in sorted(root.glob("*/_delta_log")):
-        yield from (log.parent, log)
 
 
 def _race(uri: str, options: dict[str, str] | None) -> None:

@@ -57,7 +57,7 @@ def replaced_version(tables: Tables, used: UsedRecords) -> str | None:
 def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, int] = _NOWHERE) -> NewRecords:
     """Which of `files` to read to continue after `used`. `positions`: by state partition, an offset before which no new
     file may have a record."""
-    before = files.paths_at(used.version)
+    before = files.paths if used.version == files.version else files.tables.paths_at(RECORDS, used.version)
     if before is None:
         gone = f"{RECORDS} no longer has version {used.version}, which was the newest when it was made"
         return NewRecords(paths=files.paths, changed=gone)
@@ -80,7 +80,7 @@ class RecordFiles:
     are read, once."""
 
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
-        self._tables = tables
+        self.tables = tables
         self.version = snapshot.version
         self._statistics = snapshot.statistics(_STATISTICS)
         self._spans: dict[str, dict[int, _Span]] = {}
@@ -89,10 +89,6 @@ class RecordFiles:
     def paths(self) -> frozenset[str]:
         """All of them."""
         return frozenset(self._statistics)
-
-    def paths_at(self, version: int) -> frozenset[str] | None:
-        """Those that the table had at an earlier version; None where its log no longer has that one."""
-        return self.paths if version == self.version else self._tables.paths_at(RECORDS, version)
 
     def before(self, paths: Iterable[str], positions: Mapping[int, int]) -> list[str]:
         """Those of `paths` with a record that lies before the position of its state partition."""
@@ -128,7 +124,7 @@ class RecordFiles:
     def _spans_of(self, path: str) -> dict[int, _Span]:
         """Least and greatest offset of each state partition in a file."""
         if path not in self._spans:
-            rows = self._tables.read_files(RECORDS, [path], columns=["state_partition", "offset"])
+            rows = self.tables.read_files(RECORDS, [path], columns=["state_partition", "offset"])
             grouped = rows.group_by("state_partition", use_threads=False)
             found = grouped.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
             self._spans[path] = {row["state_partition"]: (row["offset_min"], row["offset_max"]) for row in found}

@@ -7,6 +7,7 @@ partition.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -53,13 +54,20 @@ class Scope:
 def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> HistoryCompleteness:
     """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known. Raises
     ConfigurationError, RetryableError (a table cannot be read)."""
-    held = _held(tables, scope)
-    places: dict[SharePartition, set[int]] = {}
+    where = all_of(pc.field("next_offset").is_null(), scope.expression())
+    held = tables.read(HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where).to_pylist()
+    places: defaultdict[SharePartition, set[int]] = defaultdict(set)
     for row in held:
-        places.setdefault(share_partition_of(row), set()).add(row["state_partition"])
+        places[share_partition_of(row)].add(row["state_partition"])
     numbers = sorted({row["state_partition"] for row in held})
-    gaps = _noted_gaps(tables, numbers)
-    missing = [*_of_rows(tables, scope, held), *_behind(gaps, change_positions(tables, numbers))]
+    gaps, positions = _noted_gaps(tables, numbers), change_positions(tables, numbers)
+    behind = (  # gaps behind the last record of the history, which has no row for them yet
+        MissingRecords(key=None, state_partition=n, reason=UnknownReason.GAP, first_record=first, last_record=last)
+        for n, own in gaps.items()
+        for first, last in own
+        if first >= positions[n] > 0
+    )
+    missing = [*_of_rows(tables, scope, held), *behind]
     return HistoryCompleteness(
         missing=(*_with_places(tables, missing, gaps), *_unattributed(tables, numbers)),
         is_current=is_current,
@@ -67,19 +75,11 @@ def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Hist
     )
 
 
-def _held(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
-    where = all_of(pc.field("next_offset").is_null(), scope.expression())
-    rows: list[dict[str, Any]] = tables.read(
-        HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where
-    ).to_pylist()
-    return rows
-
-
 def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) -> Iterator[MissingRecords]:
     """The times that are unknown in the history, and the share partitions without a row in it."""
-    own: dict[tuple[SharePartition, int], list[dict[str, Any]]] = {}
-    for event in sorted(_events(tables, scope), key=_record_offset):
-        own.setdefault((share_partition_of(event), event["state_partition"]), []).append(event)
+    own: defaultdict[tuple[SharePartition, int], list[dict[str, Any]]] = defaultdict(list)
+    for event in sorted(_events(tables, scope), key=lambda event: int(event["record_offset"])):
+        own[share_partition_of(event), event["state_partition"]].append(event)
     for (key, number), events in own.items():
         yield from _of_share_partition(key, number, events)
     for row in held:
@@ -95,16 +95,13 @@ def _events(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
     snapshot = tables.snapshot(CHANGES)
     if snapshot is None:
         return []
+    found = []
     columns = [*_EVENT, "standing", "before_standing"]
-    batches = snapshot.batches(columns=columns, where=all_of(is_event, scope.expression()))
-    found = [_distinct(pa.Table.from_batches([batch])) for batch in batches]
+    for batch in snapshot.batches(columns=columns, where=all_of(is_event, scope.expression())):
+        is_loss = pc.not_equal(batch["before_standing"], unknown)
+        found.append(_summed(pa.Table.from_batches([batch]).select(_EVENT).append_column("is_loss", is_loss)))
     events: list[dict[str, Any]] = _summed(pa.concat_tables(found)).to_pylist() if found else []
     return events
-
-
-def _distinct(rows: pa.Table) -> pa.Table:
-    is_loss = pc.not_equal(rows["before_standing"], OffsetStatusKind.UNKNOWN.value)
-    return _summed(rows.select(list(_EVENT)).append_column("is_loss", is_loss))
 
 
 def _summed(rows: pa.Table) -> pa.Table:
@@ -116,90 +113,55 @@ def _of_share_partition(
     key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]
 ) -> Iterator[MissingRecords]:
     """`events` in log order. Unknown times end at the first record with the whole state."""
-    open_now = (
-        [] if events[0]["is_loss"] else [MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)]
-    )
+    earlier = MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
+    open_now = [] if events[0]["is_loss"] else [earlier]
     for event in events:
-        cause = Cause(event["cause"])
+        cause, offset, time = Cause(event["cause"]), event["record_offset"], event["record_timestamp_ms"]
         if event["is_loss"]:
-            open_now.append(_loss(key, number, cause, event))
+            lost = replace(earlier, reason=_LOSS[cause], first_record=offset, after_ms=time)
+            open_now.append(replace(lost, last_record=offset) if cause is Cause.UNREADABLE else lost)
         elif cause in _WHOLE:
-            yield from (replace(each, until=_evidence(event, cause)) for each in open_now)
+            evidence = RecordPosition(state_partition=number, offset=offset, timestamp_ms=time, cause=cause)
+            yield from (replace(each, until=evidence) for each in open_now)
             open_now = []
     yield from open_now
-
-
-def _loss(key: SharePartition, number: int, cause: Cause, event: Mapping[str, Any]) -> MissingRecords:
-    offset = event["record_offset"]
-    return MissingRecords(
-        key=key,
-        state_partition=number,
-        reason=_LOSS[cause],
-        first_record=offset,
-        last_record=offset if cause is Cause.UNREADABLE else None,
-        after_ms=event["record_timestamp_ms"],
-    )
-
-
-def _evidence(event: Mapping[str, Any], cause: Cause) -> RecordPosition:
-    return RecordPosition(
-        state_partition=event["state_partition"],
-        offset=event["record_offset"],
-        timestamp_ms=event["record_timestamp_ms"],
-        cause=cause,
-    )
 
 
 def _noted_gaps(tables: Tables, numbers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
     """First and last offset of the gaps that the exporter noted, ascending, by state partition."""
     where = pc.field("gap_first").is_valid() & pc.field("state_partition").isin(list(numbers))
     rows = tables.read("export_ranges", columns=["state_partition", "gap_first", "gap_last"], where=where).to_pylist()
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
-        found.setdefault(row["state_partition"], []).append((row["gap_first"], row["gap_last"]))
+        found[row["state_partition"]].append((row["gap_first"], row["gap_last"]))
     return {number: sorted(own) for number, own in found.items()}
-
-
-def _behind(gaps: Mapping[int, Sequence[tuple[int, int]]], positions: Mapping[int, int]) -> Iterator[MissingRecords]:
-    """Gaps behind the last record of the history, which has no row for them yet."""
-    for number, own in gaps.items():
-        for first, last in own:
-            if first >= positions[number] > 0:
-                yield MissingRecords(
-                    key=None, state_partition=number, reason=UnknownReason.GAP, first_record=first, last_record=last
-                )
 
 
 def _with_places(
     tables: Tables, missing: Sequence[MissingRecords], gaps: Mapping[int, Sequence[tuple[int, int]]]
 ) -> Iterator[MissingRecords]:
     """`missing` where those that are gaps have their end and the broker's time of the record before them."""
-    before = {(each.state_partition, each.first_record - 1) for each in missing if _is_gap(each) and each.first_record}
+    before: defaultdict[int, set[int]] = defaultdict(set)
+    for each in missing:
+        if each.reason is UnknownReason.GAP and each.first_record:
+            before[each.state_partition].add(each.first_record - 1)
     times = _times(tables, before)
     for each in missing:
-        if not _is_gap(each) or each.first_record is None:
+        first = each.first_record
+        if each.reason is not UnknownReason.GAP or first is None:
             yield each
             continue
-        first = each.first_record
         ends = [last for begin, last in gaps.get(each.state_partition, ()) if begin <= first <= last]
         yield replace(each, last_record=max(ends, default=None), after_ms=times.get((each.state_partition, first - 1)))
 
 
-def _is_gap(missing: MissingRecords) -> bool:
-    return missing.reason is UnknownReason.GAP
-
-
-def _times(tables: Tables, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+def _times(tables: Tables, places: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], int]:
     """The broker's time of exported records, by state partition and offset."""
-    offsets: dict[int, list[int]] = {}
-    for number, offset in places:
-        offsets.setdefault(number, []).append(offset)
-    if not offsets:
+    if not places:
         return {}
-    own = [
-        (pc.field("state_partition") == number) & pc.field("offset").isin(found) for number, found in offsets.items()
-    ]
-    rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=reduce(or_, own))
+    number, offset = pc.field("state_partition"), pc.field("offset")
+    where = reduce(or_, ((number == each) & offset.isin(list(own)) for each, own in places.items()))
+    rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where)
     return {(row["state_partition"], row["offset"]): row["timestamp_ms"] for row in rows.to_pylist()}
 
 
@@ -215,7 +177,3 @@ def _unattributed(tables: Tables, numbers: Sequence[int]) -> Iterator[MissingRec
             after_ms=time,
             until=RecordPosition(state_partition=number, offset=offset, timestamp_ms=time, cause=Cause.UNREADABLE),
         )
-
-
-def _record_offset(event: Mapping[str, Any]) -> int:
-    return int(event["record_offset"])

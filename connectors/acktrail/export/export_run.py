@@ -28,7 +28,6 @@ from acktrail.times import new_run_id
 
 CONNECTORS: Final = ("offsets", "state")
 """What can be exported."""
-
 _SWITCH_S: Final = 0.000_2
 _RESUMPTIONS: Final = 20
 """How often in a row the reading resumes from the last commit before the error is raised."""

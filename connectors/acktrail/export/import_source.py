@@ -20,7 +20,6 @@ from acktrail.offline.read.read_report import ReadReport
 
 FILE: Final = "file"
 """The column of loaded records that numbers the file a record is from."""
-
 _ROWS_AT_ONCE: Final = 65_536
 
 

@@ -22,7 +22,6 @@ from acktrail.wire.state_key import key_form
 
 SKIPPED_BY_RULES: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
 """Rules whose breach keeps a record out of the state, by policy ``strict`` or by the rules of a draft."""
-
 _GROUP_NAMES: Final = {
     "group_id": "group",
     "member_id": "member",

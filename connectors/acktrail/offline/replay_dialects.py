@@ -117,7 +117,6 @@ def _place(violation: Violation) -> tuple[int, int]:
 
 
 _WITHOUT_POLICY: Final = frozenset({"i", "ii", "iii"})
-
 _DRAFT_RULES: Final[Mapping[str, Callable[[_Records, Policy], _Result]]] = MappingProxyType(
     {"i": _scanned, "ii": _chained, "iii": _checkpoints, "iv": _draft, "iv-json": _draft}
 )

@@ -14,7 +14,6 @@ from acktrail.wire.raw_record import RawRecord
 
 _EARLIEST_TIME_MS: Final = 100_000_000_000
 """March 1973: a lone number from here on is a time, a lower one an offset."""
-
 _LATEST_MS: Final = 1 << 63
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")

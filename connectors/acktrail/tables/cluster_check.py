@@ -6,7 +6,6 @@ Every check raises ForeignCluster for tables of another cluster or incarnation, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import Final
 
 from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
@@ -15,17 +14,12 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 OWN_DIALECT: Final = "4.2"
 """The dialect of exported records, and of tables without a dialect."""
-
 EXPORTED_TABLES: Final = ("state_records", "export_ranges", "topics", "group_observations", "offset_observations")
 """The tables that the exporter writes; each remembers its cluster."""
-
 _CLUSTER: Final = "cluster_id"
 _STATE_TOPIC: Final = "state_topic_id"
 _DIALECT: Final = "dialect"
 _UNKNOWN: Final = "unknown"
-
-_LAYOUTS: Final = MappingProxyType({"4.1": "4.2"})
-"""Dialects that another one reads as well."""
 
 
 def ensure_same_cluster(tables: Tables, cluster_id: str, names: Iterable[str] = EXPORTED_TABLES) -> None:
@@ -97,7 +91,7 @@ def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str |
 def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None:
     """Pass when the records of ``state_records`` at `snapshot` are read as `dialect` is."""
     kept = snapshot.properties.get(_DIALECT, OWN_DIALECT)
-    if _LAYOUTS.get(kept, kept) != _LAYOUTS.get(dialect, dialect):
+    if _layout(kept) != _layout(dialect):
         raise ConfigurationError(
             f"tables at {tables.root} hold records of dialect {kept}, not {dialect}",
             hint="name another root for records of another dialect",
@@ -107,8 +101,12 @@ def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None
 
 def reads_as_own(snapshot: TableSnapshot) -> bool:
     """Whether the records of ``state_records`` at `snapshot` are read as those of ``OWN_DIALECT`` are."""
-    kept = snapshot.properties.get(_DIALECT, OWN_DIALECT)
-    return _LAYOUTS.get(kept, kept) == OWN_DIALECT
+    return _layout(snapshot.properties.get(_DIALECT, OWN_DIALECT)) == OWN_DIALECT
+
+
+def _layout(dialect: str) -> str:
+    """The dialect that reads `dialect` as well."""
+    return "4.2" if dialect == "4.1" else dialect
 
 
 def _check_cluster(tables: Tables, snapshot: TableSnapshot, cluster_id: str) -> None:

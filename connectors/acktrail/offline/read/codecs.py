@@ -14,7 +14,6 @@ from acktrail.wire.record_batch import Compression
 
 LARGEST_UNPACKED: Final = 256 * 1024 * 1024
 """Bytes of one batch's records, unpacked. A broker's own bound on a batch is 1 MB unless it was raised."""
-
 _PIECE: Final = 1 << 20
 _GZIP_HEADER: Final = 31
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"

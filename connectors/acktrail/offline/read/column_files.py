@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 COLUMN_SUFFIXES: Final = (".parquet", ".arrow", ".feather")
-
 _BINARY: Final = ("binary", "large_binary", "fixed_size_binary", "binary_view", "null")
 _COLUMNS: Final = {
     "partition": ("integer",),
@@ -28,7 +27,6 @@ _COLUMNS: Final = {
 _ROWS_AT_ONCE: Final = 1 << 17
 _VALUES_AT_ONCE: Final = 8_192
 """Rows converted to Python values together."""
-
 _ARROW_FILE: Final = b"ARROW1"
 _HINT: Final = "the columns are partition, offset, timestamp (integers, ms), key and value (binary)"
 

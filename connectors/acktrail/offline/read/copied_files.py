@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AUTO: Final = "auto"
-
 SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX)
 """Each also with ``.gz`` or ``.zst`` appended."""
-
 _ROWS_AT_ONCE: Final = 8_192
 _SAMPLE: Final = 1_000
 """Records of each file from which the dialect is detected."""

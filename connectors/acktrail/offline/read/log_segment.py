@@ -27,11 +27,9 @@ from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import ControlType, batch_records, control_type
 
 SEGMENT_SUFFIX: Final = ".log"
-
 _LARGEST_PROPERTIES: Final = 64 * 1024
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
 _INTERNAL_TOPICS: Final = (STATE_TOPIC, "__consumer_offsets")
-
 _Markers = dict[int, list[tuple[int, int]]]
 """By producer: offset and type of its control records, ascending."""
 

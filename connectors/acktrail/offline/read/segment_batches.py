@@ -17,11 +17,9 @@ from acktrail.wire.record_batch import HEADER_BYTES, BatchHeader, is_intact, rea
 
 LARGEST_BATCH: Final = 64 * 1024 * 1024
 """Bytes of one batch. A broker's own bound is 1 MB unless it was raised; a greater length is treated as damage."""
-
 _WINDOW: Final = 1 << 20
 _HEADER_LIKE: Final = re.compile(rb"(?=[\x00-\x7f].{7}[\x00-\x04].{7}\x02.{4}\x00[\x00-\x7f])", re.DOTALL)
 """Where a header may begin: offset, length, magic 2 and attributes as they can be."""
-
 _SEARCH_FACTOR: Final = 16
 
 

@@ -15,7 +15,6 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 FULL_FILE_BYTES: Final = 256 * 1024
 """A file of at least this size is left alone, so that one compaction never costs more than a few of them."""
-
 _SMALL_FILES: Final = 32
 """The number of small files that a table may have."""
 _CLAIM: Final = "compacting"

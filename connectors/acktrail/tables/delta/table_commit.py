@@ -27,9 +27,7 @@ from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, Tab
 
 _RETRIES: Final = 30
 """How often a commit tries again when others commit in between and nothing contradicts it."""
-
 Write = Callable[[CommitProperties], None]
-
 _STDERR: Final = 2
 _PANIC: Final = re.compile(
     rb"\n?thread '[^'\n]*'(?: \(\d+\))? panicked at [^\n]*\n.*?"

@@ -14,14 +14,11 @@ from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
-
 _CHUNKED: Final = frozenset({"delivery_history"})
 _CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
 _APPEND_ONLY: Final = _CHANGES | {"state_records", "export_ranges", "group_observations", "offset_observations"}
-
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
 """A reader lists at most this many commits after a checkpoint."""
-
 _SHORT_LOG: Final = {
     "delta.logRetentionDuration": "interval 1 hour",
     "delta.deletedFileRetentionDuration": "interval 1 day",
@@ -38,13 +35,10 @@ _STATISTICS: Final = {
     "reset_audit": "sequence,plan_id,group_id,event",
 }
 """Columns with minimum and maximum in the log for every file; others would only fill the log."""
-
 _HARDLY_REPEATED: Final = frozenset({"offset", "timestamp_ms", "value"})
 """Columns of ``state_records`` that a dictionary would not make smaller; nor the fields of batches."""
-
 _PLAIN: Final = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
 """For the fields of batches, which have no entry of their own: they would cost a quarter of the time of writing."""
-
 _CHUNKED_ROW_GROUP: Final = 32_768
 """Rows with a minimum and maximum of their own: the least that a lookup reads."""
 

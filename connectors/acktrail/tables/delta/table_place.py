@@ -26,7 +26,6 @@ from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
 
 _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
 """For object storage, unless the options have others."""
-
 STORAGE_ERRORS: Final = (DeltaError, OSError, pa.ArrowInvalid)
 """What the storage raises."""
 

@@ -23,10 +23,8 @@ from acktrail.tables.delta.table_place import TablePlace, file_sizes
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
-
 COMMIT_ID: Final = "commit_id"
 """The metadata that identifies a commit."""
-
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _NO_LEAST: Final[Mapping[str, int]] = MappingProxyType({})
 

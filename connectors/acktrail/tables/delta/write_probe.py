@@ -23,7 +23,6 @@ from acktrail.tables.delta.table_place import TableRoot
 _WRITERS: Final = 4
 _ROUNDS: Final = 2
 _COLUMNS: Final = pa.schema([pa.field("number", pa.int64())])
-
 _trusted: set[str] = set()
 """Roots found good by this process."""
 

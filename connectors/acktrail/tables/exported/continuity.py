@@ -29,15 +29,12 @@ from acktrail.tables.exported.stored_log import newest_shifts, shift_mark
 RANGES_TABLE: Final = "export_ranges"
 _ENDS: Final = ("cluster_id", "state_topic_id", "state_partition")
 _SHOWN: Final = 3
-
 EMPTY_COMMIT: Final = json.dumps({"commitInfo": {"operation": "WRITE", "operationParameters": {}}}) + "\n"
 """Replaces a commit that cannot be read: no action."""
-
 _NO_RECORDS: Final = {
     **dict.fromkeys(("first_offset", "last_offset")),
     **dict.fromkeys(("records_read", "records_decoded", "records_quarantined"), 0),
 }
-
 _Row = dict[str, Any]
 
 

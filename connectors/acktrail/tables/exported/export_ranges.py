@@ -24,15 +24,11 @@ from acktrail.tables.delta.table_snapshot import COMMIT_ID
 
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
-
 COPIED: Final = "state_records"
 """The app id in ``export_ranges`` whose number is the last copied version of ``state_records``."""
-
 COPIED_COMMIT: Final = "copied_commit"
 """The metadata of a commit of ``export_ranges`` that holds the id of the commit copied last."""
-
 _ATTEMPTS: Final = 20
-
 _Row = dict[str, Any]
 
 

@@ -17,13 +17,10 @@ CONTRADICTIONS: Final = pa.schema(
     [pa.field("state_partition", pa.int32()), pa.field("offset", pa.int64()), pa.field("columns", pa.string())]
 )
 """Records whose decoded columns say something else than their raw bytes; `columns` are named, comma-separated."""
-
 _RAW: Final = dict(zip(RAW_RECORDS.names, ("state_partition", "offset", "timestamp_ms", "key", "value"), strict=True))
 _COMPARED: Final = tuple(name for name in DECODED_RECORDS.names if name not in {*_RAW.values(), "decode_error"})
-
 COMPARED_COLUMNS: Final = (*_RAW.values(), *_COMPARED)
 """The columns of ``STATE_RECORDS`` that the comparison needs: address, time and bytes, and what is compared."""
-
 _NESTED_AT_ONCE: Final = 4_096
 
 

@@ -17,11 +17,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 RECORDS: Final = "state_records"
-
 _STATISTICS: Final = ("modification_time", "min.offset", "min.state_partition", "max.state_partition", "max.offset")
-
 _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
-
 _Span = tuple[int, int]
 
 

@@ -13,7 +13,6 @@ from acktrail.tables.delta.store import Tables
 
 _HIDDEN: Final = "not_authorized"
 _LASTING: Final = ("topic", "partition_count", "is_internal")
-
 _Row = Mapping[str, Any]
 
 

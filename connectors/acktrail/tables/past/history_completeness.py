@@ -30,7 +30,6 @@ from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions,
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 """Records with the whole state: nothing is unknown after them."""
-
 _LOSS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
 

@@ -1,7 +1,5 @@
-"""Records and states as JSON: the stable output of ``acktrail decode`` and ``acktrail replay``.
-
--1 is Kafka's own "not known" for epochs and start offset; a delivery complete count is null instead.
-"""
+"""Records and states as JSON: the stable output of ``acktrail decode`` and ``acktrail replay``. -1 is Kafka's own "not
+known" for epochs and start offset; a delivery complete count is null instead."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Which cluster the tables under a root belong to, which incarnation of its state topic, and in which dialect.
-
-Every check raises ForeignCluster for tables of another cluster or incarnation, ConfigurationError for another dialect.
-"""
+"""Which cluster the tables under a root belong to, which incarnation of its state topic, and in which dialect. Every
+check raises ForeignCluster for tables of another cluster or incarnation, ConfigurationError for another dialect."""
 
 from __future__ import annotations
 

@@ -1,17 +1,23 @@
-"""Unpacking the records of a compressed batch, never beyond a bound."""
+"""Files that may be compressed; unpacking the records of a compressed batch, never beyond a bound."""
 
 from __future__ import annotations
 
+import gzip
+import shutil
+import tempfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from acktrail.errors import MalformedRecord, MissingDependency
+from acktrail.errors import MalformedFile, MalformedRecord, MissingDependency, UnknownName
 from acktrail.wire.primitives import INT32
 from acktrail.wire.record_batch import Compression
 
+_COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 LARGEST_UNPACKED: Final = 256 * 1024 * 1024
 """Bytes of one batch's records, unpacked. A broker's own bound on a batch is 1 MB unless it was raised."""
 _PIECE: Final = 1 << 20
@@ -20,6 +26,63 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _SNAPPY_LONGEST_RUN: Final = 22
 """A copy of three bytes stands for at most 64: nothing unpacks to more than 22 times its size."""
+
+
+def pyarrow_for(purpose: str) -> Any:
+    """pyarrow; MissingDependency where it is not installed."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingDependency(f"{purpose} needs pyarrow", hint="install acktrail[tables]") from error
+    return pa
+
+
+def bare_suffix(file: Path) -> str:
+    """The extension of the format: ``.log`` for ``state.log.gz``."""
+    return (file.with_suffix("") if file.suffix in _COMPRESSED_SUFFIXES else file).suffix
+
+
+@contextmanager
+def unpacked_bytes(file: Path) -> Iterator[Any]:
+    """The bytes of `file`, decompressed, to be read once from begin to end. Raises UnknownName (it does not exist),
+    MissingDependency (pyarrow is not installed (``.zst``))."""
+    if not file.exists():
+        raise UnknownName("file", str(file))
+    with file.open("rb") as raw:
+        if file.suffix == ".gz":
+            with gzip.open(raw) as plain:
+                yield plain
+        elif file.suffix == ".zst":
+            pa = pyarrow_for("reading .zst")
+            with pa.CompressedInputStream(pa.PythonFile(raw), "zstd") as plain:
+                yield plain
+        else:
+            yield raw
+
+
+@contextmanager
+def open_file(file: Path) -> Iterator[BinaryIO]:
+    """`file` for reading, seekable: a compressed one is unpacked into a temporary file first. Raises UnknownName (it
+    does not exist), MalformedFile (it cannot be read, or its compressed data is damaged or cut off)."""
+    try:
+        with unpacked_bytes(file) as raw:
+            if file.suffix not in _COMPRESSED_SUFFIXES:
+                yield raw
+                return
+            with tempfile.TemporaryFile() as unpacked:
+                try:
+                    shutil.copyfileobj(raw, unpacked)
+                except (zlib.error, EOFError, OSError) as error:
+                    raise MalformedFile("the compressed data is damaged or cut off", file=str(file)) from error
+                unpacked.seek(0)
+                yield unpacked
+    except OSError as error:
+        raise MalformedFile(reason_of(error), file=str(file)) from error
+
+
+def reason_of(error: OSError) -> str:
+    """The system's message of `error`, in lower case."""
+    return (error.strerror or "cannot be read").lower()
 
 
 def unpacked(compression: Compression, body: bytes, most: int = LARGEST_UNPACKED) -> bytes:
@@ -43,7 +106,7 @@ def _gzip(body: bytes, most: int) -> bytes:
 
 def _stream(body: bytes, most: int, *, name: str) -> bytes:
     """LZ4 frames and Zstandard frames."""
-    pa = _pyarrow()
+    pa = pyarrow_for("reading compressed batches")
     records = bytearray()
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), name) as stream:
@@ -76,7 +139,7 @@ def _snappy(body: bytes, most: int) -> bytes:
 
 def _snappy_block(block: bytes, before: int, most: int) -> bytes:
     """One raw block; `before` bytes were unpacked before it."""
-    pa = _pyarrow()
+    pa = pyarrow_for("reading compressed batches")
     size = _snappy_size(block)
     if before + size > most:
         raise _too_large(most)
@@ -96,14 +159,6 @@ def _snappy_size(block: bytes) -> int:
         if byte < 0x80:
             return size
     raise _damaged("snappy", "no size")
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise MissingDependency("reading compressed batches needs pyarrow", hint="install acktrail[tables]") from error
-    return pa
 
 
 def _damaged(name: str, why: str) -> MalformedRecord:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from acktrail.errors import AcktrailError, MalformedFile, MissingDependency
-from acktrail.offline.read.open_file import bare_suffix, open_file
+from acktrail.errors import AcktrailError, MalformedFile
+from acktrail.offline.read.codecs import bare_suffix, open_file, pyarrow_for
 from acktrail.wire.raw_record import RawRecord
 
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ def read_columns(file: Path) -> Iterator[RawRecord]:
 
 def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
     """The rows as batches of ``RAW_RECORDS``, one row group or record batch in memory at a time; as `read_columns`."""
-    try:
-        import pyarrow  # noqa: F401  # whether it is there
-    except ImportError as error:
-        raise MissingDependency(f"{file}: reading it needs pyarrow", hint="install acktrail[tables]") from error
+    pyarrow_for(f"{file}: reading it")
     with open_file(file) as raw:
         try:
             schema, batches = _reader(raw, bare_suffix(file))

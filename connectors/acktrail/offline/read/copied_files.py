@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.drafts.dialects import dialect_named
 from acktrail.errors import ConfigurationError, InputError, MalformedFile
+from acktrail.offline.read.codecs import bare_suffix
 from acktrail.offline.read.column_files import COLUMN_SUFFIXES, read_column_batches, read_columns
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, read_segment
-from acktrail.offline.read.open_file import bare_suffix
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.read.record_dump import DUMP_SUFFIX, read_dump
 from acktrail.wire.dialects.detect_layout import detect_layout

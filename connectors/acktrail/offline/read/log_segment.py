@@ -19,8 +19,7 @@ from typing import BinaryIO, Final
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord
 from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
-from acktrail.offline.read.codecs import unpacked
-from acktrail.offline.read.open_file import bare_suffix, open_file
+from acktrail.offline.read.codecs import bare_suffix, open_file, unpacked
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
 from acktrail.wire.raw_record import RawRecord

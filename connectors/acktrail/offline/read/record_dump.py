@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.errors import MalformedFile
-from acktrail.offline.read.open_file import reason_of, unpacked_bytes
+from acktrail.offline.read.codecs import reason_of, unpacked_bytes
 from acktrail.wire.raw_record import RawRecord
 
 DUMP_SUFFIX: Final = ".jsonl"

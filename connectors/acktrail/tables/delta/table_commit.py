@@ -1,8 +1,6 @@
-"""One commit of a Delta table: rows, positions (Delta app transactions) and metadata, all of it or nothing.
-
-A commit is one file in the table's log, put there only if no other writer put one first. A commit whose response got
-lost is found by its id.
-"""
+"""One commit of a Delta table: rows, positions (Delta app transactions) and metadata, all of it or nothing. A commit is
+one file in the table's log, put there only if no other writer put one first. A commit whose response got lost is found
+by its id."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Whether tables can be written, and whether an object storage keeps two writers apart.
-
-A Delta commit is safe only where a put with ``If-None-Match: *`` fails when the object is there. Some servers ignore
-the condition and overwrite: with them, one of two commits made at the same time vanishes without an error.
-"""
+"""Whether tables can be written, and whether an object storage keeps two writers apart. A Delta commit is safe only
+where a put with ``If-None-Match: *`` fails when the object is there. Some servers ignore the condition and overwrite:
+with them, one of two commits made at the same time vanishes without an error."""
 
 from __future__ import annotations
 

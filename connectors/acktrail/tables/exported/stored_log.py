@@ -1,8 +1,6 @@
-"""What ``state_records`` has of one state partition's log, for the comparison with the log that Kafka has now.
-
-Two numbers ride in commits beside a task's position, as application transactions: the leader's epoch, and the shift of
-offsets since the log was replaced.
-"""
+"""What ``state_records`` has of one state partition's log, for the comparison with the log that Kafka has now. Two
+numbers ride in commits beside a task's position, as application transactions: the leader's epoch, and the shift of
+offsets since the log was replaced."""
 
 from __future__ import annotations
 

@@ -169,9 +169,10 @@ class HistoryReader:
 
     def _changes(self, group_id: str, topic_ids: Sequence[str], partition: int, first: int, last: int) -> pa.Table:
         """Rows of ``CHANGE_COLUMNS`` about an offset from `first` to `last`."""
+        topic_id = pc.field("topic_id")
         where = (
             (pc.field("group_id") == group_id)
-            & pc.field("topic_id").isin(topic_ids)
+            & (topic_id.isin(topic_ids) if topic_ids[1:] else topic_id == topic_ids[0])
             & (pc.field("partition") == partition)
             & (pc.field("first_offset") <= last)
             & (pc.field("last_offset") >= first)

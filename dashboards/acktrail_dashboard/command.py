@@ -48,13 +48,8 @@ def _command(
 
 
 def report(tables: TablesConfig, run_id: str | None, out: Path, *, broker: str | None = None) -> Path:
-    """Write the HTML report of `run_id` (None: the run observed last) to `out`: all of it or nothing.
-
-    Args:
-        tables: where the run's rows are.
-        run_id: a reconcile run.
-        out: the file; its folder is made.
-        broker: what the caller knows of the broker (address, release), for the header.
+    """Write the HTML report of `run_id` (None: the run observed last) to `out`, whose folder is made: all of it or
+    nothing. `broker`: what the caller knows of the broker (address, release), for the header.
 
     Raises:
         InputError: there is no such run. ConfigurationError: the tables cannot be read, or `out` not written.

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Final
 
 import pyarrow as pa
@@ -82,15 +82,10 @@ def state_windows(
 
 
 def _window(row: TableRow, log_start: int | None) -> StateWindow:
-    batches = tuple(StateBatch(**batch) for batch in row["batches"] or ())
-    start = row["start_offset"]
-    return StateWindow(
-        start=start,
-        end=max((start, *(batch.last_offset + 1 for batch in batches))),
-        batches=batches,
-        is_complete=canonical(row["completeness"]) == "complete",
-        log_start=log_start,
-    )
+    batches, start = tuple(StateBatch(**batch) for batch in row["batches"] or ()), row["start_offset"]
+    end = max((start, *(batch.last_offset + 1 for batch in batches)))
+    is_complete = canonical(row["completeness"]) == "complete"
+    return StateWindow(start=start, end=end, batches=batches, is_complete=is_complete, log_start=log_start)
 
 
 def bands(window: StateWindow) -> tuple[OffsetBand, ...]:
@@ -144,7 +139,11 @@ def scaled_bands(covering: tuple[OffsetBand, ...], width: int) -> tuple[tuple[Ba
     if total <= width or len(covering) <= width // 4:
         scale = width / total
         return tuple((b.kind, (b.first - start) * scale, (b.last + 1 - start) * scale) for b in covering)
-    return _runs([_bin_kind(weights) for weights in _weights(covering, start, total, width)])
+    drawn = []
+    for kind, own in groupby(enumerate(map(_bin_kind, _weights(covering, start, total, width))), lambda pair: pair[1]):
+        bins = [index for index, _ in own]
+        drawn.append((kind, float(bins[0]), float(bins[-1] + 1)))
+    return tuple(drawn)
 
 
 def _weights(covering: tuple[OffsetBand, ...], start: int, total: int, width: int) -> list[Counter[BandKind]]:
@@ -160,16 +159,8 @@ def _weights(covering: tuple[OffsetBand, ...], start: int, total: int, width: in
 
 
 def _bin_kind(weights: Counter[BandKind]) -> BandKind:
-    for kind in _NEVER_HIDDEN:
-        if weights[kind]:
-            return kind
-    return weights.most_common(1)[0][0]
-
-
-def _runs(kinds: list[BandKind]) -> tuple[tuple[BandKind, float, float], ...]:
-    lengths = [(kind, len(list(same))) for kind, same in groupby(kinds)]
-    ends = list(accumulate(length for _, length in lengths))
-    return tuple((kind, float(end - length), float(end)) for (kind, length), end in zip(lengths, ends, strict=True))
+    worst = (kind for kind in _NEVER_HIDDEN if weights[kind])
+    return next(worst, weights.most_common(1)[0][0])
 
 
 STRIP_WIDTH: Final = 240

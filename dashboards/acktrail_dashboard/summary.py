@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from acktrail.times import utc_text
@@ -82,13 +81,7 @@ def summary_json(summary: Summary) -> str:
     totals["verdicts"], totals["findings"] = dict(summary.totals.verdicts), dict(summary.totals.findings)
     for group in form["groups"]:
         group["configs"] = dict(group["configs"])
-    return json.dumps(form, default=_instant_json, ensure_ascii=True)
-
-
-def _instant_json(value: Any) -> str:
-    if isinstance(value, datetime):
-        return utc_text(value, "auto")
-    raise TypeError(f"no JSON form for {type(value).__name__}")
+    return json.dumps(form, default=lambda instant: utc_text(instant, "auto"), ensure_ascii=True)
 
 
 def _head(tables: RunTables, run_id: str) -> RunHead:

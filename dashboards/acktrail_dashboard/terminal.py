@@ -5,24 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from acktrail.plain_tables import printable, table
+from acktrail_dashboard import wording
 from acktrail_dashboard.summary import most_urgent
 from acktrail_dashboard.summary_types import PartitionRow, Summary
 from acktrail_dashboard.verdicts import severity_tone, verdict_tone
-from acktrail_dashboard.wording import (
-    address,
-    archived_line,
-    counted,
-    export_line,
-    findings_line,
-    instant,
-    lag_line,
-    notes,
-    number,
-    quality_line,
-    topic_text,
-    verdict_text,
-    verdicts_line,
-)
+from acktrail_dashboard.wording import address, counted, instant, notes, number, topic_text, verdict_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,25 +92,20 @@ def _lines(summary: Summary) -> tuple[str, ...]:
     totals = summary.totals
     return (
         f"Total         {counted(totals.groups, 'group')}, {counted(totals.share_partitions, 'share partition')}",
-        f"Lag           {lag_line(totals)}",
-        f"Archived      {archived_line(totals)}",
-        f"Verdicts      {verdicts_line(totals)}",
-        f"Expectations  {quality_line(totals)}",
-        f"Export        {export_line(totals)}",
-        f"Findings      {findings_line(totals)}",
+        f"Lag           {wording.lag_line(totals)}",
+        f"Archived      {wording.archived_line(totals)}",
+        f"Verdicts      {wording.verdicts_line(totals)}",
+        f"Expectations  {wording.quality_line(totals)}",
+        f"Export        {wording.export_line(totals)}",
+        f"Findings      {wording.findings_line(totals)}",
     )
 
 
 def _worst(summary: Summary) -> tuple[str, ...]:
-    first = summary.findings[:FINDINGS_SHOWN]
-    more = len(summary.findings) - len(first)
-    lines = tuple(
-        f"  {printable(row.severity):<8}  {printable(row.rule)}: {printable(row.subject)}: {printable(row.detail)}"
-        + _evidence(address(row.evidence_state_partition, row.evidence_offset))
-        for row in first
-    )
-    return (*lines, f"  … {counted(more, 'more finding')}") if more else lines
-
-
-def _evidence(where: str) -> str:
-    return f" [{where}]" if where else ""
+    lines = []
+    for row in summary.findings[:FINDINGS_SHOWN]:
+        where = address(row.evidence_state_partition, row.evidence_offset)
+        about = ": ".join(map(printable, (row.rule, row.subject, row.detail)))
+        lines.append(f"  {printable(row.severity):<8}  {about}{f' [{where}]' if where else ''}")
+    more = len(summary.findings) - len(lines)
+    return (*lines, *([f"  … {counted(more, 'more finding')}"] if more else ()))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Final
 
 from acktrail_dashboard.summary_types import ExpectationRow
@@ -12,38 +11,33 @@ from acktrail_dashboard.summary_types import ExpectationRow
 TONES: Final = ("critical", "warning", "unknown", "info", "ok")
 """Most urgent first."""
 
-SEVERITIES: Final = ("critical", "error", "warning", "info")
+_VERDICTS: Final = {
+    "match": ("ok", "the replayed value lies between the cluster's two answers"),
+    "live_ahead": (
+        "critical",
+        "the cluster has come further than the durable state: records of the state topic are missing",
+    ),
+    "durable_ahead": (
+        "critical",
+        "the durable state is further than the cluster: it lost or never loaded what was written",
+    ),
+    "missing_state": ("critical", "the cluster describes it, the state topic holds nothing of it"),
+    "orphan_state": ("warning", "the state topic holds it, but its group or topic is gone or does not list it"),
+    "before_log_start": (
+        "warning",
+        "the start offset is below the log: legal, put right at the next load; lag is overstated",
+    ),
+    "past_log_end": (
+        "critical",
+        "the state reaches beyond the log's end: a reset beyond it, or a truncated or replaced log",
+    ),
+    "not_authorized": ("warning", "its group or topic may not be described: a right (DESCRIBE) is missing"),
+    "unknown": ("unknown", "not enough is known to compare"),
+}
+VERDICT_MEANINGS: Final = {verdict: meaning for verdict, (_, meaning) in _VERDICTS.items()}
 
-VERDICT_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "match": "the replayed value lies between the cluster's two answers",
-        "live_ahead": "the cluster has come further than the durable state: records of the state topic are missing",
-        "durable_ahead": "the durable state is further than the cluster: it lost or never loaded what was written",
-        "missing_state": "the cluster describes it, the state topic holds nothing of it",
-        "orphan_state": "the state topic holds it, but its group or topic is gone or does not list it",
-        "before_log_start": "the start offset is below the log: legal, put right at the next load; lag is overstated",
-        "past_log_end": "the state reaches beyond the log's end: a reset beyond it, or a truncated or replaced log",
-        "not_authorized": "its group or topic may not be described: a right (DESCRIBE) is missing",
-        "unknown": "not enough is known to compare",
-    }
-)
-
-_VERDICT_TONES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "match": "ok",
-        "live_ahead": "critical",
-        "durable_ahead": "critical",
-        "missing_state": "critical",
-        "orphan_state": "warning",
-        "before_log_start": "warning",
-        "past_log_end": "critical",
-        "not_authorized": "warning",
-    }
-)
-
-_SEVERITY_TONES: Final[Mapping[str, str]] = MappingProxyType(
-    {"critical": "critical", "error": "critical", "warning": "warning", "info": "info"}
-)
+_SEVERITY_TONES: Final = {"critical": "critical", "error": "critical", "warning": "warning", "info": "info"}
+SEVERITIES: Final = tuple(_SEVERITY_TONES)
 
 
 def canonical(word: str | None) -> str:
@@ -53,7 +47,7 @@ def canonical(word: str | None) -> str:
 
 def verdict_tone(verdict: str) -> str:
     """The tone of a verdict; one that this release does not know is never good news."""
-    return _VERDICT_TONES.get(canonical(verdict), "unknown")
+    return _VERDICTS.get(canonical(verdict), ("unknown", ""))[0]
 
 
 def severity_tone(severity: str) -> str:

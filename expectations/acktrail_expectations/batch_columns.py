@@ -21,7 +21,7 @@ _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
 _FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class RecordBatches:
     """The batches of `records` records: arrays of int64 with one element a batch.
 
@@ -59,7 +59,7 @@ def record_batches(column: pa.Array | pa.ChunkedArray) -> RecordBatches:
         raise ValueError("a state batch has a null in it")
     first, last, state, count = (np.asarray(flat.field(name).cast(pa.int64())) for name in _FIELDS)
     record = np.repeat(np.arange(len(lists), dtype=np.int64), lengths)
-    return RecordBatches(records=len(lists), record=record, first=first, last=last, state=state, count=count)
+    return RecordBatches(len(lists), record, first, last, state, count)
 
 
 def inverted(batches: RecordBatches) -> BoolArray:

@@ -37,12 +37,9 @@ _FILTERS: Final = (
 
 
 def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker: str | None = None) -> str:
-    """The page for `run_id`, complete in itself.
+    """The page for `run_id`, complete in itself; `tables` may have rows of other runs too.
 
-    Args:
-        tables: rows of any runs; those of `run_id` are shown.
-        written_at: the instant to print as the report's own.
-        broker: what the caller knows of the broker (address, version); the tables do not hold it.
+    `broker`: what the caller knows of it (address, version); the tables do not hold it.
     """
     own, summary = rows_of_run(tables, run_id), summarize(tables, run_id)
     shown, totals = most_urgent(summary, PARTITIONS_SHOWN), summary.totals
@@ -110,24 +107,17 @@ def _archived_note(summary: Summary) -> str | None:
 
 
 def write_whole(text: str, out: Path) -> Path:
-    """Write `text` to `out`: the whole of it, or nothing.
-
-    Raises:
-        ConfigurationError: when the folder cannot be written to.
-    """
+    """Write `text` to `out`, all of it or nothing. Raises ConfigurationError: the folder cannot be written to."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=".report-")
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".report-") as folder:
+            draft = Path(folder, out.name)
+            with draft.open("w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.chmod(0o644)
-            temporary.replace(out)
-        finally:
-            temporary.unlink(missing_ok=True)
+            draft.chmod(0o644)
+            draft.replace(out)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise ConfigurationError(

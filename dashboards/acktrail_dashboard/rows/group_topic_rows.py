@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 import pyarrow as pa
 
 from acktrail_dashboard.rows.run_tables import TableRow, row_value, rows
 from acktrail_dashboard.summary_types import ExpectationRow, FindingRow, GroupRow, PartitionRow, TopicRow
 from acktrail_dashboard.verdicts import SEVERITIES, canonical
+
+_NOT_LISTED: Final = "the cluster does not list this group"
 
 
 def group_rows(observations: pa.Table, partitions: Iterable[PartitionRow]) -> tuple[GroupRow, ...]:
@@ -25,16 +28,10 @@ def group_rows(observations: pa.Table, partitions: Iterable[PartitionRow]) -> tu
             group_id=name,
             configs=tuple(sorted(latest.get(name, nothing)["configs"] or ())),
             share_partitions=counts[name],
-            reason=_why_unknown(latest.get(name)),
+            reason=(latest[name]["error"] or "not reported by the cluster") if name in latest else _NOT_LISTED,
         )
         for name in sorted(shared | counts.keys())
     )
-
-
-def _why_unknown(group: TableRow | None) -> str:
-    if group is None:
-        return "the cluster does not list this group"
-    return group["error"] or "not reported by the cluster"
 
 
 def topic_rows(topics: pa.Table) -> tuple[TopicRow, ...]:
@@ -51,17 +48,10 @@ def _latest(table: pa.Table, name: str, time: str) -> dict[str, TableRow]:
 
 def finding_rows(findings: pa.Table) -> tuple[FindingRow, ...]:
     """Worst first, then by rule and subject."""
-    found = (
-        row_value(
-            FindingRow,
-            row,
-            rule=row["rule"] or "",
-            severity=canonical(row["severity"]),
-            subject=row["subject"] or "",
-            detail=row["detail"] or "",
-        )
-        for row in rows(findings)
-    )
+    found = []
+    for row in rows(findings):
+        texts = {name: row[name] or "" for name in ("rule", "subject", "detail")}
+        found.append(row_value(FindingRow, row, severity=canonical(row["severity"]), **texts))
     return tuple(sorted(found, key=lambda row: (_rank(row.severity), row.rule, row.subject)))
 
 
@@ -83,7 +73,11 @@ def _rank(severity: str) -> int:
 
 
 def _expectation(row: TableRow) -> ExpectationRow:
-    result = _result(row)
+    """Rows written before there were states call a rule a success that compared nothing."""
+    compared_nothing = row["element_count"] == 0 and row["success"]
+    result = "passed" if row["success"] else "failed"
+    if row["error"] or row["success"] is None or compared_nothing:
+        result = "not evaluated"
     return row_value(
         ExpectationRow,
         row,
@@ -94,10 +88,3 @@ def _expectation(row: TableRow) -> ExpectationRow:
         unexpected_count=None if result == "not evaluated" else row["unexpected_count"],
         error=row["error"] or row["reason"] or "",
     )
-
-
-def _result(row: TableRow) -> str:
-    """Rows written before there were states call a rule a success that compared nothing."""
-    if row["error"] or row["success"] is None or (row["element_count"] == 0 and row["success"]):
-        return "not evaluated"
-    return "passed" if row["success"] else "failed"

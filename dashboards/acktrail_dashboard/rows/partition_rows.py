@@ -27,25 +27,21 @@ def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[Partiti
 
 
 def _row(key: PartitionKey, state: TableRow, verdict: TableRow) -> PartitionRow:
-    start = _figure(
-        _first(verdict.get("durable_start_offset"), state.get("start_offset")),
-        verdict.get("described_start_offset_after"),
-        reason=_start_reason(state),
-    )
+    start_reason = "the state is incomplete" if state else "no state record"
+    if canonical(state.get("completeness")) == "complete":
+        start_reason = "not initialized yet"
+    durable = _first(verdict.get("durable_start_offset"), state.get("start_offset"))
+    start = _figure(durable, verdict.get("described_start_offset_after"), reason=start_reason)
+    archived = _first(verdict.get("archived_seen"), state.get("archived_seen"))
+    lag_reason = _lag_reason(start, state, verdict)
     return PartitionRow(
         group_id=key[0],
         topic_id=key[1],
         topic=verdict.get("topic") or state.get("topic"),
         partition=_first(verdict.get("partition"), state.get("partition")),
         start_offset=start,
-        lag=_figure(
-            verdict.get("durable_lag"), verdict.get("described_lag_after"), reason=_lag_reason(start, state, verdict)
-        ),
-        archived=_figure(
-            _first(verdict.get("archived_seen"), state.get("archived_seen")),
-            None,
-            reason="not counted" if state else "no state record",
-        ),
+        lag=_figure(verdict.get("durable_lag"), verdict.get("described_lag_after"), reason=lag_reason),
+        archived=_figure(archived, None, reason="not counted" if state else "no state record"),
         verdict=canonical(verdict.get("verdict")),
         reason=verdict.get("reason") or ("" if verdict else "this run reached no verdict on it"),
         moved=verdict.get("moved"),
@@ -64,14 +60,6 @@ def _figure(durable: int | None, described: int | None, *, reason: str) -> Figur
     if described is not None:
         return Figure(value=described, source="described")
     return Figure(value=None, reason=reason)
-
-
-def _start_reason(state: TableRow) -> str:
-    if not state:
-        return "no state record"
-    if canonical(state.get("completeness")) == "complete":
-        return "not initialized yet"
-    return "the state is incomplete"
 
 
 def _lag_reason(start: Figure, state: TableRow, verdict: TableRow) -> str:

@@ -52,7 +52,11 @@ def evaluate(
 
 def not_evaluated(suite: str, check: SuiteCheck, reason: str) -> QualityResult:
     """The result of a rule that compared nothing."""
-    return replace(_result_base(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
+    return replace(_failed(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
+
+
+def _failed(suite: str, check: SuiteCheck, error: str | None = None) -> QualityResult:
+    return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False, error=error)
 
 
 def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) -> pd.DataFrame:
@@ -62,25 +66,24 @@ def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) 
     return frame[[name for name in frame.columns if name in wanted]]
 
 
-def _result_base(suite: str, check: SuiteCheck) -> QualityResult:
-    return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False)
-
-
 def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, subject: RowLabel) -> QualityResult:
-    blank = _result_base(suite, check)
     error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
     if error is not None:
-        return replace(blank, error=error)
+        return _failed(suite, check, error)
     details = outcome.result
-    compared = _compared(details)
+    total, missing = details.get("element_count"), int(details.get("missing_count") or 0)
+    compared = None if total is None else int(total) - missing
     if compared == 0:
         return not_evaluated(suite, check, _why_not_compared(check, frame))
+    broken, observed = details.get("unexpected_count"), details.get("observed_value")
+    if observed is None and broken:
+        observed = "; ".join(map(subject.text, pd.DataFrame(details["unexpected_rows"]).to_dict("records")))
     return replace(
-        blank,
+        _failed(suite, check),
         success=bool(outcome.success),
         element_count=compared,
-        unexpected_count=details.get("unexpected_count"),
-        observed_value=_observed(details, subject),
+        unexpected_count=broken,
+        observed_value=None if observed is None else str(observed),
     )
 
 
@@ -88,9 +91,8 @@ def _why_not_compared(check: SuiteCheck, frame: pd.DataFrame) -> str:
     if check.only_where:
         return f"no {check.only_where} among {len(frame)} rows"
     columns = compared_columns(check.expectation)
-    unknown = [name for name in columns if frame[name].isna().all()]
-    what = ", ".join(unknown) if unknown else f"{' beside '.join(columns)}"
-    return f"{NOT_KNOWN}{what}, in any of {len(frame)} rows"
+    unknown = ", ".join(name for name in columns if frame[name].isna().all())
+    return f"{NOT_KNOWN}{unknown or ' beside '.join(columns)}, in any of {len(frame)} rows"
 
 
 def _raised(exception_info: Mapping[str, Any]) -> str | None:
@@ -98,17 +100,3 @@ def _raised(exception_info: Mapping[str, Any]) -> str | None:
     several = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
     messages = [str(info.get("exception_message")) for info in several if info.get("raised_exception")]
     return " ".join(messages[0].split())[:_LONGEST_ERROR] if messages else None
-
-
-def _compared(details: Mapping[str, Any]) -> int | None:
-    total = details.get("element_count")
-    return None if total is None else int(total) - int(details.get("missing_count") or 0)
-
-
-def _observed(details: Mapping[str, Any], subject: RowLabel) -> str | None:
-    if "observed_value" in details:
-        return str(details["observed_value"])
-    if not details.get("unexpected_count"):
-        return None
-    rows = pd.DataFrame(details["unexpected_rows"]).to_dict("records")
-    return "; ".join(subject.text(row) for row in rows)

@@ -38,24 +38,17 @@ def choose_run(store: Tables, run_id: str | None) -> str:
         UnknownName: no table knows `run_id`.
         ConfigurationError: there is no run.
     """
-    if run_id is None:
-        return _newest_run(store)
-    if not any(_has_run(store, name, run_id) for name, _ in _RUN_TIME_COLUMNS):
-        known = {run for name, column in _RUN_TIME_COLUMNS for run in _run_times(store, name, column)}
-        raise UnknownName("run", run_id, nearest=get_close_matches(run_id, sorted(known), n=3))
-    return run_id
-
-
-def _newest_run(store: Tables) -> str:
+    if run_id is not None and any(_count(store, name, run_id) for name, _ in _RUN_TIME_COLUMNS):
+        return run_id
+    known: set[str] = set()
     for name, column in _RUN_TIME_COLUMNS:
         runs = _run_times(store, name, column)
-        if runs:
-            return max(runs, key=lambda run: (runs[run], run))
+        if runs and run_id is None:
+            return max((instant, run) for run, instant in runs.items())[1]
+        known |= runs.keys()
+    if run_id is not None:
+        raise UnknownName("run", run_id, nearest=get_close_matches(run_id, sorted(known), n=3))
     raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail export` first")
-
-
-def _has_run(store: Tables, name: str, run_id: str) -> bool:
-    return store.read(name, columns=["run_id"], where=pc.field("run_id") == run_id).num_rows > 0
 
 
 def _run_times(store: Tables, name: str, column: str) -> dict[str, datetime]:
@@ -72,8 +65,11 @@ def _run_times(store: Tables, name: str, column: str) -> dict[str, datetime]:
 
 def count_rows(store: Tables, run_id: str) -> dict[str, int]:
     """The number of rows that each table has of a run."""
-    own = pc.field("run_id") == run_id
-    return {name: store.read(name, columns=["run_id"], where=own).num_rows for name in _COUNTED}
+    return {name: _count(store, name, run_id) for name in _COUNTED}
+
+
+def _count(store: Tables, name: str, run_id: str) -> int:
+    return store.read(name, columns=["run_id"], where=pc.field("run_id") == run_id).num_rows
 
 
 def is_current(summary: ValidationSummary, rows: Mapping[str, int]) -> bool:
@@ -98,16 +94,12 @@ def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> N
     hint = f"run `acktrail reconcile --run-id {run_id}` first"
     if verdicts < states:
         raise InputError(f"run {run_id!r}: {verdicts} of {states} share partitions are reconciled", hint=hint)
-    if verdicts or _has_empty_reconciliation(store, run_id):
+    if verdicts:
+        return
+    named = store.read("offset_observations", columns=["cluster_id"], where=pc.field("run_id") == run_id)["cluster_id"]
+    found_nothing = reconciliation_commit(next(iter(named.drop_null().to_pylist()), None), run_id, "0")
+    if store.transaction_version("reconciliations", found_nothing) is not None:
         return
     if not rows["group_observations"] and not rows["offset_observations"]:
         hint = "it observed nothing: run `acktrail export --observe`, then `acktrail reconcile`"
     raise InputError(f"run {run_id!r} was not reconciled: there is no verdict to validate", hint=hint)
-
-
-def _has_empty_reconciliation(store: Tables, run_id: str) -> bool:
-    """Whether there is a commit of a reconciliation that found no share partition."""
-    own = pc.field("run_id") == run_id
-    named = store.read("offset_observations", columns=["cluster_id"], where=own)["cluster_id"].drop_null()
-    cluster_id = named[0].as_py() if len(named) else None
-    return store.transaction_version("reconciliations", reconciliation_commit(cluster_id, run_id, "0")) is not None

@@ -18,7 +18,7 @@ from acktrail.columnar.stored_offsets import StoredOffsets
 from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error
-from acktrail_expectations.suites.frame_columns import frame_of, previous, where
+from acktrail_expectations.suites.frame_columns import frame_of, known_true, previous, where
 
 RANGE_COLUMNS: Final = (
     "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read", "records_decoded",
@@ -27,6 +27,8 @@ RANGE_COLUMNS: Final = (
 """The columns of ``EXPORT_RANGES`` that the frame is made of."""
 
 
+_FIRST: Final = "first range of a state partition"
+
 EXPORT_RANGE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
     critical("range_first_le_last", at_least("last_offset", "first_offset")),
     critical("gap_first_le_last", at_least("gap_last", "gap_first"), only_where="recorded gap"),
@@ -34,11 +36,7 @@ EXPORT_RANGE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
     critical("one_state_topic", equal("state_topic_id", "first_state_topic_id")),
     critical("export_contiguous", equal("begin", "expected_begin"), only_where="range that follows another"),
     critical("records_follow_gap", equal("first_offset", "after_gap"), only_where="records after a recorded gap"),
-    critical(
-        "export_begins_at_log_start",
-        at_least("log_start_offset", "first_begin"),
-        only_where="first range of a state partition",
-    ),
+    critical("export_begins_at_log_start", at_least("log_start_offset", "first_begin"), only_where=_FIRST),
     error("nothing_pruned_before_export", core.ExpectColumnValuesToBeNull(column="lost_first")),
     critical("records_accounted_for", equal("records_read", "accounted_records")),
     critical("records_stored", equal("records_read", "stored_records")),
@@ -50,13 +48,11 @@ EXPORT_RANGE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
 def export_ranges_frame(
     ranges: pa.Table, *, since: Mapping[int, int], run_id: str | None, stored: StoredOffsets | None
 ) -> pd.DataFrame:
-    """The ranges of `run_id` and those that end at or above `since` (offset by state partition; absent: all).
+    """The ranges of `run_id` (None: no run's) and those that end at or above `since` (offset by state partition;
+    absent: all).
 
-    Args:
-        ranges: those to validate and, on each state partition, the one before them.
-        since: first offset to validate by state partition.
-        run_id: its ranges are validated wherever they lie; None: no run's.
-        stored: which records are stored; None: not known.
+    `ranges`: those to validate and, on each state partition, the one before them. `stored` None: it is not known which
+    records are.
 
     Returns:
         ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
@@ -76,13 +72,15 @@ def export_ranges_frame(
         expected_begin=previous(frame["end"], partition),
         first_begin=where(frame["begin"], is_first),
         after_gap=frame["gap_last"] + 1,
-        lost_first=frame["gap_first"].mask((frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT).fillna(value=False)),
+        lost_first=frame["gap_first"].mask(known_true(frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT)),
         span_records=frame["last_offset"] - frame["first_offset"] + 1,
         accounted_records=frame["records_decoded"] + frame["records_quarantined"],
         stored_records=_stored(frame, stored),
         first_state_topic_id=frame["state_topic_id"].iloc[0] if len(frame) else pd.NA,
     )
-    return whole[_wanted(whole, since, run_id)].reset_index(drop=True)
+    begin = whole["state_partition"].map(dict(since)).astype("Int64")
+    is_own = known_true(whole["run_id"] == run_id) if run_id is not None else False
+    return whole[~known_true(whole["end"] <= begin) | is_own].reset_index(drop=True)
 
 
 def _stored(frame: pd.DataFrame, stored: StoredOffsets | None) -> pd.Series:
@@ -93,10 +91,3 @@ def _stored(frame: pd.DataFrame, stored: StoredOffsets | None) -> pd.Series:
         for partition, first, last in zip(*columns, strict=True)
     ]
     return pd.Series(counts, index=frame.index, dtype="Int64")
-
-
-def _wanted(frame: pd.DataFrame, since: Mapping[int, int], run_id: str | None) -> pd.Series:
-    first = frame["state_partition"].map(dict(since)).astype("Int64")
-    is_old = (frame["end"] <= first).fillna(value=False)
-    own = (frame["run_id"] == run_id).fillna(value=False) if run_id is not None else False
-    return (~is_old | own).astype(bool)

@@ -62,7 +62,7 @@ def known_true(condition: pd.Series) -> BoolArray:
 
 
 def bounds_of_batches(table: pa.Table, frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
-    """What `batch_checks` compares a row's batches with, but for `is_uninitialized`, and `terminal_offsets`: how many
+    """What `batch_checks` compares a row's batches with, except `is_uninitialized`, and `terminal_offsets`: how many
     offsets at or above the start offset are finished, of all where it is not known."""
     limits = {group: cluster.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
     start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)

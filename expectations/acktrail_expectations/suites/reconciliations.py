@@ -47,15 +47,14 @@ RECONCILIATION_CHECKS: Final[tuple[SuiteCheck, ...]] = (
         "match_has_same_start_offset", equal("durable_start_offset", "agreed_start_offset"), only_where=_STOOD_STILL
     ),
     critical("match_has_same_lag", equal("durable_lag", "agreed_lag"), only_where=_STOOD_STILL),
-    *(
-        check(f"no_{verdict.value}", none_of("verdict", verdict.value))
-        for check, verdicts in (
-            (critical, (Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)),
-            (error, (Verdict.LIVE_AHEAD, Verdict.MISSING_STATE)),
-            (warning, (Verdict.ORPHAN_STATE, Verdict.BEFORE_LOG_START, Verdict.NOT_AUTHORIZED, Verdict.UNKNOWN)),
-        )
-        for verdict in verdicts
-    ),
+    critical("no_durable_ahead", none_of("verdict", Verdict.DURABLE_AHEAD.value)),
+    critical("no_past_log_end", none_of("verdict", Verdict.PAST_LOG_END.value)),
+    error("no_live_ahead", none_of("verdict", Verdict.LIVE_AHEAD.value)),
+    error("no_missing_state", none_of("verdict", Verdict.MISSING_STATE.value)),
+    warning("no_orphan_state", none_of("verdict", Verdict.ORPHAN_STATE.value)),
+    warning("no_before_log_start", none_of("verdict", Verdict.BEFORE_LOG_START.value)),
+    warning("no_not_authorized", none_of("verdict", Verdict.NOT_AUTHORIZED.value)),
+    warning("no_unknown", none_of("verdict", Verdict.UNKNOWN.value)),
 )
 """Rules on the frame below."""
 

@@ -33,36 +33,26 @@ from acktrail.errors import ConfigurationError
 
 _BOOTSTRAP: Final = "ACKTRAIL_BOOTSTRAP_SERVERS"
 _TABLES: Final = "ACKTRAIL_TABLES"
-_DRIVER_ROWS: Final = "ACKTRAIL_DRIVER_ROWS"
-
-_RECONCILE_EVERY: Final = "ACKTRAIL_RECONCILE_EVERY"
-_EVERY_DEFAULT: Final = "5m"
 _DURATION: Final = re.compile(r"([0-9]{1,5})([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _LONGEST: Final = dt.timedelta(hours=1)
-
 _FEW_ROWS: Final = 50_000
 """Their replay costs less than the start of a Spark session."""
-_RESET_APPROVAL: Final = "ACKTRAIL_RESET_APPROVAL"
 
 
 class ApprovalRule(StrEnum):
-    """Which approval a change needs before it is carried out."""
+    """Which recorded approval of this very plan a change needs before it is carried out: none (a rejection forbids it
+    all the same), one, or one by somebody who neither made the plan nor asked for it."""
 
     OPTIONAL = "optional"
-    """None. A rejection forbids it all the same."""
     REQUIRED = "required"
-    """A recorded approval of this very plan."""
     SECOND_PERSON = "second-person"
-    """A recorded approval by somebody who neither made the plan nor asked for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """How to reach a cluster. `properties` use Kafka's own names (``security.protocol``, ``sasl.username`` ...).
-
-    They may hold secrets: the repr does not show them.
-    """
+    """How to reach a cluster. `properties` use Kafka's own names (``security.protocol``, ``sasl.username`` ...); they
+    may hold secrets: the repr does not show them."""
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -102,11 +92,7 @@ class TablesConfig:
 
     @classmethod
     def optional_from_environment(cls, uri: str | None = None, options_file: Path | None = None) -> TablesConfig | None:
-        """From arguments, else from the environment; None where neither names a root.
-
-        Raises:
-            ConfigurationError: when the options cannot be read.
-        """
+        """As `from_environment`; None where neither names a root."""
         return cls.from_environment(uri, options_file) if uri or os.environ.get(_TABLES) else None
 
 
@@ -153,9 +139,9 @@ def driver_rows() -> int:
     Raises:
         ConfigurationError: the variable holds no number of 0 or more.
     """
-    text = os.environ.get(_DRIVER_ROWS) or str(_FEW_ROWS)
+    text = os.environ.get("ACKTRAIL_DRIVER_ROWS") or str(_FEW_ROWS)
     if not text.isascii() or not text.isdigit():
-        raise ConfigurationError(f"{_DRIVER_ROWS}={text!r} is no number", hint="0: always start Spark")
+        raise ConfigurationError(f"ACKTRAIL_DRIVER_ROWS={text!r} is no number", hint="0: always start Spark")
     return int(text)
 
 
@@ -165,13 +151,12 @@ def reconcile_every() -> dt.timedelta:
     Raises:
         ConfigurationError: the variable holds no duration, or more than an hour.
     """
-    text = os.environ.get(_RECONCILE_EVERY) or _EVERY_DEFAULT
+    text = os.environ.get("ACKTRAIL_RECONCILE_EVERY") or "5m"
     found = _DURATION.fullmatch(text)
     every = None if found is None else dt.timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
     if every is None or every > _LONGEST:
-        raise ConfigurationError(
-            f"{_RECONCILE_EVERY}={text!r} is no duration up to an hour", hint="a number and s, m or h: 5m"
-        )
+        message = f"ACKTRAIL_RECONCILE_EVERY={text!r} is no duration up to an hour"
+        raise ConfigurationError(message, hint="a number and s, m or h: 5m")
     return every
 
 
@@ -181,12 +166,12 @@ def approval_rule() -> ApprovalRule:
     Raises:
         ConfigurationError: the environment names no such rule. A misspelled rule must not switch approvals off.
     """
-    text = os.environ.get(_RESET_APPROVAL) or ApprovalRule.OPTIONAL
+    text = os.environ.get("ACKTRAIL_RESET_APPROVAL") or ApprovalRule.OPTIONAL
     try:
         return ApprovalRule(text)
     except ValueError:
         names = ", ".join(rule.value for rule in ApprovalRule)
-        raise ConfigurationError(f"{_RESET_APPROVAL} is {text!r}", hint=f"set it to one of {names}") from None
+        raise ConfigurationError(f"ACKTRAIL_RESET_APPROVAL is {text!r}", hint=f"set it to one of {names}") from None
 
 
 def java_home() -> Path | None:

@@ -1,31 +1,15 @@
 """Errors, by what the caller can do about them.
 
-::
-
-    AcktrailError
-    ├── InputError              fix the input                           exit 2
-    │   ├── MalformedRecord     bytes that are no record (position)
-    │   ├── UnsupportedRecord   a type or version without a specification
-    │   ├── MalformedFile       a dump that cannot be read (file, line)
-    │   ├── UnknownName         a group, topic or table that does not exist (nearest names)
-    │   ├── NotAShareGroup      a group of another type has this id (which type)
-    │   └── ChangeRefused       a rule forbids the change (which); nothing was sent
-    │       └── PlanStale       the cluster changed since the plan was made
-    ├── ConfigurationError      fix the configuration                   exit 3
-    │   ├── NotAuthorized       an ACL is missing (which)
-    │   ├── DamagedTables       a table lost commits or files (table, file)
-    │   ├── ForeignCluster      the tables belong to another cluster or topic incarnation
-    │   └── MissingDependency   Java, an extra, a file
-    ├── RetryableError          try again later                         exit 4
-    │   ├── Unreachable         no broker answered at the address
-    │   ├── ConcurrentCommit    another writer committed first
-    │   ├── NotAllAnswered      all else was done; missing responses are recorded as unknown
-    │   ├── LogChanged          a partition's leader changed while its log was read
-    │   ├── GroupNotEmpty       the group has members
-    │   └── ChangeInProgress    another change of the group is not finished or not verified
-    ├── OutcomeUnknown          verify before anything else             exit 5
-    ├── QualityGateFailed       the data broke a critical expectation   exit 6
-    └── PartlyDone              some parts of a change were refused     exit 7
+=================  ==================================================  ====
+error              what to do                                          exit
+=================  ==================================================  ====
+InputError         fix the input                                       2
+ConfigurationError fix the configuration                               3
+RetryableError     try again later                                     4
+OutcomeUnknown     verify before anything else                         5
+QualityGateFailed  correct the data that broke a critical expectation  6
+PartlyDone         look which parts of a change were refused           7
+=================  ==================================================  ====
 
 Every error has its data as attributes; the message is built from them, and `hint` is the next step.
 """
@@ -37,11 +21,8 @@ from typing import Any, ClassVar
 
 
 class AcktrailError(Exception):
-    """Root of every error acktrail raises on purpose.
-
-    `message` is one line, `hint` what the caller can do, `data` the subject
-    (topic, partition, offset, byte position and so on).
-    """
+    """Root of every error acktrail raises on purpose. `message` is one line, `hint` what the caller can do, `data` the
+    subject (topic, partition, offset, byte position and so on)."""
 
     exit_code: ClassVar[int] = 1
 
@@ -51,18 +32,9 @@ class AcktrailError(Exception):
         self.hint = hint
         self.data: dict[str, object] = dict(data or {})
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.hint, self.data, self.__dict__.copy()))
-
-
-def _rebuild(
-    kind: type[AcktrailError], message: str, hint: str, data: dict[str, object], attributes: dict[str, object]
-) -> AcktrailError:
-    """Rebuild an error in another process (Spark workers hand errors to the driver by pickle)."""
-    error = kind.__new__(kind)
-    AcktrailError.__init__(error, message, hint=hint, data=data)
-    error.__dict__.update(attributes)
-    return error
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Spark workers hand errors to the driver by pickle."""
+        return Exception.__new__, (type(self), self.message), self.__dict__
 
 
 class InputError(AcktrailError):
@@ -73,8 +45,7 @@ class InputError(AcktrailError):
 
 class MalformedRecord(InputError):
     """Bytes that are no record. `part` is ``key`` or ``value`` of a record, or ``batch``; `position` the byte index in
-    it, `fault` what is wrong there.
-    """
+    it, `fault` what is wrong there."""
 
     def __init__(self, message: str, *, part: str, position: int) -> None:
         super().__init__(f"{message} ({part}, byte {position})", data={"part": part, "position": position})

@@ -13,11 +13,8 @@ _HEAD: Final = 40
 
 
 def printable(text: str) -> str:
-    """`text` with every character that is not printable as an escape (``\\n``, ``\\u202e``): group ids and topic names
-    are any text that a client sent.
-
-    The result is one line that moves no cursor and turns no reading direction.
-    """
+    """`text` with every character that is not printable as an escape (``\\n``, ``\\u202e``): one line that moves no
+    cursor and turns no reading direction. Group ids and topic names are any text that a client sent."""
     return "".join(part for part, _ in printable_parts(text))
 
 
@@ -36,27 +33,18 @@ def shortened(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[int] | None = None) -> str:
-    """Left-aligned text, numbers right-aligned; None is ``-``. Only the last column has its text in full.
-
-    Args:
-        headers: the first line.
-        rows: a cell for each header.
-        numbers: indices of the columns to align right; None: those with nothing but whole numbers.
-    """
-    last = len(headers) - 1
-    cells = [[_cell(value) if i == last else shortened(_cell(value)) for i, value in enumerate(row)] for row in rows]
+    """Left-aligned text, numbers right-aligned; None is ``-``. Only the last column has its text in full. `numbers` are
+    the indices of the columns to align right; None: those with nothing but whole numbers."""
+    printed = [["-" if value is None else printable(str(value)) for value in row] for row in rows]
+    cells = [[*map(shortened, row[:-1]), *row[-1:]] for row in printed]
     if numbers is None:
-        numbers = {i for i in range(len(headers)) if cells and all(_is_number(row[i]) for row in cells)}
+        numbers = {
+            i
+            for i in range(len(headers))
+            if cells and all(row[i] == "-" or row[i].lstrip("-").isdigit() for row in cells)
+        }
     widths = [max(_width(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
     return "\n".join(_line(row, widths, numbers) for row in [headers, *cells])
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else printable(str(value))
-
-
-def _is_number(text: str) -> bool:
-    return text == "-" or text.lstrip("-").isdigit()
 
 
 def _width(text: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Final, Self
 
 _LIVE_S: Final = 0.2
@@ -29,9 +28,7 @@ class LiveLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.clear()
 
     def show(self, text: str, *, is_urgent: bool = False) -> None:
@@ -57,33 +54,25 @@ class LiveLine:
             self._is_shown = False
 
 
-class StepLines:
+class StepLines(LiveLine):
     """The steps of a long command: `say` prints a line with the seconds since the start, `count` shows a live bar, and
     a line for each quarter where no terminal is. Within a ``with`` block."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._begun = time.monotonic()
-        self._line = LiveLine()
         self._quarters: dict[str, int] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._line.clear()
 
     def say(self, text: str) -> None:
         """A step began or ended."""
-        self._line.say(f"{time.monotonic() - self._begun:6.1f} s  {text}")
+        super().say(f"{time.monotonic() - self._begun:6.1f} s  {text}")
 
     def count(self, doing: str, done: int, steps: int) -> None:
         """`done` of `steps` are done."""
         share = min(done / max(steps, 1), 1.0)
-        if self._line.is_live:
+        if self.is_live:
             bar = "#" * int(share * _BAR_WIDTH)
-            self._line.show(f"{doing} [{bar:<{_BAR_WIDTH}}] {share:4.0%}")
+            self.show(f"{doing} [{bar:<{_BAR_WIDTH}}] {share:4.0%}")
         elif int(4 * share) > self._quarters.get(doing, 0):
             self._quarters[doing] = int(4 * share)
             self.say(f"{doing}: {100 * done // steps} %")

@@ -70,11 +70,7 @@ def parse_instant(text: str) -> int:
 
 
 def instant_ms(option: str, text: str, *, kind: str, hint: str) -> int:
-    """`parse_instant` for the value of a command's `option`.
-
-    Raises:
-        InputError: with `option`, `kind` (what it should be) and `hint`.
-    """
+    """`parse_instant` for a command's `option`; else InputError with `kind` (what it should be) and `hint`."""
     try:
         return parse_instant(text)
     except MissingTimeZone as error:
@@ -84,22 +80,14 @@ def instant_ms(option: str, text: str, *, kind: str, hint: str) -> int:
 
 
 def time_ms(option: str, text: str) -> int:
-    """ms since the epoch of a time with its offset from UTC, or of a lone number of ms.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """ms since the epoch of a time with its offset from UTC, or of a lone number of ms; else InputError."""
     if _NUMBER.fullmatch(text):
         return int(text)
     return instant_ms(option, text, kind="time", hint="give a time with time zone (2026-08-01T12:00:00Z) or epoch ms")
 
 
 def duration_ms(option: str, text: str) -> int:
-    """ms of a number with a unit: s, m, h or d.
-
-    Raises:
-        InputError: it is none.
-    """
+    """ms of a number with a unit: s, m, h or d; else InputError."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise InputError(f"{option} {text!r} is no duration", hint="give a number and s, m, h or d: 15m")
@@ -107,13 +95,10 @@ def duration_ms(option: str, text: str) -> int:
 
 
 def iso_duration_ms(text: str) -> int:
-    """ms of ``PnDTnHnMnS``.
+    """ms of ``PnDTnHnMnS``; else ValueError.
 
     >>> iso_duration_ms("P1DT0.5S")
     86400500
-
-    Raises:
-        ValueError: it is none.
     """
     found = _ISO_DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()[index] for index in (0, 2, 3, 4)):

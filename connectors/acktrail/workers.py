@@ -42,7 +42,6 @@ class InProcessWorkers:
     count: int = 1
 
     def run(self, shares: Sequence[Any], work: Work) -> Results:
-        """The results of `work` for all `shares`, in their order."""
         for share in shares:
             yield from work(share)
 
@@ -64,11 +63,9 @@ def merged(results: Results, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.T
 
 
 def balanced_shares(items: Iterable[T], weight: Callable[[T], int], count: int) -> list[tuple[T, ...]]:
-    """At most `count` shares of neighbours, in the order of `items`, none empty.
-
-    Neighbours, because a commit's rows lie in files by state partition: what a worker reads is one piece of each. No
-    share is heavier than an equal one by more than its heaviest item.
-    """
+    """At most `count` shares of neighbours, in the order of `items`, none empty, none heavier than an equal one by more
+    than its heaviest item. Neighbours, because a commit's rows lie in files by state partition: what a worker reads is
+    one piece of each."""
     weighed = [(item, weight(item)) for item in items]
     total, reached = sum(own for _, own in weighed), 0
     shares: dict[int, list[T]] = {}

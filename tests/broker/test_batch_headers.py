@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
-from acktrail.broker.logs.batch_headers import Batch, BatchKind, batches_in
+from acktrail.broker.logs import Batch, BatchKind, batches_in
 from acktrail.group_changes.collection.delivered_records import counts_of
 from acktrail.model.delivery import StateBatch
 

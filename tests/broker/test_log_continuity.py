@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.broker.descriptions import LogOffsets
-from acktrail.broker.state.log_continuity import Resumption, openings
+from acktrail.broker.state.partition_buffer import Resumption, openings
 from acktrail.wire.raw_record import RawRecord, record_fingerprint
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from acktrail.broker.client.broker_client import Backoff, NoResponse
 from acktrail.broker.client.error_codes import (
     ASK_AGAIN,
     COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
     GROUP_ID_NOT_FOUND,
     LOOK_AGAIN,
     NONE,
@@ -50,51 +52,60 @@ from acktrail.broker.descriptions import (
 )
 from acktrail.broker.groups import group_requests
 from acktrail.broker.groups.change_requests import GroupWriter, check_partition, check_timestamp
-from acktrail.broker.logs.batch_headers import (
+from acktrail.broker.logs import (
+    HIGH_WATERMARK,
+    LAST_STABLE,
+    START,
     Batch,
     BatchTimes,
     LogPosition,
     LogStretch,
+    Query,
+    first_error,
+    query_leaders,
     read_batch_times,
     read_batches,
 )
-from acktrail.broker.logs.list_offsets import list_log_offsets, list_offsets_at
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
 from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes
 
 _NEAREST: Final = 3
 _SHARE: Final = "share"
 _IDS_AT_ONCE: Final = 1_000
+_GROUPS_AT_ONCE: Final = 500
 _LOADING_S: Final = 2.0
 """How long to ask again about a topic that was created a moment ago (LEADER_NOT_AVAILABLE)."""
 
 
 class ShareGroupAdmin(GroupWriter):
-    """Asks a cluster about its share groups; the methods of `GroupWriter` change them. Not thread-safe. Use it as a
-    context manager; see `BrokerClient` for what raises when it is made."""
+    """Asks a cluster about its share groups; the methods of `GroupWriter` change them. See `BrokerClient` for its use.
+    Every question raises Unreachable or RetryableError when one of the brokers did not answer, ConfigurationError when
+    the cluster does not serve share groups."""
 
     def capabilities(self) -> Capabilities:
         """Which requests are served, and whether lag is among the answers."""
-        return Capabilities.of(self.api_versions())
+        return Capabilities.of(self._manager.broker_version_data.api_versions)
 
     def list_groups(self, types: Sequence[str] = (_SHARE,)) -> tuple[GroupListing, ...]:
         """The groups of these types (none named: of every type) on every broker, by id. A group that this principal may
-        not DESCRIBE is left out.
-
-        Raises:
-            Unreachable, RetryableError: one of the brokers did not answer; its groups are not known.
-        """
+        not DESCRIBE is left out."""
         backoff = Backoff(self.request_timeout_s)
         found: dict[str, GroupListing] = {}
-        pending = [broker.node_id for broker in self.brokers()]
+        pending = self.broker_ids()
         while pending:
             requests = [(node, ListGroupsRequest(types_filter=list(types), min_version=5)) for node in pending]
             again: list[int] = []
             for node, reply in zip(pending, self.send_all(requests), strict=True):
-                if self._is_listed(reply):
-                    found |= {g.group_id: g for g in group_requests.listings(reply, node)}
-                else:
+                if not self._is_listed(reply):
                     again.append(node)
+                    continue
+                for group in reply.groups:
+                    found[group.group_id] = GroupListing(
+                        group_id=group.group_id,
+                        group_type=group.group_type.lower(),
+                        state=group.group_state,
+                        coordinator_id=node,
+                    )
             if again and not backoff.wait():
                 kind, name = "the groups of broker", str(again[0])
                 raise error_for(COORDINATOR_NOT_AVAILABLE, None, operation="DESCRIBE", kind=kind, name=name)
@@ -105,12 +116,7 @@ class ShareGroupAdmin(GroupWriter):
         self, group_ids: Iterable[str], *, tolerates_silence: bool = False
     ) -> tuple[GroupDescription, ...]:
         """State, epochs and members of share groups, in the order asked for; a group that is not there, or is no share
-        group, has error code 69. `tolerates_silence`: one whose coordinator does not answer has error code 7.
-
-        Raises:
-            Unreachable, RetryableError: a coordinator did not answer.
-            ConfigurationError: the cluster does not serve share groups.
-        """
+        group, has error code 69. `tolerates_silence`: one whose coordinator does not answer has error code 7."""
         wanted = tuple(dict.fromkeys(group_ids))
         answers = self._coordinators.query(wanted, group_requests.describe_request, tolerates_silence=tolerates_silence)
         return tuple(group_requests.description(group_id, answers[group_id]) for group_id in wanted)
@@ -143,7 +149,7 @@ class ShareGroupAdmin(GroupWriter):
         self, group_ids: Iterable[str], *, tolerates_silence: bool = False
     ) -> tuple[GroupOffsets, ...]:
         """Every initialized share partition of each group, in the order asked for, with errors as values;
-        `tolerates_silence` and errors raised as in `describe_groups`.
+        `tolerates_silence` as of `describe_groups`.
 
         A group that is not there has no offsets and no error: only `describe_groups` shows that. A topic this principal
         may not DESCRIBE is left out without an error.
@@ -163,12 +169,11 @@ class ShareGroupAdmin(GroupWriter):
         Raises:
             UnknownName: a topic or partition in `topics` is not there.
             NotAuthorized: DESCRIBE is missing on the group, or on one of `topics`.
-            Unreachable, RetryableError: the coordinator did not answer.
         """
         if topics is not None:
             self._check_partitions(topics)
-        request = group_requests.offsets_request if topics is None else group_requests.named_offsets_request(topics)
-        found = group_requests.offsets(group_id, self._coordinators.query([group_id], request)[group_id])
+        answers = self._coordinators.query([group_id], partial(group_requests.offsets_request, topics=topics))
+        found = group_requests.offsets(group_id, answers[group_id])
         if found.error_code != NONE:
             raise error_for(found.error_code, _message(found), operation="DESCRIBE", kind="group", name=group_id)
         return found.offsets
@@ -198,7 +203,7 @@ class ShareGroupAdmin(GroupWriter):
     def hidden_topics(self, topic_ids: Iterable[str]) -> frozenset[str]:
         """The `topic_ids` of existing topics that this principal may not DESCRIBE.
 
-        A broker tells only when it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
+        A broker shows them only when it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
         topic, 100 for one that is gone. A listing of all topics leaves both out.
         """
         wanted = sorted({topic_id for topic_id in topic_ids if topic_id != ZERO_TOPIC_ID})
@@ -212,20 +217,41 @@ class ShareGroupAdmin(GroupWriter):
 
     def list_offsets(self, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, ...]:
         """First offset, high watermark and last stable offset of each log, in the order asked for, with errors as
-        values. All leaders are asked at once.
-
-        Raises:
-            InputError: a partition that is no int, or that Kafka has no room for.
-            Unreachable, RetryableError: a leader did not answer.
-        """
-        return list_log_offsets(self, _checked(partitions))
+        values. All leaders are asked at once. Raises InputError for a partition that is no int, or that Kafka has no
+        room for."""
+        results = query_leaders(self, _checked(partitions), (HIGH_WATERMARK, LAST_STABLE, START))
+        return tuple(
+            LogOffsets(
+                topic=partition.topic,
+                partition=partition.partition,
+                log_start_offset=_known(own[START].offset),
+                high_watermark=_known(own[HIGH_WATERMARK].offset),
+                last_stable_offset=_known(own[LAST_STABLE].offset),
+                leader_epoch=_known(own[HIGH_WATERMARK].leader_epoch),
+                error_code=first_error(own),
+                error=error_text(first_error(own)),
+            )
+            for partition, own in results.items()
+        )
 
     def offsets_at(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> tuple[OffsetAtTime, ...]:
         """The first record at or after `timestamp_ms` (since the epoch) in each log, records of open transactions
         included, in the order asked for, with errors as values; an offset of None: the log has no such record. Raises
         as `list_offsets`."""
         check_timestamp(timestamp_ms)
-        return list_offsets_at(self, _checked(partitions), timestamp_ms)
+        query = Query(timestamp_ms)
+        results = query_leaders(self, _checked(partitions), (query,))
+        return tuple(
+            OffsetAtTime(
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=_known(own[query].offset),
+                timestamp_ms=_known(own[query].timestamp),
+                error_code=own[query].error_code,
+                error=error_text(own[query].error_code),
+            )
+            for partition, own in results.items()
+        )
 
     def batch_times(self, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
         """When the record batches that hold these positions, or come next after them, were written; what is not known
@@ -241,12 +267,24 @@ class ShareGroupAdmin(GroupWriter):
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""
-        return group_requests.read_group_configs(self, group_ids)
+        wanted = tuple(dict.fromkeys(group_ids))
+        found: dict[str, GroupConfigs] = {}
+        for at in range(0, len(wanted), _GROUPS_AT_ONCE):
+            reply = self.send(group_requests.configs_request(wanted[at : at + _GROUPS_AT_ONCE]))
+            found |= {result.resource_name: group_requests.configs(result) for result in reply.results}
+        return tuple(found[group_id] for group_id in wanted)
 
     def rights(self, group_ids: Iterable[str], topics: Iterable[str] = ()) -> Rights:
         """The ACL operations of this principal on groups and topics, from their descriptions (KIP-430); nothing is
         tried."""
-        return group_requests.read_rights(self, self._coordinators, group_ids, topics)
+        groups = self._coordinators.query(group_ids, partial(group_requests.describe_request, with_rights=True))
+        names = tuple(dict.fromkeys(topics))
+        rows = self.metadata(names, with_rights=True).topics if names else ()
+        operations = group_requests.operations
+        return Rights(
+            groups={name: operations(group, group.body, GROUP_AUTHORIZATION_FAILED) for name, group in groups.items()},
+            topics={row.name: operations(row, row, TOPIC_AUTHORIZATION_FAILED) for row in rows},
+        )
 
     def _is_listed(self, reply: Any) -> bool:
         """Whether a broker listed its groups. False: ask again."""
@@ -282,6 +320,10 @@ def _checked(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]
     for partition in wanted:
         check_partition(partition.topic, partition.partition)
     return wanted
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
 
 
 def _message(answer: GroupDescription | GroupOffsets) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from acktrail.broker.client.error_codes import NONE, ErrorScope, Outcome, error_for
-from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone
+from acktrail.errors import OutcomeUnknown, PartlyDone
 
 __all__ = ["ChangeResult", "ConfigsChange", "ErrorScope", "NewStartOffset", "Outcome", "raise_unless_done"]
 
@@ -75,16 +75,12 @@ def raise_unless_done(results: Sequence[ChangeResult], *, operation: str) -> Non
         raise OutcomeUnknown(text, hint=first.advice, data=data)
     if len(failed) < len(results):
         raise PartlyDone(text, hint=first.advice, data=data)
-    raise _refusal(first, operation)
-
-
-def _refusal(result: ChangeResult, operation: str) -> AcktrailError:
-    is_about_topic = result.topic is not None and result.error_scope is ErrorScope.PART
-    kind, name = ("topic", result.topic or "") if is_about_topic else ("group", result.group_id)
-    words = (result.error or "").partition(": ")[2] or None
-    error = error_for(result.error_code or NONE, words, operation=operation, kind=kind, name=name)
-    error.hint = result.advice or error.hint
-    return error
+    is_about_topic = first.topic is not None and first.error_scope is ErrorScope.PART
+    kind, name = ("topic", first.topic or "") if is_about_topic else ("group", first.group_id)
+    words = (first.error or "").partition(": ")[2] or None
+    error = error_for(first.error_code or NONE, words, operation=operation, kind=kind, name=name)
+    error.hint = first.advice or error.hint
+    raise error
 
 
 def _name(result: ChangeResult) -> str:

@@ -62,7 +62,7 @@ def java_check() -> DoctorCheck:
 def cluster_checks(admin: ShareGroupAdmin, kafka: KafkaConfig, target: TablesConfig | None) -> Iterator[DoctorCheck]:
     """The cluster, its release, each right. What was exported to `target` names groups and topics to ask for."""
     known = None if target is None else _known(target)
-    yield DoctorCheck(what="cluster", status="ok", detail=f"{admin.cluster_id}, {len(admin.brokers())} broker(s)")
+    yield DoctorCheck(what="cluster", status="ok", detail=f"{admin.cluster_id}, {len(admin.broker_ids())} broker(s)")
     yield _release(admin)
     listed = [group.group_id for group in admin.list_groups()]
     named = sorted({*listed, *(known.groups if known else ())})

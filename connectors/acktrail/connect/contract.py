@@ -14,18 +14,16 @@ from typing import Final, NewType, Protocol
 
 import pyarrow as pa
 
+# Reasons of a gap in what was exported.
 PRUNED: Final = "pruned"
-"""Reason of a gap: Kafka pruned these offsets between two exports."""
-
+"""Kafka pruned these offsets between two exports."""
 PRUNED_BEFORE_FIRST_EXPORT: Final = "pruned_before_first_export"
-"""Reason of a gap: Kafka pruned these offsets before anything was exported."""
-
+"""Kafka pruned these offsets before anything was exported."""
 LOST_FROM_TABLES: Final = "lost_from_tables"
-"""Reason of a gap: these offsets were exported, the tables lost them, and Kafka does not have them any more."""
-
+"""These offsets were exported, the tables lost them, and Kafka does not have them any more."""
 LOG_REPLACED: Final = "log_replaced"
-"""Reason of a gap of one offset: a break. Kafka's log is not the one that the records before it came from; how many
-records lie between is not known."""
+"""A gap of one offset, a break: Kafka's log is not the one that the records before it came from; how many records lie
+between is not known."""
 
 TaskId = NewType("TaskId", str)
 """Names a task permanently: the key of its position. It has the cluster and the topic's id, so that another cluster's
@@ -76,10 +74,8 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBatch:
-    """Rows by table name, and the position at which the task continues.
-
-    `position` None: the task has no position (observations); its batches are made idempotent by their run id.
-    """
+    """Rows by table name, and the position at which the task continues; None: the task has no position (observations),
+    its batches are made idempotent by their run id."""
 
     task: TaskId
     rows: Mapping[str, pa.Table]

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 from types import FrameType
-from typing import Final
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Event]:
     """An event that SIGINT and SIGTERM set; a second signal does what it did before. For the main thread only."""
     stop = Event()
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -26,7 +23,7 @@ def stop_on_signals() -> Iterator[Event]:
         stop.set()
         restore()
 
-    for number in _SIGNALS:
+    for number in before:
         signal.signal(number, request_stop)
     try:
         yield stop

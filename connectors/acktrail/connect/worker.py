@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Event
+from threading import Condition, Event, Thread
+from typing import Final, Self
 
 from acktrail.connect.contract import LogSpan, Sink, Source, SourceBatch, SourceTask, TaskId
-from acktrail.connect.read_ahead import ReadAhead
+
+_AHEAD_BYTES: Final = 32 * 1024 * 1024
+"""About as much as is read during a commit."""
+_LOOK_UP_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushPolicy:
-    """When to commit: as soon as one bound is reached, and at the end.
-
-    The bounds on rows and bytes hold memory flat for any size of the log; `interval_s` bounds the age of
-    an uncommitted row. `poll_s` is the longest wait for one task while all are idle.
-    """
+    """When to commit: as soon as one bound is reached, and at the end. The bounds on rows and bytes hold memory flat
+    for any size of the log; `interval_s` bounds the age of an uncommitted row. `poll_s` is the longest wait for one
+    task while all are idle."""
 
     rows: int = 100_000
     size_bytes: int = 96 * 1024 * 1024
@@ -37,19 +40,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSummary:
-    """What a run did. `gaps` are the spans whose first part was pruned before it could be read.
-
-    `was_stopped`: the stop event ended the run before all tasks were finished.
-    """
+    """What a run did. `gaps` are the spans whose first part was pruned before it could be read, `rows` and `positions`
+    what was committed, by table and by task. `was_stopped`: the stop event ended the run before all tasks were
+    finished."""
 
     records_read: int = 0
     records_quarantined: int = 0
     gaps: tuple[LogSpan, ...] = ()
     commits: int = 0
     rows: Mapping[str, int] = field(default_factory=dict)
-    """Rows committed, by table."""
     positions: Mapping[TaskId, int] = field(default_factory=dict)
-    """Positions committed by this run."""
     tasks: int = 0
     tasks_finished: int = 0
     was_stopped: bool = False
@@ -71,31 +71,96 @@ class WorkerSummary:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Counters:
-    """What was read and not committed yet."""
+class ReadAhead:
+    """Polls `tasks` in turn, ahead of ``take``, until 32 MB wait. Use it as a context manager.
 
-    records: int = 0
-    quarantined: int = 0
-    size_bytes: int = 0
-    gaps: tuple[LogSpan, ...] = ()
+    From entry to exit the tasks belong to the thread: no other may touch them. While all are idle it waits for one
+    of them at a time, `poll_s` seconds. It ends when every task is finished, when `stop` is set (what was read before
+    can still be taken), or when the block is left.
+    """
 
-    def take(self, batch: SourceBatch) -> None:
-        self.size_bytes += sum(rows.nbytes for rows in batch.rows.values())
-        if batch.span is not None:
-            self.records += batch.span.records
-            self.quarantined += batch.span.quarantined
-            if batch.span.gap_first is not None:
-                self.gaps = (*self.gaps, batch.span)
+    def __init__(self, tasks: Sequence[SourceTask], stop: Event, *, poll_s: float) -> None:
+        self._tasks = tasks
+        self._stop = stop
+        self._poll_s = poll_s
+        self._waiting: deque[SourceBatch] = deque()
+        self._waiting_bytes = 0
+        self._changed = Condition()
+        self._read_out = False
+        self._abandoned = Event()
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._read, name="acktrail-reader", daemon=True)
+        self.finished = 0
+        """Tasks that gave everything."""
+        self.is_over = False
+        """Nothing more will come."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._abandoned.set()
+        self._thread.join()
+
+    def take(self, timeout_s: float) -> SourceBatch | None:
+        """The next batch; None when none came within `timeout_s`, or when it is over.
+
+        Raises:
+            AcktrailError: any error of a task, after the batches read before it.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._read_out, timeout_s)
+            if self._waiting:
+                batch = self._waiting.popleft()
+                self._waiting_bytes -= _size(batch)
+                self._changed.notify_all()
+                return batch
+            self.is_over = self._read_out
+        if self.is_over and self._error is not None:
+            raise self._error
+        return None
+
+    def _read(self) -> None:
+        try:
+            self._poll_in_turn()
+        except BaseException as error:  # noqa: BLE001  # raised again by ``take``
+            self._error = error
+        with self._changed:
+            self._read_out = True
+            self._changed.notify_all()
+
+    def _poll_in_turn(self) -> None:
+        running = deque(self._tasks)
+        idle = 0
+        while running and not (self._stop.is_set() or self._abandoned.is_set()):
+            task = running.popleft()
+            batch = task.poll(self._poll_s if idle > len(running) else 0.0)
+            idle = idle + 1 if batch is None else 0
+            if batch is not None:
+                self._hand_over(batch)
+            if task.is_finished:
+                self.finished += 1
+            else:
+                running.append(task)
+
+    def _hand_over(self, batch: SourceBatch) -> None:
+        with self._changed:
+            while self._waiting_bytes >= _AHEAD_BYTES and not self._abandoned.is_set():
+                self._changed.wait(_LOOK_UP_S)
+            self._waiting.append(batch)
+            self._waiting_bytes += _size(batch)
+            self._changed.notify_all()
+
+
+def _size(batch: SourceBatch) -> int:
+    return sum(rows.nbytes for rows in batch.rows.values())
 
 
 class Worker:
-    """Runs every task of `source` into `sink`: to its end if it has one, else until it is stopped.
-
-    Tasks are polled on a thread of their own, the sink is used on the caller's: reading continues during a commit.
-
-    `clock` gives seconds that never decrease. `progress` is called after every batch and every commit.
-    """
+    """Runs every task of `source` into `sink`: to its end if it has one, else until it is stopped. Tasks are polled on
+    a thread of their own, the sink is used on the caller's: reading continues during a commit. `clock` gives seconds
+    that never decrease. `progress` is called after every batch and every commit."""
 
     def __init__(
         self,
@@ -109,8 +174,9 @@ class Worker:
         self._source, self._sink = source, sink
         self._policy = policy or FlushPolicy()
         self._clock, self._progress = clock, progress
-        self._pending = _Counters()
-        self._done = WorkerSummary()
+        self._pending = self._done = WorkerSummary()
+        """What was read and not committed yet, and what was committed."""
+        self._pending_bytes = 0
         self._left_unread = False
         """Batches that were read ahead when the run was stopped are left to the next run."""
 
@@ -131,7 +197,8 @@ class Worker:
             AcktrailError: any error of the source or the sink.
         """
         tasks = list(self._source.tasks())
-        self._pending, self._done = _Counters(), WorkerSummary(tasks=len(tasks))
+        self._pending, self._done = WorkerSummary(), WorkerSummary(tasks=len(tasks))
+        self._pending_bytes = 0
         try:
             for task in tasks:
                 task.start(self._sink.position(task.task_id))
@@ -150,9 +217,7 @@ class Worker:
                 batch = reading.take(self._policy.poll_s)
                 self._done = replace(self._done, tasks_finished=reading.finished)
                 if batch is not None:
-                    self._sink.put(batch)
-                    self._pending.take(batch)
-                    self._report()
+                    self._put(batch)
                 if self._is_due(flushed_at):
                     if stop.is_set():
                         self._left_unread = True
@@ -161,35 +226,42 @@ class Worker:
                     flushed_at = self._clock()
         self._done = replace(self._done, tasks_finished=reading.finished)
 
+    def _put(self, batch: SourceBatch) -> None:
+        self._sink.put(batch)
+        self._pending_bytes += _size(batch)
+        span = batch.span
+        if span is not None:
+            gaps = () if span.gap_first is None else (span,)
+            read = WorkerSummary(records_read=span.records, records_quarantined=span.quarantined, gaps=gaps)
+            self._pending = self._pending.followed_by(read)
+        self._report()
+
     def _is_due(self, flushed_at: float) -> bool:
         return (
             self._sink.pending_rows >= self._policy.rows
-            or self._pending.size_bytes >= self._policy.size_bytes
+            or self._pending_bytes >= self._policy.size_bytes
             or self._clock() - flushed_at >= self._policy.interval_s
         )
 
     def _flush(self) -> None:
         commit = self._sink.flush()
-        pending, self._pending = self._pending, _Counters()
-        self._done = self._done.followed_by(
-            WorkerSummary(
-                records_read=pending.records,
-                records_quarantined=pending.quarantined,
-                gaps=pending.gaps,
-                commits=1 if commit.rows or commit.positions else 0,
-                rows=commit.rows,
-                positions=commit.positions,
-                tasks=self._done.tasks,
-                tasks_finished=self._done.tasks_finished,
-            )
+        committed = replace(
+            self._pending,
+            commits=1 if commit.rows or commit.positions else 0,
+            rows=commit.rows,
+            positions=commit.positions,
+            tasks=self._done.tasks,
+            tasks_finished=self._done.tasks_finished,
         )
+        self._done = self._done.followed_by(committed)
+        self._pending, self._pending_bytes = WorkerSummary(), 0
         self._report()
 
     def _report(self) -> None:
         committed = self._done.records_read
         self._progress(
             Progress(
-                records_read=committed + self._pending.records,
+                records_read=committed + self._pending.records_read,
                 records_committed=committed,
                 tasks_finished=self._done.tasks_finished,
                 tasks=self._done.tasks,

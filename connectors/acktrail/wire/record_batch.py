@@ -106,7 +106,7 @@ class LogRecord:
     value: bytes | None
 
 
-def read_header(raw: bytes) -> BatchHeader:
+def read_header(raw: bytes | memoryview) -> BatchHeader:
     """The header at the start of `raw`.
 
     Raises:

@@ -64,24 +64,22 @@ def test_one_record_is_enough(dialect: Dialect[Any], records: Any, expected: str
     """Whatever a broker of a release writes, its layout reads it and the other one does not."""
     pair = encode_in(dialect.name, data.draw(records))
 
-    assert detect_layout([pair]).dialect == expected
+    assert detect_layout([pair]) == expected
 
 
 @pytest.mark.parametrize(("dialect", "records", "expected"), WRITTEN)
 @given(data=st.data())
-def test_every_record_of_a_sample_is_counted(
+def test_tombstones_and_damage_decide_nothing(
     dialect: Dialect[Any], records: Any, expected: str, data: st.DataObject
 ) -> None:
-    """Witnesses, silent and unread records add up to the sample; tombstones and damage decide nothing."""
+    """Beside records that one layout reads."""
     sample: list[Pair] = [
         encode_in(dialect.name, record) for record in data.draw(st.lists(records, min_size=1, max_size=5))
     ]
     damaged = (sample[0][0], (sample[0][1] or b"")[:-2])
     gone = encode_in(dialect.name, Tombstone(key=data.draw(keys)))
 
-    probed = detect_layout([gone, damaged, *sample, (None, b"")])
-
-    assert (probed.dialect, probed.witnesses, probed.silent, probed.unread) == (expected, len(sample), 2, 1)
+    assert detect_layout([gone, damaged, *sample, (None, b"")]) == expected
 
 
 def test_a_sample_of_two_dialects_is_refused() -> None:
@@ -116,7 +114,7 @@ def test_ambiguity_shows_both_readings() -> None:
     assert all(reading in caught.value.message for reading in readings.values())
     assert "\n" not in caught.value.message
     # One record that only one layout reads settles it.
-    assert detect_layout([(key, value), (key, wire("W-41-update-value"))]).dialect == "4.2"
+    assert detect_layout([(key, value), (key, wire("W-41-update-value"))]) == "4.2"
 
 
 @pytest.mark.parametrize(

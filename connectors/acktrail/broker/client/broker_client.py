@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 from kafka.errors import (
@@ -32,7 +33,8 @@ from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, U
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
 _LONGEST_WAIT_S: Final = 1.0
 _LARGEST_ANSWER: Final = 100_000_000
-_REQUESTS_IN_FLIGHT: Final = 1_000
+
+_metadata_request = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 # What it logs at INFO is noise here, and at DEBUG two of its modules log whole requests, logins included.
 _LOG: Final = logging.getLogger("kafka")
@@ -65,22 +67,9 @@ class Backoff:
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """One broker as it advertises itself."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoResponse:
-    """A request without a response: the connection failed before or while it was waiting.
-
-    `may_have_arrived` False: it certainly was not sent.
-    """
+class NoResponse(NamedTuple):
+    """A request without a response: the connection failed before or while it was waiting. `may_have_arrived` False: it
+    certainly was not sent."""
 
     node_id: int | None
     error: Exception
@@ -93,10 +82,8 @@ class NoResponse:
 
 
 class _ConnectionManager(KafkaConnectionManager):
-    """Still delivers a response that arrives together with the end of the stream.
-
-    kafka-python 3.0.12 drops it. That is how brokers refuse a login: they answer and close at once.
-    """
+    """Still delivers a response that arrives together with the end of the stream, which kafka-python 3.0.12 drops. That
+    is how brokers refuse a login: they answer and close at once."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
@@ -116,7 +103,8 @@ class BrokerClient:
 
     Raises:
         Unreachable: no broker answered within `bootstrap_timeout_s`; every address is tried once.
-        ConfigurationError: the configuration is not understood, or the broker refused the login.
+        ConfigurationError: the configuration is not understood, or the broker refused the login. All methods that send:
+            also when a broker does not serve such a request.
     """
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
@@ -125,7 +113,8 @@ class BrokerClient:
         self._bootstrap_servers = config.bootstrap_servers
         self._timeout_s = bootstrap_timeout_s
         self._net = NetworkSelector()
-        self._manager = _ConnectionManager(self._net, **self._connection_options())
+        limits = {"receive_message_max_bytes": _LARGEST_ANSWER, "max_in_flight_requests_per_connection": 1_000}
+        self._manager = _ConnectionManager(self._net, **asdict(self._settings), **limits)
         self._cluster = self._manager.cluster
         try:
             self._bootstrap()
@@ -133,58 +122,26 @@ class BrokerClient:
             self.close()
             raise
 
-    def _connection_options(self) -> dict[str, Any]:
-        """kafka-python's names for the settings."""
-        settings = self._settings
-        return {
-            "bootstrap_servers": list(settings.addresses),
-            "client_id": settings.client_id,
-            "request_timeout_ms": settings.request_timeout_ms,
-            "receive_message_max_bytes": _LARGEST_ANSWER,
-            "max_in_flight_requests_per_connection": _REQUESTS_IN_FLIGHT,
-            "security_protocol": settings.protocol,
-            "sasl_mechanism": settings.mechanism,
-            "sasl_plain_username": settings.username,
-            "sasl_plain_password": settings.password,
-            "ssl_check_hostname": settings.checks_host_name,
-            "ssl_cafile": settings.ca_file,
-            "ssl_certfile": settings.certificate_file,
-            "ssl_keyfile": settings.key_file,
-            "ssl_password": settings.key_password,
-        }
-
     @property
     def cluster_id(self) -> str:
         """The cluster's own id, 22 characters of base64."""
         return str(self._cluster.cluster_id)
 
-    def brokers(self) -> tuple[Broker, ...]:
-        """The brokers as of the last metadata, by node id."""
-        found = (Broker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in self._cluster.brokers())
-        return tuple(sorted(found, key=lambda broker: broker.node_id))
-
-    def api_versions(self) -> Mapping[int, tuple[int, int]]:
-        """Lowest and highest version of every request that the first broker serves, by api key."""
-        return dict(self._manager.broker_version_data.api_versions)
+    def broker_ids(self) -> list[int]:
+        """The brokers as of the last metadata."""
+        return sorted(broker.node_id for broker in self._cluster.brokers())
 
     @property
     def request_timeout_s(self) -> float:
         return self._settings.request_timeout_ms / 1000
 
     def send_all(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
-        """Send all requests at once, each to its node (None: any), and wait for all: a response or `NoResponse` each.
-
-        Raises:
-            ConfigurationError: a broker does not serve such a request, or refused the login.
-        """
+        """Send all requests at once, each to its node (None: any), and wait: a response or `NoResponse` for each."""
         return self._net.run(self._send_all, requests)
 
     def send(self, request: Any, node_id: int | None = None) -> Any:
-        """Send one request that changes nothing; again, on a new connection, when that failed.
-
-        Raises:
-            Unreachable: the broker did not answer.
-        """
+        """Send one request that changes nothing; again, on a new connection, when that failed. Raises what `explain`
+        gives when the broker did not answer."""
         backoff = Backoff(self._timeout_s)
         while True:
             (answer,) = self.send_all([(node_id, request)])
@@ -195,25 +152,22 @@ class BrokerClient:
 
     def send_once(self, request: Any, node_id: int | None = None) -> Any:
         """Send one request that changes something: once, never again. The connection is made first, so that
-        `NoResponse.may_have_arrived` is known.
-
-        Raises:
-            ConfigurationError: a broker does not serve such a request, or refused the login.
-        """
+        `NoResponse.may_have_arrived` is known."""
         return self._net.run(self._send_once, request, node_id)
 
     def metadata(self, topics: Sequence[str] | None, *, with_rights: bool = False) -> Any:
         """Metadata for `topics` (None: all). The client learns brokers from it. It creates no topic. `with_rights`:
         the response lists what this principal may do with each topic."""
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        answer = self.send(_metadata_request(wanted, with_rights=with_rights, min_version=8 if with_rights else 0))
+        rights = {"include_topic_authorized_operations": True, "min_version": 8} if with_rights else {}
+        answer = self.send(_metadata_request(topics=wanted, **rights))
         self._cluster.update_metadata(answer)
         return answer
 
     def metadata_by_id(self, topic_ids: Sequence[UUID]) -> Any:
         """Metadata of topics by id (version 12, Kafka 3.1): beside an error the response has the id and no name."""
         wanted = [MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
-        return self.send(_metadata_request(wanted, min_version=12))
+        return self.send(_metadata_request(topics=wanted, min_version=12))
 
     def learn_coordinator(self, found: Any, key: str) -> int:
         """Remember the broker in one row of a FindCoordinator response; it may be newer than the metadata."""
@@ -248,7 +202,7 @@ class BrokerClient:
 
     def _bootstrap(self) -> None:
         """Learn the cluster from the first address that answers."""
-        addresses = self._settings.addresses
+        addresses = self._settings.bootstrap_servers
         backoff = Backoff(self._timeout_s)
         reasons: list[AcktrailError] = []
         for left, node in zip(range(len(addresses), 0, -1), self._cluster.bootstrap_brokers(), strict=True):
@@ -267,7 +221,7 @@ class BrokerClient:
     async def _learn_from(self, node_id: str, timeout_s: float) -> None:
         timeout_ms = timeout_s * 1000
         connection = await self._manager.get_connection(node_id, timeout_ms=timeout_ms, refresh_metadata_on_err=False)
-        answer = await connection.send_request(_metadata_request([]), request_timeout_ms=timeout_ms)
+        answer = await connection.send_request(_metadata_request(topics=[]), request_timeout_ms=timeout_ms)
         connection.close()
         self._cluster.update_metadata(answer)
 
@@ -288,7 +242,7 @@ class BrokerClient:
             return self._missing(NoResponse(node_id=node, error=error, may_have_arrived=False))
         reply = await self._outcome(node, connection.send_request(request))
         if isinstance(reply, NoResponse) and isinstance(reply.error, NodeNotReadyError):
-            return replace(reply, may_have_arrived=False)
+            return reply._replace(may_have_arrived=False)
         return reply
 
     async def _outcome(self, node_id: int | None, future: Any) -> Any:
@@ -299,9 +253,8 @@ class BrokerClient:
                 raise future
             return await future
         except IncompatibleBrokerVersion as error:
-            raise ConfigurationError(
-                str(error).partition(": ")[2], hint="share groups need Kafka 4.1 or later"
-            ) from error
+            message = str(error).partition(": ")[2]
+            raise ConfigurationError(message, hint="share groups need Kafka 4.1 or later") from error
         except KafkaError as error:
             return self._missing(NoResponse(node_id=node_id, error=error))
 
@@ -312,12 +265,3 @@ class BrokerClient:
         if isinstance(explained, ConfigurationError):
             raise explained from missing.error
         return missing
-
-
-def _metadata_request(topics: Sequence[Any] | None, *, with_rights: bool = False, min_version: int = 0) -> Any:
-    return MetadataRequest(
-        topics=topics,
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=with_rights,
-        min_version=min_version,
-    )

@@ -68,28 +68,28 @@ _LARGEST_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """How to connect. Files are PEM. `password` and `key_password` have no part in the repr."""
+    """How to connect, by kafka-python's names. Files are PEM. Passwords have no part in the repr."""
 
-    addresses: tuple[str, ...]
-    protocol: str = "PLAINTEXT"
-    mechanism: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-    checks_host_name: bool = True
+    bootstrap_servers: tuple[str, ...]
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    sasl_plain_username: str | None = None
+    sasl_plain_password: str | None = field(default=None, repr=False)
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
     client_id: str = "acktrail"
     request_timeout_ms: int = 30_000
 
     @property
     def uses_tls(self) -> bool:
-        return self.protocol in {"SSL", "SASL_SSL"}
+        return self.security_protocol in {"SSL", "SASL_SSL"}
 
     @property
     def uses_sasl(self) -> bool:
-        return self.protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
+        return self.security_protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> ClientSettings:
@@ -102,22 +102,23 @@ class ClientSettings:
         properties = config.properties
         _refuse_unknown(properties)
         protocol = _one_of(properties, "security.protocol", _PROTOCOLS, default="PLAINTEXT")
-        username, password = _credentials(properties)
+        login = dict(_JAAS_OPTION.findall(properties.get("sasl.jaas.config", "")))
+        login = {name: re.sub(r"\\(.)", r"\1", v[1:-1]) if v.startswith('"') else v for name, v in login.items()}
         settings = cls(
-            addresses=addresses_of(config.bootstrap_servers),
-            protocol=protocol,
-            mechanism=_mechanism(properties) if protocol.startswith("SASL") else None,
-            username=username,
-            password=password,
-            ca_file=_pem(properties, "ssl.ca.location", "ssl.truststore"),
-            certificate_file=_pem(properties, "ssl.certificate.location", "ssl.keystore"),
-            key_file=properties.get("ssl.key.location") or _pem(properties, "", "ssl.keystore"),
-            key_password=properties.get("ssl.key.password"),
-            checks_host_name=properties.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
+            bootstrap_servers=addresses_of(config.bootstrap_servers),
+            security_protocol=protocol,
+            sasl_mechanism=_mechanism(properties) if protocol.startswith("SASL") else None,
+            sasl_plain_username=properties.get("sasl.username", login.get("username")),
+            sasl_plain_password=properties.get("sasl.password", login.get("password")),
+            ssl_cafile=_pem(properties, "ssl.ca.location", "ssl.truststore"),
+            ssl_certfile=_pem(properties, "ssl.certificate.location", "ssl.keystore"),
+            ssl_keyfile=properties.get("ssl.key.location") or _pem(properties, "", "ssl.keystore"),
+            ssl_password=properties.get("ssl.key.password"),
+            ssl_check_hostname=properties.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
             client_id=properties.get("client.id", "acktrail"),
             request_timeout_ms=config.request_timeout_ms,
         )
-        if settings.uses_sasl and (username is None or password is None):
+        if settings.uses_sasl and None in (settings.sasl_plain_username, settings.sasl_plain_password):
             _refuse("no user name or no password for SASL", "set sasl.username and sasl.password, or sasl.jaas.config")
         return settings
 
@@ -174,24 +175,12 @@ def _mechanism(properties: Mapping[str, str]) -> str:
     return _one_of(properties, name, _MECHANISMS, default="")
 
 
-def _credentials(properties: Mapping[str, str]) -> tuple[str | None, str | None]:
-    options = {name: _unquoted(value) for name, value in _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))}
-    username = properties.get("sasl.username", options.get("username"))
-    return username, properties.get("sasl.password", options.get("password"))
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
-
-
 def _pem(properties: Mapping[str, str], direct: str, store: str) -> str | None:
     """A PEM file by librdkafka's name, or by Kafka's when that store's type is PEM."""
     if direct in properties:
         return properties[direct]
     location = properties.get(f"{store}.location")
     if location and properties.get(f"{store}.type", "JKS").upper() != "PEM":
-        _refuse(
-            f"{store}.location is not a PEM file",
-            f"export it as PEM (keytool and openssl can) and set {store}.type=PEM",
-        )
+        hint = f"export it as PEM (keytool and openssl can) and set {store}.type=PEM"
+        _refuse(f"{store}.location is not a PEM file", hint)
     return location

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -29,11 +28,9 @@ _TIMEOUTS: Final = 2
 """A query is repeated for this many request timeouts, as in Kafka's clients (``default.api.timeout.ms``)."""
 
 _RequestFor = Callable[[Sequence[str]], Any]
-_TopError = Callable[[Any], tuple[int, str | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorResponse:
+class CoordinatorResponse(NamedTuple):
     """The response of the coordinator `node_id` about one group; `body` is None when it could not be asked."""
 
     node_id: int | None
@@ -42,8 +39,7 @@ class CoordinatorResponse:
     body: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendResult:
+class SendResult(NamedTuple):
     """What became of a change that was to be sent once.
 
     `reply` is the response, with `error_code` and `message` of the whole request. Without a reply: an error code is the
@@ -90,14 +86,16 @@ class Coordinators:
             except RetryableError as error:
                 if not tolerates_silence:
                     raise
-                silent = CoordinatorResponse(node_id=None, error_code=REQUEST_TIMED_OUT, message=error.message)
-                return responses | dict.fromkeys(pending, silent)
+                return responses | dict.fromkeys(pending, CoordinatorResponse(None, REQUEST_TIMED_OUT, error.message))
             pending = [group_id for group_id in pending if responses[group_id].error_code in ASK_AGAIN]
+            for group_id in pending:
+                if responses[group_id].error_code in MOVED_COORDINATOR:
+                    self._known.pop(group_id, None)
             if pending and not backoff.wait():
                 break
         return responses
 
-    def send_once(self, group_id: str, make_request: Callable[[], Any], top_error: _TopError) -> SendResult:
+    def send_once(self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]]) -> SendResult:
         """Send a change to the group's coordinator. `top_error` reads the error on the whole request in a response.
 
         Raises:
@@ -106,32 +104,27 @@ class Coordinators:
         """
         backoff = Backoff(self._client.request_timeout_s)
         while True:
-            result = self._try_once(group_id, make_request, top_error, backoff)
-            if result is not None and (result.error_code not in SAFE_TO_SEND_AGAIN or not backoff.wait()):
+            missing = self._locate([group_id]).get(group_id)
+            if missing is not None:
+                result = SendResult(missing.error_code, missing.message)
+            else:
+                reply = self._client.send_once(request, self._known[group_id])
+                if isinstance(reply, NoResponse):
+                    del self._known[group_id]
+                    if reply.may_have_arrived:
+                        return SendResult(lost=self._client.explain(reply).message)
+                    if not backoff.wait():
+                        raise self._client.explain(reply)
+                    continue
+                result = SendResult(*top_error(reply), reply)
+            if result.error_code not in SAFE_TO_SEND_AGAIN or not backoff.wait():
                 return result
             self._known.pop(group_id, None)
-
-    def _try_once(
-        self, group_id: str, make_request: Callable[[], Any], top_error: _TopError, backoff: Backoff
-    ) -> SendResult | None:
-        """One try; None: it was not sent and there is time for another."""
-        missing = self._locate([group_id]).get(group_id)
-        if missing is not None:
-            return SendResult(error_code=missing.error_code, message=missing.message)
-        reply = self._client.send_once(make_request(), self._known[group_id])
-        if not isinstance(reply, NoResponse):
-            code, message = top_error(reply)
-            return SendResult(error_code=code, message=message, reply=reply)
-        if reply.may_have_arrived:
-            self._known.pop(group_id, None)
-            return SendResult(lost=self._client.explain(reply).message)
-        if not backoff.wait():
-            raise self._client.explain(reply)
-        return None
 
     def _round(
         self, group_ids: Sequence[str], request_for: _RequestFor, backoff: Backoff
     ) -> dict[str, CoordinatorResponse]:
+        """One response for each group; a coordinator that went away or was silent is one that moved."""
         responses = self._locate(group_ids)
         by_node: dict[int, list[str]] = defaultdict(list)
         for group_id in group_ids:
@@ -140,7 +133,14 @@ class Coordinators:
         sent = [(node, part) for node, groups in by_node.items() for part in _parts(groups)]
         replies = self._client.send_all([(node, request_for(part)) for node, part in sent])
         for (node, part), reply in zip(sent, replies, strict=True):
-            responses |= self._read(node, part, reply, backoff)
+            if not isinstance(reply, NoResponse):
+                for group in reply.groups:
+                    found = CoordinatorResponse(node, group.error_code, group.error_message, body=group)
+                    responses[group.group_id] = found
+            elif backoff.left_s > 0:
+                responses |= dict.fromkeys(part, CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE))
+            else:
+                raise self._client.explain(reply)
         return responses
 
     def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:
@@ -152,29 +152,8 @@ class Coordinators:
                 if row.error_code == NONE:
                     self._known[row.key] = self._client.learn_coordinator(row, row.key)
                 else:
-                    failed[row.key] = CoordinatorResponse(
-                        node_id=None, error_code=row.error_code, message=row.error_message
-                    )
+                    failed[row.key] = CoordinatorResponse(None, row.error_code, row.error_message)
         return failed
-
-    def _read(self, node: int, part: Sequence[str], reply: Any, backoff: Backoff) -> dict[str, CoordinatorResponse]:
-        """The responses in `reply`; a coordinator that moved, went away or was silent is looked for again."""
-        if isinstance(reply, NoResponse):
-            if backoff.left_s <= 0:
-                raise self._client.explain(reply)
-            lost = CoordinatorResponse(node_id=node, error_code=COORDINATOR_NOT_AVAILABLE)
-            responses = dict.fromkeys(part, lost)
-        else:
-            responses = {
-                group.group_id: CoordinatorResponse(
-                    node_id=node, error_code=group.error_code, message=group.error_message, body=group
-                )
-                for group in reply.groups
-            }
-        for group_id, response in responses.items():
-            if response.error_code in MOVED_COORDINATOR:
-                self._known.pop(group_id, None)
-        return responses
 
 
 def _parts(group_ids: Sequence[str]) -> list[Sequence[str]]:

@@ -54,29 +54,26 @@ _REFUSED_INPUT: Final = frozenset({17, 24, 40, 42, 44})
 _TRY_LATER: Final = UNANSWERED | LOOK_AGAIN | {THROTTLING_QUOTA_EXCEEDED}
 
 
-def error_name(code: int) -> str:
-    """Kafka's name of an error code, for example ``GROUP_ID_NOT_FOUND``."""
-    kind = kafka_errors.get(code)
-    return kind.message if kind is not None and kind.message else f"ERROR_{code}"
-
-
 def error_text(code: int, message: str | None = None) -> str | None:
-    """Name and the broker's own message; None when `code` is none."""
+    """Kafka's name (for example ``GROUP_ID_NOT_FOUND``) and the broker's own message; None when `code` is none."""
     if code == NONE:
         return None
-    return f"{error_name(code)}: {message}" if message else error_name(code)
+    kind = kafka_errors.get(code)
+    name = kind.message if kind is not None and kind.message else f"ERROR_{code}"
+    return f"{name}: {message}" if message else name
 
 
 def error_for(code: int, message: str | None, *, operation: str, kind: str, name: str) -> AcktrailError:
-    """The error to raise for an error `code` that Kafka gave for `kind` (group, topic ...) `name`.
-
-    `operation` is the ACL operation that the request needs.
-    """
+    """The error to raise for an error `code` that Kafka gave for `kind` (group, topic ...) `name`. `operation` is the
+    ACL operation that the request needs."""
     text = error_text(code, message)
     subject = f"{kind} {name!r}" if name else kind
     data = {"error_code": code, "kind": kind, "name": name}
     if code in _AUTHORIZATION:
-        return NotAuthorized(operation, _resource(code, kind, name))
+        # A response about a group can lack a right on its topics.
+        topics = "the topics of " if code == TOPIC_AUTHORIZATION_FAILED and kind != "topic" else ""
+        is_cluster = code == CLUSTER_AUTHORIZATION_FAILED
+        return NotAuthorized(operation, "the cluster" if is_cluster else f"{topics}{kind} {name}")
     if code in _UNKNOWN:
         return UnknownName(kind, name)
     if code == NON_EMPTY_GROUP:
@@ -94,35 +91,23 @@ def error_for(code: int, message: str | None, *, operation: str, kind: str, name
     return AcktrailError(f"Kafka refused {subject}: {text}", hint="see the broker's log", data=data)
 
 
-def _resource(code: int, kind: str, name: str) -> str:
-    """What the missing ACL is on; a response about a group can lack a right on its topics."""
-    if code == CLUSTER_AUTHORIZATION_FAILED:
-        return "the cluster"
-    return (
-        f"the topics of {kind} {name}" if code == TOPIC_AUTHORIZATION_FAILED and kind != "topic" else f"{kind} {name}"
-    )
-
-
 class Outcome(StrEnum):
-    """What became of one part of a change."""
+    """What became of one part of a change. Refused: nothing was changed here; not attempted: the response does not
+    mention it; unknown: it may have been done: verify before anything else."""
 
     DONE = "done"
     REFUSED = "refused"
-    """The broker refused: nothing was changed here."""
     NOT_ATTEMPTED = "not_attempted"
-    """The response does not mention it."""
     UNKNOWN = "unknown"
-    """It may have been done: verify before anything else."""
 
 
 class ErrorScope(StrEnum):
-    """Where an error stood in the response."""
+    """Where an error stood in the response: on the whole request, where it counts for every part, or on a part; or that
+    the part is not in the response, or that there is none."""
 
     TOP = "top"
-    """On the whole request; it counts for every part of it."""
     PART = "part"
     ABSENT = "absent"
-    """The part is not in the response."""
     NO_ANSWER = "no_answer"
 
 
@@ -163,11 +148,9 @@ _UNKNOWN_OUTCOME_ADVICE: Final = MappingProxyType(
 
 
 def outcome_of(code: int, scope: ErrorScope) -> Outcome:
-    """What an error code means for one part of a change; unknown for every code without an advice.
-
-    On one part the codes of ``SAFE_TO_SEND_AGAIN`` leave it open: they come from the share coordinator after several
-    tries, and an earlier one may have arrived.
-    """
+    """What an error code means for one part of a change; unknown for every code without an advice. On one part the
+    codes of ``SAFE_TO_SEND_AGAIN`` leave it open: they come from the share coordinator after several tries, and an
+    earlier one may have arrived."""
     if code == NONE:
         return Outcome.DONE
     is_open = code not in _CHANGE_ADVICE or (scope is ErrorScope.PART and code in SAFE_TO_SEND_AGAIN)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -25,7 +26,6 @@ PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_
 TRUNCATED: Final = KafkaError._LOG_TRUNCATION  # noqa: SLF001  # see above
 """The log was cut before the offset that is to be read next."""
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # see above
-"""The broker refuses the connection."""
 GONE: Final = frozenset(
     {
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  # see above
@@ -57,6 +57,8 @@ _EXACT_AND_BOUNDED: Final = {
     "topic.metadata.refresh.interval.ms": 30_000,
 }
 
+_ONE_BATCH: Final = {"max.partition.fetch.bytes": 1, "queued.min.messages": 1}
+"""A broker always gives at least one batch: no more of a log is fetched than that."""
 _MESSAGES_AT_ONCE: Final = 10_000
 _SLICE_S: Final = 0.02
 _NO_CHANGES: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -70,38 +72,41 @@ def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
     """
     settings = ClientSettings.from_config(config)
     properties: dict[str, Any] = {
-        "bootstrap.servers": ",".join(settings.addresses),
+        "bootstrap.servers": ",".join(settings.bootstrap_servers),
         "client.id": settings.client_id,
-        "security.protocol": settings.protocol.lower(),
+        "security.protocol": settings.security_protocol.lower(),
         "socket.timeout.ms": settings.request_timeout_ms,
     }
     if settings.uses_sasl:
         properties |= {
-            "sasl.mechanism": settings.mechanism,
-            "sasl.username": settings.username,
-            "sasl.password": settings.password,
+            "sasl.mechanism": settings.sasl_mechanism,
+            "sasl.username": settings.sasl_plain_username,
+            "sasl.password": settings.sasl_plain_password,
         }
     if settings.uses_tls:
         properties |= {
-            "ssl.ca.location": settings.ca_file,
-            "ssl.certificate.location": settings.certificate_file,
-            "ssl.key.location": settings.key_file,
-            "ssl.key.password": settings.key_password,
-            "ssl.endpoint.identification.algorithm": "https" if settings.checks_host_name else "none",
+            "ssl.ca.location": settings.ssl_cafile,
+            "ssl.certificate.location": settings.ssl_certfile,
+            "ssl.key.location": settings.ssl_keyfile,
+            "ssl.key.password": settings.ssl_password,
+            "ssl.endpoint.identification.algorithm": "https" if settings.ssl_check_hostname else "none",
         }
     return {name: value for name, value in properties.items() if value is not None}
 
 
 def new_log_consumer(
-    config: KafkaConfig, group_id: str, on_error: Callable[[Any], None], changes: Mapping[str, Any] = _NO_CHANGES
+    config: KafkaConfig, group_id: str, failures: list[Any], changes: Mapping[str, Any] = _NO_CHANGES
 ) -> Consumer:
-    """A consumer that reads logs from given offsets: it joins no group, commits nothing, and never jumps.
+    """A consumer that reads logs from given offsets: it joins no group (`group_id` is only a name), commits nothing,
+    and never jumps. `failures` gets, during `consume`, the errors of no partition that end the reading: librdkafka
+    keeps trying after the others. `changes` are librdkafka properties that win over acktrail's own."""
 
-    `group_id` is only a name to it. `on_error` gets librdkafka's errors that belong to no partition, during `consume`.
-    `changes` are librdkafka properties that win over acktrail's own.
-    """
+    def note(error: Any) -> None:
+        if error.code() in _REFUSED or error.fatal():
+            failures.append(error)
+
     own = {**to_librdkafka(config), **_EXACT_AND_BOUNDED, **changes}
-    return Consumer({**own, "group.id": group_id, "error_cb": on_error}, logger=_LOG)
+    return Consumer({**own, "group.id": group_id, "error_cb": note}, logger=_LOG)
 
 
 def read_failure(topic: str, error: Any) -> AcktrailError:
@@ -111,11 +116,6 @@ def read_failure(topic: str, error: Any) -> AcktrailError:
     if error.code() in _REFUSED:
         return ConfigurationError("the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*")
     return RetryableError(f"{topic} cannot be read: {error.name()}", hint="try again; see the broker's log")
-
-
-def is_final(error: Any) -> bool:
-    """Whether an error that belongs to no partition ends the reading: librdkafka keeps trying after the others."""
-    return error.code() in _REFUSED or bool(error.fatal())
 
 
 def raw_record(message: Any) -> RawRecord:
@@ -130,10 +130,8 @@ def raw_record(message: Any) -> RawRecord:
 
 
 class LogReader:
-    """Reads partitions of `topic` from given offsets. Use it as a context manager; one thread.
-
-    `changes` are librdkafka properties as of ``new_log_consumer``.
-    """
+    """Reads partitions of `topic` from given offsets. Use it as a context manager; one thread. `changes` as of
+    ``new_log_consumer``."""
 
     def __init__(
         self,
@@ -146,8 +144,8 @@ class LogReader:
     ) -> None:
         self._topic = topic
         self._timeout_s = timeout_s
-        self._failure: Any = None
-        self._consumer = new_log_consumer(config, group_id, self._note, changes)
+        self._failures: list[Any] = []
+        self._consumer = new_log_consumer(config, group_id, self._failures, changes)
 
     def __enter__(self) -> Self:
         return self
@@ -171,14 +169,39 @@ class LogReader:
                 messages = self._consumer.consume(1, _SLICE_S)
                 if messages:
                     messages += self._consumer.consume(_MESSAGES_AT_ONCE, 0)
-                if self._failure is not None:
-                    raise read_failure(self._topic, self._failure)
+                if self._failures:
+                    raise read_failure(self._topic, self._failures[-1])
                 if not messages and time.monotonic() > deadline:
                     raise RetryableError(f"{self._topic} does not answer", hint="do its partitions have leaders?")
                 yield from messages
         finally:
             self._consumer.unassign()
 
-    def _note(self, error: Any) -> None:
-        if is_final(error):
-            self._failure = error
+
+class RecordReader(LogReader):
+    """Reads records of `topic` one at a time."""
+
+    def __init__(self, config: KafkaConfig, topic: str) -> None:
+        super().__init__(config, topic, group_id="acktrail-export", timeout_s=30.0, changes=_ONE_BATCH)
+
+    def records_at(self, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:
+        """The record at one offset of each partition; None: there is no record at that offset.
+
+        Raises:
+            NotAuthorized, ConfigurationError: the topic may not be read.
+            RetryableError: nothing came in time.
+        """
+        records: dict[int, RawRecord | None] = {}
+        with closing(self.messages(offsets)) as messages:
+            while len(records) < len(offsets):
+                message = next(messages)
+                partition, error = message.partition(), message.error()
+                if partition not in offsets or partition in records:
+                    continue
+                if error is None:
+                    records[partition] = raw_record(message) if message.offset() == offsets[partition] else None
+                elif error.code() == AT_THE_END or error.code() in PRUNED:
+                    records[partition] = None
+                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise read_failure(self._topic, error)
+        return records

@@ -83,7 +83,7 @@ class GroupWriter(BrokerClient):
             rows = ((topic, row) for topic in reply.responses for row in topic.partitions)
             return {ChangeTarget(topic.topic_name, row.partition_index): _part(row, topic) for topic, row in rows}
 
-        sent = self._coordinators.send_once(group_id, lambda: request, _top_error)
+        sent = self._coordinators.send_once(group_id, request, _top_error)
         targets = [ChangeTarget(new.topic, new.partition) for new in wanted]
         return results_per_target(group_id, targets, sent, parts, "READ")
 
@@ -91,14 +91,13 @@ class GroupWriter(BrokerClient):
         """DELETES the state of whole topics in a group (request 92): one result for each topic."""
         targets = [ChangeTarget(topic) for topic in dict.fromkeys(topics)]
 
-        def make_request() -> Any:
-            rows = [DeleteShareGroupOffsetsRequest.TopicToForget(topic_name=target.topic) for target in targets]
-            return DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
+        rows = [DeleteShareGroupOffsetsRequest.TopicToForget(topic_name=target.topic) for target in targets]
+        request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
 
         def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
             return {ChangeTarget(row.topic_name): _part(row, row) for row in reply.responses}
 
-        sent = self._coordinators.send_once(group_id, make_request, _top_error)
+        sent = self._coordinators.send_once(group_id, request, _top_error)
         return results_per_target(group_id, targets, sent, parts, "DELETE")
 
     def delete_group(self, group_id: str) -> ChangeResult:
@@ -113,7 +112,7 @@ class GroupWriter(BrokerClient):
         def top_error(reply: Any) -> tuple[int, str | None]:
             return next((part.error_code for part in parts(reply).values()), NONE), None
 
-        sent = self._coordinators.send_once(group_id, lambda: DeleteGroupsRequest(groups_names=[group_id]), top_error)
+        sent = self._coordinators.send_once(group_id, DeleteGroupsRequest(groups_names=[group_id]), top_error)
         return results_per_target(group_id, [ChangeTarget()], sent, parts, "DELETE")[0]
 
     def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
@@ -187,7 +186,6 @@ def _result(
     group_id: str, target: ChangeTarget, sent: SendResult, part: PartResponse | None, operation: str
 ) -> ChangeResult:
     result = partial(ChangeResult, group_id=group_id, topic=target.topic, partition=target.partition)
-    scope = ErrorScope.PART
     if sent.lost is not None:
         return result(
             outcome=Outcome.UNKNOWN,
@@ -196,6 +194,7 @@ def _result(
             error_scope=ErrorScope.NO_ANSWER,
             advice="it was sent and may have been done: verify before anything else",
         )
+    scope = ErrorScope.PART
     if sent.error_code != NONE:
         part, scope = PartResponse(sent.error_code, sent.message), ErrorScope.TOP
     if part is None:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from kafka.protocol.admin.acl import ACLOperation
 from kafka.protocol.admin.configs import DescribeConfigsRequest
 
-from acktrail.broker.client.broker_client import BrokerClient
-from acktrail.broker.client.coordinators import CoordinatorResponse, Coordinators
+from acktrail.broker.client.coordinators import CoordinatorResponse
 from acktrail.broker.client.error_codes import (
-    GROUP_AUTHORIZATION_FAILED,
     NONE,
-    TOPIC_AUTHORIZATION_FAILED,
     error_text,
 )
 from acktrail.broker.descriptions import (
     GroupConfigs,
     GroupDescription,
-    GroupListing,
     GroupMember,
     GroupOffsets,
     MemberAssignment,
-    Rights,
     ShareOffset,
 )
 from acktrail.broker.groups.messages import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
@@ -36,35 +31,9 @@ GROUP_RESOURCE: Final = 32
 """Kafka: ``ConfigResource.Type.GROUP``."""
 _SET_ON_THE_GROUP: Final = 8
 """Kafka: ``ConfigSource.GROUP_CONFIG``."""
-_OPERATIONS: Final = {
-    3: "READ",
-    4: "WRITE",
-    5: "CREATE",
-    6: "DELETE",
-    7: "ALTER",
-    8: "DESCRIBE",
-    9: "CLUSTER_ACTION",
-    10: "DESCRIBE_CONFIGS",
-    11: "ALTER_CONFIGS",
-    12: "IDEMPOTENT_WRITE",
-}
+_OPERATIONS: Final = {operation.value: operation.name for operation in ACLOperation if operation > ACLOperation.ALL}
 """ACL operations by their bit (KIP-430)."""
 _OPERATIONS_NOT_ASKED: Final = -(1 << 31)
-
-_Group = DescribeShareGroupOffsetsRequest.GroupToDescribe
-
-
-def listings(reply: Any, node_id: int) -> list[GroupListing]:
-    """The groups in a ListGroups response of broker `node_id`."""
-    return [
-        GroupListing(
-            group_id=group.group_id,
-            group_type=group.group_type.lower(),
-            state=group.group_state,
-            coordinator_id=node_id,
-        )
-        for group in reply.groups
-    ]
 
 
 def describe_request(group_ids: Sequence[str], *, with_rights: bool = False) -> Any:
@@ -95,19 +64,13 @@ def description(group_id: str, answer: CoordinatorResponse) -> GroupDescription:
     )
 
 
-def offsets_request(group_ids: Sequence[str]) -> Any:
-    """Request 90 for everything that groups of one coordinator have initialized."""
-    return DescribeShareGroupOffsetsRequest(groups=[_Group(group_id=group_id, topics=None) for group_id in group_ids])
-
-
-def named_offsets_request(topics: Mapping[str, Sequence[int]]) -> Callable[[Sequence[str]], Any]:
-    """Makes requests 90 for these partitions of these topics."""
-
-    def request(group_ids: Sequence[str]) -> Any:
-        named = [_Group.TopicToDescribe(topic_name=name, partitions=sorted(set(p))) for name, p in topics.items()]
-        return DescribeShareGroupOffsetsRequest(groups=[_Group(group_id=g, topics=named) for g in group_ids])
-
-    return request
+def offsets_request(group_ids: Sequence[str], topics: Mapping[str, Sequence[int]] | None = None) -> Any:
+    """Request 90 for groups of one coordinator: these partitions, or (None) all that they have initialized."""
+    row = DescribeShareGroupOffsetsRequest.GroupToDescribe
+    named = None
+    if topics is not None:
+        named = [row.TopicToDescribe(topic_name=name, partitions=sorted(set(p))) for name, p in topics.items()]
+    return DescribeShareGroupOffsetsRequest(groups=[row(group_id=group_id, topics=named) for group_id in group_ids])
 
 
 def offsets(group_id: str, answer: CoordinatorResponse) -> GroupOffsets:
@@ -157,43 +120,26 @@ def _member(member: Any) -> GroupMember:
     )
 
 
-def read_group_configs(client: BrokerClient, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
-    """See ``ShareGroupAdmin.group_configs``."""
-    wanted = tuple(dict.fromkeys(group_ids))
-    row = partial(DescribeConfigsRequest.DescribeConfigsResource, resource_type=GROUP_RESOURCE, configuration_keys=None)
-    found: dict[str, GroupConfigs] = {}
-    for at in range(0, len(wanted), _GROUPS_AT_ONCE):
-        resources = [row(resource_name=group_id) for group_id in wanted[at : at + _GROUPS_AT_ONCE]]
-        request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
-        found |= {result.resource_name: _configs(result) for result in client.send(request).results}
-    return tuple(found[group_id] for group_id in wanted)
-
-
-def read_rights(
-    client: BrokerClient, coordinators: Coordinators, group_ids: Iterable[str], topics: Iterable[str]
-) -> Rights:
-    """See ``ShareGroupAdmin.rights``."""
-    answers = coordinators.query(group_ids, partial(describe_request, with_rights=True))
-    names = tuple(dict.fromkeys(topics))
-    rows = client.metadata(names, with_rights=True).topics if names else ()
-    return Rights(
-        groups={name: _rights(answer, answer.body, GROUP_AUTHORIZATION_FAILED) for name, answer in answers.items()},
-        topics={row.name: _rights(row, row, TOPIC_AUTHORIZATION_FAILED) for row in rows},
-    )
-
-
-def _rights(answer: Any, described: Any, no_rights_code: int) -> frozenset[str] | None:
-    """Operations by name, from the bits of an integer or the numbers that kafka-python makes of them."""
+def operations(answer: Any, described: Any, no_rights_code: int) -> frozenset[str] | None:
+    """This principal's ACL operations, from the bits of an integer or the numbers that kafka-python makes of them."""
     if answer.error_code == no_rights_code:
         return frozenset()
-    operations = described.authorized_operations if answer.error_code == NONE else None
-    if operations is None or operations == _OPERATIONS_NOT_ASKED:
+    found = described.authorized_operations if answer.error_code == NONE else None
+    if found is None or found == _OPERATIONS_NOT_ASKED:
         return None
-    bits = {number for number in range(32) if operations >> number & 1} if isinstance(operations, int) else operations
+    bits = {number for number in range(32) if found >> number & 1} if isinstance(found, int) else found
     return frozenset(_OPERATIONS[bit] for bit in bits if bit in _OPERATIONS)
 
 
-def _configs(result: Any) -> GroupConfigs:
+def configs_request(group_ids: Sequence[str]) -> Any:
+    """Request 32 for the configuration of groups."""
+    row = DescribeConfigsRequest.DescribeConfigsResource
+    resources = [row(resource_type=GROUP_RESOURCE, resource_name=name, configuration_keys=None) for name in group_ids]
+    return DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+
+
+def configs(result: Any) -> GroupConfigs:
+    """The part of response 32 about a group."""
     values = {entry.name: entry.value for entry in result.configs if entry.value is not None}
     return GroupConfigs(
         group_id=result.resource_name,

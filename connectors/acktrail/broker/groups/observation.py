@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final
+from dataclasses import asdict
+from typing import Any, Final
 
 import pyarrow as pa
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
-from acktrail.broker.descriptions import GroupDescription, GroupOffsets, TopicDescription, TopicPartition
-from acktrail.broker.groups.observation_rows import ObservationRows
-from acktrail.columnar.schemas.table_schemas import OFFSET_OBSERVATIONS
+from acktrail.broker.descriptions import (
+    GroupConfigs,
+    GroupDescription,
+    GroupListing,
+    GroupOffsets,
+    LogOffsets,
+    TopicDescription,
+    TopicPartition,
+)
+from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.model.share_partition import STATE_TOPIC
 
-Clock = Callable[[], dt.datetime]
-
 _BEFORE: Final = "before"
+_OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
+
+_Row = dict[str, Any]
 
 
 def _utc_now() -> dt.datetime:
@@ -32,7 +41,7 @@ def observe(
     phase: str,
     groups: Collection[str] = (),
     topic_ids: Collection[str] = (),
-    clock: Clock = _utc_now,
+    clock: Callable[[], dt.datetime] = _utc_now,
 ) -> SourceBatch:
     """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
     ``offset_observations``.
@@ -52,34 +61,44 @@ def observe(
         Unreachable, RetryableError: a broker did not answer.
         ConfigurationError: the cluster does not serve share groups, or refused the login.
     """
-    rows = ObservationRows(cluster_id=admin.cluster_id, run_id=run_id, phase=phase)
+    run: _Row = {"cluster_id": admin.cluster_id, "run_id": run_id}
     topics = {topic.name: topic for topic in admin.topics()}
     hidden = admin.hidden_topics(set(topic_ids) - {topic.topic_id for topic in topics.values()})
-    topic_rows = rows.topics(topics.values(), hidden, clock())
+    at = clock()
+    topic_rows = _topic_rows({**run, "first_seen_at": at, "last_seen_at": at}, topics.values(), hidden)
+    run["phase"] = phase
     listings = {listing.group_id: listing for listing in admin.list_groups()}
-    asked = sorted(listings.keys() | set(groups))
-    answers = admin.describe_groups(asked, tolerates_silence=True)
+    answers = admin.describe_groups(sorted(listings.keys() | set(groups)), tolerates_silence=True)
     described = [group for group in answers if group.error_code != GROUP_ID_NOT_FOUND]
     configs = {answer.group_id: answer for answer in admin.group_configs(group.group_id for group in described)}
-    group_rows = rows.groups(listings, described, configs, clock())
+    at = clock()
+    group_rows = [
+        {**run, "observed_at": at, **_group_row(listings.get(group.group_id), group, configs[group.group_id])}
+        for group in described
+    ]
 
     # A silent coordinator is not asked again: each silence costs a minute.
-    silent = [_no_offsets(group) for group in described if group.error_code in UNANSWERED]
+    silent = [
+        GroupOffsets(group_id=group.group_id, error_code=group.error_code, error=group.error)
+        for group in described
+        if group.error_code in UNANSWERED
+    ]
     there = [group.group_id for group in described if group.error_code not in UNANSWERED]
     offsets = admin.describe_group_offsets(there, tolerates_silence=True)
     shares_at = clock()
     logs = admin.list_offsets(_partitions(topics, offsets))
-    log_rows = rows.topic_partitions(logs, {name: topic.topic_id for name, topic in topics.items()}, clock())
+    logs_at = clock()
     if phase == _BEFORE:
         offsets = admin.describe_group_offsets(there, tolerates_silence=True)
         shares_at = clock()
-    share_rows = rows.share_partitions([*offsets, *silent], shares_at)
+    offset_rows = [{**run, "observed_at": shares_at, **row} for group in (*offsets, *silent) for row in _shares(group)]
+    offset_rows += [{**run, "observed_at": logs_at, **_log_row(log, topics)} for log in logs]
     return SourceBatch(
         task=TaskId(f"observation/{admin.cluster_id}"),
         rows={
-            "topics": topic_rows,
-            "group_observations": group_rows,
-            "offset_observations": pa.Table.from_pylist([*share_rows, *log_rows], schema=OFFSET_OBSERVATIONS),
+            "topics": pa.Table.from_pylist(topic_rows, schema=TOPICS),
+            "group_observations": pa.Table.from_pylist(group_rows, schema=GROUP_OBSERVATIONS),
+            "offset_observations": pa.Table.from_pylist(offset_rows, schema=OFFSET_OBSERVATIONS),
         },
     )
 
@@ -91,10 +110,6 @@ def unanswered_groups(batch: SourceBatch) -> tuple[str, ...]:
     return tuple(sorted({row["group_id"] for row in rows if row["group_id"] and row["error_code"] in UNANSWERED}))
 
 
-def _no_offsets(group: GroupDescription) -> GroupOffsets:
-    return GroupOffsets(group_id=group.group_id, error_code=group.error_code, error=group.error)
-
-
 def _partitions(topics: Mapping[str, TopicDescription], groups: Iterable[GroupOffsets]) -> list[TopicPartition]:
     """Every partition of the topics that groups describe, and of the state topic, as far as they are there."""
     named = {offset.topic for group in groups for offset in group.offsets} | {STATE_TOPIC}
@@ -103,3 +118,51 @@ def _partitions(topics: Mapping[str, TopicDescription], groups: Iterable[GroupOf
         for name in sorted(named & topics.keys())
         for index in range(topics[name].partition_count)
     ]
+
+
+def _topic_rows(side: _Row, topics: Iterable[TopicDescription], hidden: Iterable[str]) -> list[_Row]:
+    """A listing of every topic that has an id, and of the topic ids `hidden`."""
+    rows = [
+        {**side, **asdict(topic), "topic": topic.name, "status": "present"}
+        for topic in topics
+        if topic.topic_id is not None
+    ]
+    return rows + [{**side, "topic_id": topic_id, "status": "not_authorized"} for topic_id in sorted(hidden)]
+
+
+def _group_row(listing: GroupListing | None, group: GroupDescription, configs: GroupConfigs) -> _Row:
+    """An error about its configuration alone leaves the error code 0. A group that no broker listed was asked for by
+    its name."""
+    return {
+        **asdict(group),
+        "group_type": "share" if listing is None else listing.group_type,
+        "group_state": group.state or (None if listing is None else listing.state),
+        "members": None if group.error_code else len(group.members),
+        # Without the ones for groups of other types.
+        "configs": None
+        if configs.configs is None
+        else sorted(pair for pair in configs.configs.items() if not pair[0].startswith(_OTHER_GROUP_TYPES)),
+        "error": group.error or (f"configuration: {configs.error}" if configs.error else None),
+    }
+
+
+def _shares(group: GroupOffsets) -> list[_Row]:
+    """One row a share partition. A group whose offsets could not be described has one row without a partition."""
+    if group.error_code:
+        return [{"group_id": group.group_id, "error_code": group.error_code, "error": group.error}]
+    return [{"group_id": group.group_id, **asdict(offset)} for offset in group.offsets]
+
+
+def _log_row(log: LogOffsets, topics: Mapping[str, TopicDescription]) -> _Row:
+    """A topic partition, with the ends of its log."""
+    return {
+        "topic": log.topic,
+        "topic_id": topics[log.topic].topic_id,
+        "partition": log.partition,
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.high_watermark,
+        "last_stable_offset": log.last_stable_offset,
+        "log_leader_epoch": log.leader_epoch,
+        "error_code": log.error_code,
+        "error": log.error,
+    }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from operator import itemgetter
 from queue import Empty, Full, Queue, SimpleQueue
 from threading import Event, Thread
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +26,7 @@ _SHORT_RUN: Final = 256
 """Shorter runs (on average) are put together: each run costs about as much as some hundred rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class Fetched(NamedTuple):
     """What some reads brought: records (columns of ``RAW_RECORDS``, in runs of a partition), and events: messages with
     an error. `epochs`: the newest leader epoch among the records of each partition."""
 
@@ -48,7 +45,7 @@ class ConsumerThread:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._calls: SimpleQueue[Callable[[Consumer], object]] = SimpleQueue()
-        self._queue: Queue[Callable[[], Fetched]] = Queue(_AHEAD)
+        self._queue: Queue[Fetched | Exception] = Queue(_AHEAD)
         self._closed = Event()
         self._thread = Thread(target=self._read, name="acktrail-feed", daemon=True)
         self._thread.start()
@@ -60,9 +57,12 @@ class ConsumerThread:
     def take(self, timeout_s: float) -> Fetched | None:
         """The next records and events; None when none came within `timeout_s`. Raises any error of the reading."""
         try:
-            return self._queue.get(timeout=timeout_s)()
+            found = self._queue.get(timeout=timeout_s)
         except Empty:
             return None
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def close(self) -> None:
         """End the reading and close the consumer."""
@@ -75,9 +75,9 @@ class ConsumerThread:
             while not self._closed.is_set():
                 fetched = self._next()
                 if fetched is not None:
-                    self._put(partial(_given, fetched))
+                    self._put(fetched)
         except Exception as error:  # noqa: BLE001  # raised again by ``take``
-            self._put(partial(_raise, error))
+            self._put(error)
 
     def _next(self) -> Fetched | None:
         while not self._calls.empty():
@@ -99,30 +99,20 @@ class ConsumerThread:
         if not parts and not events:
             return None
         records = pa.concat_tables(parts).combine_chunks() if parts else None
-        return Fetched(records=records, events=events, epochs=epochs)
+        return Fetched(records, events, epochs)
 
-    def _put(self, given: Callable[[], Fetched]) -> None:
+    def _put(self, found: Fetched | Exception) -> None:
         while not self._closed.is_set():
             try:
-                self._queue.put(given, timeout=_LOOK_UP_S)
+                self._queue.put(found, timeout=_LOOK_UP_S)
             except Full:
                 continue
             return
 
 
-def _given(fetched: Fetched) -> Fetched:
-    return fetched
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
-
-
 def _raw_records(messages: Sequence[Any]) -> pa.Table:
-    """Messages without errors as columns of ``RAW_RECORDS``, those of a partition in the order they came.
-
-    Partitions come in long runs (see `partition_runs`): a broker sends them like that; where it does not, the records
-    of each partition are put together.
+    """Messages without errors as columns of ``RAW_RECORDS``, those of a partition in the order they came and in long
+    runs (see `partition_runs`): a broker sends them like that, else the records of each partition are put together.
 
     Cost: five calls a message and one copy of its bytes; another copy when partitions come interleaved.
     """

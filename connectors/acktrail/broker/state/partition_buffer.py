@@ -1,14 +1,21 @@
-"""How far one partition of the state topic has been read, and the batches that are ready."""
+"""Where the reading of a partition of the state topic begins, how far it is, and the batches that are ready.
+
+Kafka may not have the log any more that was stored: a disk can be lost, and an unclean election truncates.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.broker.descriptions import LogOffsets
+from acktrail.broker.state.state_topic import StateTopic
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.connect.contract import (
     LOG_REPLACED,
@@ -16,16 +23,19 @@ from acktrail.connect.contract import (
     PRUNED_BEFORE_FIRST_EXPORT,
     LogSpan,
     SourceBatch,
+    StoredLog,
     state_task_id,
 )
-from acktrail.wire.raw_record import DecodeStatus
+from acktrail.wire.raw_record import DecodeStatus, RawRecord, record_fingerprint
 
 _DECODED: Final = pa.scalar(DecodeStatus.DECODED.value)
 _NO_RECORDS: Final = STATE_RECORDS.empty_table()
 
+ReadRecords = Callable[[Mapping[int, int]], Mapping[int, RawRecord | None]]
+"""Reads the record at one offset of each of some partitions; None: there is none."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gap:
+
+class _Gap(NamedTuple):
     """Offsets, both ends inclusive, that cannot be read, and the reason (``connect.contract``)."""
 
     first_offset: int
@@ -33,8 +43,7 @@ class _Gap:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(NamedTuple):
     """Where the reading of a partition begins.
 
     `next_offset` is Kafka's offset to read next; None: nothing was ever read. `offset_shift` is added to Kafka's
@@ -49,39 +58,100 @@ class Opening:
     is_verified: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """One partition that was read before up to `position` (an offset of the tables), and its log as it is `now`."""
+
+    partition: int
+    position: int
+    stored: StoredLog
+    now: LogOffsets
+
+    @property
+    def next_offset(self) -> int:
+        """Kafka's offset that would be read next in the log that was stored."""
+        return self.position - self.stored.offset_shift
+
+    @property
+    def start(self) -> int:
+        return self.now.log_start_offset or 0
+
+    @property
+    def end(self) -> int:
+        return self.now.high_watermark or 0
+
+    @property
+    def is_shorter(self) -> bool:
+        """The log ends before what is stored: it is another one."""
+        return self.next_offset > self.end
+
+    @property
+    def needs_comparison(self) -> bool:
+        """A leader never loses records during its epoch: the log is compared only where the epoch changed or is not
+        known, and where Kafka has not pruned all stored records."""
+        has_same_leader = self.now.leader_epoch is not None and self.now.leader_epoch == self.stored.leader_epoch
+        return self.is_shorter or (not has_same_leader and self.start < self.next_offset)
+
+    def in_same_log(self, *, is_verified: bool = False) -> Opening:
+        """Continue in the same log."""
+        epoch = self.now.leader_epoch
+        return Opening(self.next_offset, self.stored.offset_shift, epoch, is_verified=is_verified)
+
+    def differs(self, offset: int, found: RawRecord | None) -> bool:
+        """Whether the stored record at Kafka's `offset` is another one than the `found` one."""
+        stored = self.stored.fingerprint(offset)
+        if stored is None or found is None:
+            return True
+        return stored != record_fingerprint(found.offset, found.timestamp_ms, found.key, found.value)
+
+
+def openings(resumed: Mapping[int, Resumption], read: ReadRecords) -> dict[int, Opening]:
+    """Compare the last stored record of each partition with what Kafka has at its offset, and where they differ find
+    the first offset that differs: there the new log begins.
+
+    Cost: one record a partition where nothing changed; about 20 where the log is another one.
+    """
+    asked = {number: each.next_offset - 1 for number, each in resumed.items() if not each.is_shorter}
+    found = read(asked) if asked else {}
+    return {number: _opening(each, found.get(number), read) for number, each in resumed.items()}
+
+
+def _opening(resumed: Resumption, last: RawRecord | None, read: ReadRecords) -> Opening:
+    before = resumed.next_offset - 1
+    if not resumed.is_shorter and (resumed.stored.fingerprint(before) is None or not resumed.differs(before, last)):
+        return resumed.in_same_log(is_verified=True)
+
+    def differs(offset: int) -> bool:
+        return resumed.differs(offset, read({resumed.partition: offset})[resumed.partition])
+
+    # Before the first difference both logs are the same: these records are not exported twice.
+    offsets = range(resumed.start, max(resumed.start, min(resumed.next_offset, resumed.end)))
+    first = resumed.start + bisect_left(offsets, x=True, key=differs)
+    return Opening(first, resumed.position + 1 - first, resumed.now.leader_epoch, is_break=True)
+
+
 class PartitionBuffer:
-    """Decoded records and gaps of `partition`, between the consumer and the task.
+    """Decoded records and gaps of one partition of `topic` (whose log is as it is `now`), between consumer and task.
 
     `next_offset` is the offset to read next; `end_offset` (exclusive) is where a bounded reading stops, None: never.
     Both are Kafka's; batches have the opening's `offset_shift` added.
     """
 
-    def __init__(
-        self,
-        *,
-        cluster_id: str,
-        topic_id: str,
-        partition: int,
-        opening: Opening,
-        log_start_offset: int,
-        log_end_offset: int,
-        end_offset: int | None,
-    ) -> None:
-        self.partition = partition
+    def __init__(self, topic: StateTopic, now: LogOffsets, opening: Opening, *, bounded: bool) -> None:
+        self.partition = now.partition
         self.next_offset = opening.next_offset or 0
-        self.end_offset = end_offset
+        self.end_offset = now.last_stable_offset or 0 if bounded else None
         self.leader_epoch = opening.leader_epoch
-        self._task = state_task_id(cluster_id, topic_id, partition)
+        self._task = state_task_id(topic.cluster_id, topic.topic_id, now.partition)
         self._shift = opening.offset_shift
-        self._topic_id = topic_id
-        self._log_start_offset = log_start_offset
-        self._log_end_offset = log_end_offset
-        self._waiting: deque[pa.Table | _Gap] = deque()
-        self._verified_at = self.next_offset if opening.is_verified else None
+        self._topic_id = topic.topic_id
+        self._log_start_offset = now.log_start_offset or 0
+        self._log_end_offset = now.high_watermark or 0
+        self._waiting: deque[pa.Table | _Gap | int] = deque([self.next_offset] if opening.is_verified else [])
+        """A number: the log was compared with the stored one up to this offset."""
         if opening.is_break:
-            before = self.next_offset - 1
-            self._waiting.append(_Gap(first_offset=before, last_offset=before, reason=LOG_REPLACED))
-        self.skip_to(log_start_offset, PRUNED_BEFORE_FIRST_EXPORT if opening.next_offset is None else PRUNED)
+            self._waiting.append(_Gap(self.next_offset - 1, self.next_offset - 1, LOG_REPLACED))
+        self.skip_to(self._log_start_offset, PRUNED_BEFORE_FIRST_EXPORT if opening.next_offset is None else PRUNED)
 
     @property
     def is_read(self) -> bool:
@@ -91,7 +161,7 @@ class PartitionBuffer:
     @property
     def is_ready(self) -> bool:
         """``pop`` has a batch."""
-        return bool(self._waiting) or self._verified_at is not None
+        return bool(self._waiting)
 
     @property
     def waiting_bytes(self) -> int:
@@ -112,17 +182,16 @@ class PartitionBuffer:
         """The log begins at `log_start_offset` now; unread offsets before it are a gap."""
         self._log_start_offset = log_start_offset
         if log_start_offset > self.next_offset:
-            self._waiting.append(_Gap(first_offset=self.next_offset, last_offset=log_start_offset - 1, reason=reason))
+            self._waiting.append(_Gap(self.next_offset, log_start_offset - 1, reason))
             self.reach(log_start_offset)
 
     def pop(self) -> SourceBatch | None:
         """The next batch: records, a gap, or neither (the log was verified); None when nothing is ready."""
-        verified_at, self._verified_at = self._verified_at, None
-        if verified_at is not None:
-            return self._batch(_NO_RECORDS, verified_at)
         if not self._waiting:
             return None
         first = self._waiting.popleft()
+        if isinstance(first, int):
+            return self._batch(_NO_RECORDS, first)
         if isinstance(first, _Gap):
             return self._batch(_NO_RECORDS, first.last_offset + 1, first)
         runs = [first]

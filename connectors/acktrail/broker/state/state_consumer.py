@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,15 +14,13 @@ from acktrail.broker.client.librdkafka import (
     GONE,
     PRUNED,
     TRUNCATED,
-    is_final,
+    RecordReader,
     new_log_consumer,
     read_failure,
 )
 from acktrail.broker.descriptions import LogOffsets
-from acktrail.broker.logs.record_fetch import RecordReader
 from acktrail.broker.state.consumer_thread import ConsumerThread, partition_runs
-from acktrail.broker.state.log_continuity import Resumption, opening_of, openings
-from acktrail.broker.state.partition_buffer import Opening, PartitionBuffer
+from acktrail.broker.state.partition_buffer import Opening, PartitionBuffer, Resumption, openings
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
@@ -57,7 +55,7 @@ class StateTopicConsumer:
         self._reading: set[int] = set()
         self._paused: set[int] = set()
         self._thread: ConsumerThread | None = None
-        self._failure: Any = None
+        self._failures: list[Any] = []
         self._received_at = self._moved_at = time.monotonic()
         self._ends = topic.log_offsets()
 
@@ -72,46 +70,40 @@ class StateTopicConsumer:
         """
         now = self._ends.pop(partition, None) or self._topic.log_offsets()[partition]
         if position is None or stored is None:
-            if position is not None and position > (now.high_watermark or 0):
-                raise _past_the_end(self._topic.name, partition, position, now.high_watermark or 0)
-            self._begin(partition, now, Opening(next_offset=position, leader_epoch=now.leader_epoch))
+            end = now.high_watermark or 0
+            if position is not None and position > end:
+                where = f"partition {partition} of {self._topic.name}"
+                raise ForeignCluster(
+                    f"{where} ends at {end}, before the position {position} that the tables have",
+                    hint="the topic was recreated or its log was truncated: export it to tables of its own",
+                    data={"partition": partition, "position": position, "log_end_offset": end},
+                )
+            self._begin(now, Opening(position, leader_epoch=now.leader_epoch))
             return
         resumed = Resumption(partition=partition, position=position, stored=stored, now=now)
         if resumed.needs_comparison:
             self._uncompared[partition] = resumed
         else:
-            self._begin(partition, now, opening_of(resumed))
+            self._begin(now, resumed.in_same_log())
 
-    def _begin(self, partition: int, now: LogOffsets, opening: Opening) -> None:
-        buffer = PartitionBuffer(
-            cluster_id=self._topic.cluster_id,
-            topic_id=self._topic.topic_id,
-            partition=partition,
-            opening=opening,
-            log_start_offset=now.log_start_offset or 0,
-            log_end_offset=now.high_watermark or 0,
-            end_offset=now.last_stable_offset or 0 if self._bounded else None,
-        )
-        self._buffers[partition] = buffer
+    def _begin(self, now: LogOffsets, opening: Opening) -> None:
+        buffer = self._buffers[now.partition] = PartitionBuffer(self._topic, now, opening, bounded=self._bounded)
         self._assign(buffer)
-
-    def _compare(self) -> None:
-        """Compare the logs that may have been replaced, all at once, and begin to read them."""
-        uncompared, self._uncompared = self._uncompared, {}
-        with RecordReader(self._config, self._topic.name) as records:
-            found = openings(uncompared, records.records_at)
-        for partition, opening in found.items():
-            self._begin(partition, uncompared[partition].now, opening)
 
     def read(self, partition: int, timeout_s: float) -> SourceBatch | None:
         """The next batch of `partition`; None when nothing came within `timeout_s`, or came for another one.
 
         Raises:
-            NotAuthorized, ForeignCluster, Unreachable, RetryableError, ConfigurationError
+            NotAuthorized, ConfigurationError, Unreachable, RetryableError: the topic cannot be read.
+            ForeignCluster: the topic was deleted or recreated meanwhile.
             LogChanged: the leader of a partition changed: start again from the stored position.
         """
         if self._uncompared:
-            self._compare()
+            uncompared, self._uncompared = self._uncompared, {}
+            with RecordReader(self._config, self._topic.name) as records:
+                found = openings(uncompared, records.records_at)
+            for number, opening in found.items():
+                self._begin(uncompared[number].now, opening)
         buffer = self._buffers[partition]
         deadline = time.monotonic() + timeout_s
         while not (buffer.is_ready or buffer.is_read):
@@ -132,9 +124,8 @@ class StateTopicConsumer:
     def leave(self, partition: int) -> None:
         """Stop reading `partition`."""
         self._uncompared.pop(partition, None)
-        buffer = self._buffers.pop(partition, None)
-        if buffer is not None and not buffer.is_read:
-            self._unassign(partition)
+        self._buffers.pop(partition, None)
+        self._unassign(partition)
 
     def close(self) -> None:
         """Close the consumer. May be called twice."""
@@ -145,8 +136,8 @@ class StateTopicConsumer:
     def _poll_once(self, timeout_s: float) -> bool:
         """Read once, for all partitions. Whether that brought anything."""
         fetched = self._source().take(timeout_s)
-        if self._failure is not None:
-            raise read_failure(self._topic.name, self._failure)
+        if self._failures:
+            raise read_failure(self._topic.name, self._failures[-1])
         if fetched is None:
             self._check_stalled()
             return False
@@ -156,7 +147,14 @@ class StateTopicConsumer:
             self._take(fetched.records)
         for event in fetched.events:
             self._handle(event)
-        self._after_reading()
+        for buffer in self._buffers.values():
+            if buffer.is_read:
+                self._unassign(buffer.partition)
+        if sum(buffer.waiting_bytes for buffer in self._buffers.values()) > _WAITING_BYTES:
+            ready = {buffer.partition for buffer in self._buffers.values() if buffer.is_ready}
+            new = ready & self._reading - self._paused
+            self._on_consumer(Consumer.pause, [TopicPartition(self._topic.name, partition) for partition in new])
+            self._paused |= new
         return True
 
     def _check_leaders(self, epochs: Mapping[int, int]) -> None:
@@ -167,12 +165,13 @@ class StateTopicConsumer:
                 raise _changed(self._topic.name, partition)
 
     def _take(self, rows: pa.Table) -> None:
-        parts = [self._wanted(partition, part) for partition, part in partition_runs(rows, "partition")]
-        wanted = pa.concat_tables(parts)
+        wanted = pa.concat_tables(self._wanted(number, part) for number, part in partition_runs(rows, "partition"))
         if not wanted.num_rows:
             return
         self._moved_at = time.monotonic()
-        records = self._decoded(wanted)
+        decoded = decode_records(wanted)
+        origin = [pa.repeat(text, decoded.num_rows) for text in (self._topic.cluster_id, self._run_id)]
+        records = pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
         self._topic.check_incarnation()
         for partition, part in partition_runs(records, "state_partition"):
             self._buffers[partition].put(part)
@@ -186,12 +185,6 @@ class StateTopicConsumer:
         first, end = buffer.next_offset, buffer.end_offset
         expected = (offsets >= first) & (True if end is None else offsets < end)
         return rows if expected.all() else rows.filter(pa.array(expected))
-
-    def _decoded(self, rows: pa.Table) -> pa.Table:
-        decoded = decode_records(rows)
-        count = decoded.num_rows
-        origin = [pa.repeat(self._topic.cluster_id, count), pa.repeat(self._run_id, count)]
-        return pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
 
     def _handle(self, event: Any) -> None:
         """An event of librdkafka about a partition."""
@@ -217,18 +210,6 @@ class StateTopicConsumer:
         buffer.skip_to(seen.log_start_offset or 0)
         self._assign(buffer)
 
-    def _after_reading(self) -> None:
-        for buffer in self._buffers.values():
-            if buffer.is_read and buffer.partition in self._reading:
-                self._unassign(buffer.partition)
-        if sum(buffer.waiting_bytes for buffer in self._buffers.values()) > _WAITING_BYTES:
-            self._pause([buffer.partition for buffer in self._buffers.values() if buffer.is_ready])
-
-    def _pause(self, partitions: Sequence[int]) -> None:
-        new = [p for p in partitions if p in self._reading and p not in self._paused]
-        self._on_consumer(Consumer.pause, [TopicPartition(self._topic.name, partition) for partition in new])
-        self._paused.update(new)
-
     def _check_stalled(self) -> None:
         """A quiet log and a lost cluster look the same: ask, from time to time."""
         now = time.monotonic()
@@ -245,7 +226,7 @@ class StateTopicConsumer:
 
     def _source(self) -> ConsumerThread:
         if self._thread is None:
-            self._thread = ConsumerThread(new_log_consumer(self._config, _GROUP_ID, self._note))
+            self._thread = ConsumerThread(new_log_consumer(self._config, _GROUP_ID, self._failures))
         return self._thread
 
     def _on_consumer(
@@ -254,11 +235,6 @@ class StateTopicConsumer:
         """Have the consumer's thread do something with partitions before its next read."""
         if places:
             self._source().call(lambda consumer: done(consumer, places))
-
-    def _note(self, error: Any) -> None:
-        """librdkafka's errors about no partition: it keeps trying, except where that cannot help."""
-        if is_final(error):
-            self._failure = error
 
     def _assign(self, buffer: PartitionBuffer) -> None:
         if not buffer.is_read:
@@ -279,12 +255,4 @@ def _changed(topic: str, partition: int) -> LogChanged:
         f"the leader of partition {partition} of {topic} changed while it was read",
         hint="run again: the log is then compared with the stored records",
         data={"topic": topic, "partition": partition},
-    )
-
-
-def _past_the_end(topic: str, partition: int, position: int, end: int) -> ForeignCluster:
-    return ForeignCluster(
-        f"partition {partition} of {topic} ends at {end}, before the position {position} that the tables have",
-        hint="the topic was recreated or its log was truncated: export it to tables of its own",
-        data={"partition": partition, "position": position, "log_end_offset": end},
     )

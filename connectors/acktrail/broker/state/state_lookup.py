@@ -31,8 +31,9 @@ _KeyedRecord = tuple[SharePartition, AddressedRecord[StateRecord]]
 class PartitionReading:
     """What the log holds of one share partition.
 
-    `state` None: nothing, or a tombstone. `offset` is that of the record that changed it last. `unreadable` is the
-    first record that could not be decoded since the newest snapshot or tombstone: the state is not known then.
+    `state` None: nothing, or a tombstone. `offset` is that of the record that changed it last, `snapshot_offset` that
+    of its newest snapshot. `unreadable` is the first record that could not be decoded since the newest snapshot or
+    tombstone: the state is not known then.
     """
 
     state_partition: int
@@ -41,7 +42,10 @@ class PartitionReading:
     timestamp_ms: int | None = None
     unreadable: str | None = None
     snapshot_offset: int | None = None
-    """Offset of its newest snapshot record; None: it was not read."""
+
+
+class _Pruned(Exception):  # an event, not an error
+    """Records were pruned before they could be read."""
 
 
 class StateLookup(LogReader):
@@ -97,9 +101,8 @@ class StateLookup(LogReader):
         return self._bounds(partitions)[0]
 
     def _bounds(self, partitions: set[int]) -> tuple[dict[int, int], dict[int, int]]:
-        logs = self._state_topic.log_offsets(partitions)
-        starts = {p: log.log_start_offset or 0 for p, log in logs.items()}
-        return starts, {p: log.last_stable_offset or 0 for p, log in logs.items()}
+        logs = self._state_topic.log_offsets(partitions).items()
+        return {p: log.log_start_offset or 0 for p, log in logs}, {p: log.last_stable_offset or 0 for p, log in logs}
 
     def _records(
         self, keys: Collection[SharePartition], starts: Mapping[int, int], ends: Mapping[int, int]
@@ -128,19 +131,13 @@ class StateLookup(LogReader):
         return bool(error.code() == AT_THE_END)
 
 
-class _Pruned(Exception):  # an event, not an error
-    """Records were pruned before they could be read."""
-
-
 def after_record(reading: PartitionReading, addressed: AddressedRecord[StateRecord]) -> PartitionReading:
     """`reading` after one more record of its share partition; an unreadable one hides the state until the next snapshot
     or tombstone."""
     record, raw = addressed.record, addressed.raw
     if record is None:
-        where = f"partition {raw.state_partition}, offset {raw.offset}"
-        return PartitionReading(
-            state_partition=reading.state_partition, unreadable=f"{where}: {addressed.reason}", offset=raw.offset
-        )
+        fault = f"partition {raw.state_partition}, offset {raw.offset}: {addressed.reason}"
+        return PartitionReading(state_partition=reading.state_partition, unreadable=fault, offset=raw.offset)
     if reading.unreadable is not None and isinstance(record, ShareUpdate):
         return reading
     return PartitionReading(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.state.state_consumer import StateTopicConsumer
@@ -13,12 +14,12 @@ from acktrail.connect.contract import SourceBatch, StoredLogs, TaskId, state_tas
 
 
 class StateSourceStatus(StrEnum):
-    """Whether the state topic was found."""
+    """Whether the state topic was found. Absent: no share consumer ever came to this cluster: there is nothing to
+    export, and no task."""
 
     NOT_ASKED = "not_asked"
     PRESENT = "present"
     STATE_TOPIC_ABSENT = "state_topic_absent"
-    """No share consumer ever came to this cluster: there is nothing to export, and no task."""
 
 
 class StateSource:
@@ -35,10 +36,8 @@ class StateSource:
     def __init__(
         self, config: KafkaConfig, *, run_id: str, bounded: bool = True, stored: StoredLogs | None = None
     ) -> None:
-        self._config = config
+        self._open_consumer = partial(StateTopicConsumer, config, run_id=run_id, bounded=bounded)
         self._stored = stored
-        self._run_id = run_id
-        self._bounded = bounded
         self._admin = ShareGroupAdmin(config)
         self._consumer: StateTopicConsumer | None = None
         self.status = StateSourceStatus.NOT_ASKED
@@ -52,7 +51,8 @@ class StateSource:
             ForeignCluster: the stored records are of another incarnation of the topic, or the topic is gone.
             Unreachable, RetryableError: the cluster did not answer.
         """
-        self._close_consumer()
+        if self._consumer is not None:
+            self._consumer.close()
         topic = StateTopic(self._admin)
         if self._stored is not None:
             self._stored.check_state_topic(topic.topic_id if topic.is_present else None)
@@ -60,18 +60,14 @@ class StateSource:
             self.status = StateSourceStatus.STATE_TOPIC_ABSENT
             return ()
         self.status = StateSourceStatus.PRESENT
-        consumer = self._consumer = StateTopicConsumer(self._config, topic, run_id=self._run_id, bounded=self._bounded)
+        consumer = self._consumer = self._open_consumer(topic)
         return tuple(StateTask(consumer, topic, partition, self._stored) for partition in range(topic.partition_count))
 
     def close(self) -> None:
         """Close consumer and connections. May be called twice."""
-        self._close_consumer()
+        if self._consumer is not None:
+            self._consumer.close()
         self._admin.close()
-
-    def _close_consumer(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
 
 
 class StateTask:
@@ -94,23 +90,13 @@ class StateTask:
         return self._task_id
 
     def start(self, position: int | None) -> None:
-        """Begin at `position`; None: at the log's start. When the log starts after `position`, the gap comes first.
-
-        Raises:
-            ForeignCluster: the log ends before `position`, and the stored records are not known.
-            NotAuthorized, Unreachable, RetryableError: the log cannot be asked.
-        """
+        """Begin at `position`; None: at the log's start. When the log starts after `position`, the gap comes first. See
+        ``StateTopicConsumer.open`` for the errors."""
         stored = None if self._stored is None else self._stored.stored_log(self._task_id, self._partition)
         self._consumer.open(self._partition, position, stored)
 
     def poll(self, timeout_s: float) -> SourceBatch | None:
-        """The next batch, or None.
-
-        Raises:
-            NotAuthorized: READ on the topic is missing.
-            ForeignCluster: the topic was deleted or recreated meanwhile.
-            Unreachable, RetryableError: the cluster stopped answering.
-        """
+        """The next batch, or None. See ``StateTopicConsumer.read`` for the errors."""
         return self._consumer.read(self._partition, timeout_s)
 
     @property
@@ -118,5 +104,4 @@ class StateTask:
         return self._consumer.is_finished(self._partition)
 
     def close(self) -> None:
-        """Stop reading the partition."""
         self._consumer.leave(self._partition)

@@ -45,12 +45,7 @@ class StateTopic:
         return self._present().partition_count
 
     def check_incarnation(self) -> None:
-        """Make sure that the topic is still the same incarnation.
-
-        Raises:
-            ForeignCluster: it was deleted or recreated.
-            Unreachable: no broker answered.
-        """
+        """Raises ForeignCluster when the topic was deleted or recreated."""
         now = self._describe()
         if now is None or now.topic_id != self.topic_id:
             raise ForeignCluster(

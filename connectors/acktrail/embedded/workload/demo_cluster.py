@@ -95,7 +95,7 @@ class DemoCluster:
                     hint="4.1 cannot serve every share consumer; start a newer broker",
                 )
             self.cluster_id = admin.cluster_id
-            self._node = str(admin.brokers()[0].node_id)
+            self._node = str(admin.broker_ids()[0])
         self._client = AdminClient(client_properties(config))
 
     def topic_names(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.logs.batch_headers import Batch, BatchKind, LogPosition, LogStretch
+from acktrail.broker.logs import Batch, BatchKind, LogPosition, LogStretch
 from acktrail.group_changes.collection.records_below_start import passed_range
 from acktrail.group_changes.planning.notices import Notice, Severity, by_severity
 from acktrail.group_changes.planning.plan import PartitionPlan, RecordCounts, ResetPlan, with_totals

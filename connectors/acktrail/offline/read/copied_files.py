@@ -91,7 +91,7 @@ def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dial
     if name != AUTO:
         return dialect_named(name)
     try:
-        return dialect_named(detect_layout((raw.key, raw.value) for raw in sample()).dialect)
+        return dialect_named(detect_layout((raw.key, raw.value) for raw in sample()))
     except ConfigurationError as error:
         if error.data.get("readings"):
             raise

@@ -7,7 +7,6 @@ and each field holds what a broker can write. Drafts are not candidates: no clus
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
@@ -25,21 +24,9 @@ _LATEST_MS: Final = 4_102_444_800_000
 _HINT: Final = "name the dialect that the brokers' release writes: 4.0, or 4.2 for 4.1 and later"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectedLayout:
-    """The result for a sample: `dialect` by name, and numbers of records: those that only this dialect reads
-    (`witnesses`), those that prove nothing (`silent`: tombstones, other record types, or read by both), and those that
-    no dialect reads (`unread`).
-    """
-
-    dialect: str
-    witnesses: int
-    silent: int
-    unread: int
-
-
-def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> DetectedLayout:
-    """The dialect that all records of `sample`, as (key, value), agree on.
+def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> str:
+    """The name of the dialect that all records of `sample`, as (key, value), agree on. Tombstones, other record types
+    and records that both dialects or none can read decide nothing.
 
     Raises:
         ConfigurationError: when they do not agree, when both dialects read all there is, or when nothing can be read;
@@ -48,23 +35,21 @@ def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> Detect
     witnesses: dict[str, tuple[bytes, bytes]] = {}
     counts = dict.fromkeys((c.name for c in CANDIDATES), 0)
     both: tuple[bytes, bytes] | None = None
-    silent = unread = 0
+    unread = 0
     for key, value in sample:
         if key is None or value is None or not _has_known_key(key):
-            silent += 1
             continue
         readers = [candidate.name for candidate in CANDIDATES if reads(candidate, key, value)]
         if len(readers) == 1:
             witnesses.setdefault(readers[0], (key, value))
             counts[readers[0]] += 1
         elif readers:
-            both, silent = both or (key, value), silent + 1
+            both = both or (key, value)
         else:
             unread += 1
     if len(witnesses) != 1:
         raise _undecided(witnesses, counts, both, unread)
-    (dialect,) = witnesses
-    return DetectedLayout(dialect=dialect, witnesses=counts[dialect], silent=silent, unread=unread)
+    return next(iter(witnesses))
 
 
 def reads(dialect: Dialect[StateRecord], key: bytes, value: bytes) -> bool:

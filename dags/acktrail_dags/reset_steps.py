@@ -19,9 +19,10 @@ from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.json_values import from_json_value, to_json_value
 from acktrail.group_changes.lifecycle import plan_status
+from acktrail.group_changes.lifecycle.undo import undo_request
 from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.request.reset_request import ResetRequest
+from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval import DECISION, approval, notifiers
 from acktrail_dags.connection import kafka_config
@@ -90,7 +91,7 @@ def validate_reset(**context: Unpack[Context]) -> ResetOrder:
         "reason": form["reason"] or "",
         "requested_by": requester,
     }
-    return _order(form, api.parse_request(asked))
+    return _order(form, parse_request(asked))
 
 
 @task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
@@ -105,7 +106,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     earlier = api.load_reset(tables, form["plan_id"])
     topics = tuple(form["topics"] or ())
     api.check_undo(tables, earlier, topics=topics)
-    undo = api.undo_request(
+    undo = undo_request(
         earlier,
         topics=topics,
         reason=form["reason"] or "",
@@ -191,7 +192,7 @@ def recheck(stored: StoredPlan) -> int:
     closed. Returns how many share partitions would be sent now."""
     tables = _tables(stored)
     with _cluster(stored) as cluster:
-        rows = api.would_send(cluster, _load(stored), partial=stored["partial"], tables=tables, is_approved=True)
+        rows = api.would_send(cluster, tables, _load(stored), partial=stored["partial"], is_approved=True)
     return len(rows)
 
 

@@ -18,7 +18,7 @@ from reset.world import change_plan
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.errors import OutcomeUnknown
-from acktrail.group_changes import change_api
+from acktrail.group_changes import api
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.lifecycle.plan_status import list_plans
@@ -244,5 +244,5 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
     assert f"acktrail reset verify {deletion['plan_id']}" in caught.value.hint
     scene.broker.start()
     with Cluster(scene.kafka) as cluster:
-        assert change_api.settle_change(cluster, scene.tables, change_plan(deletion)) == {other: "done"}
+        assert api.settle_change(cluster, scene.tables, change_plan(deletion)) == {other: "done"}
     assert scene.standing(deletion["plan_id"]) == "DONE"

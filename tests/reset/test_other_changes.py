@@ -14,8 +14,8 @@ from reset.world import World
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
-from acktrail.group_changes import change_api
 from acktrail.group_changes.audit.integrity import checked_audit
+from acktrail.group_changes.execution.raise_outcome import raise_unless_changed
 
 pytestmark = pytest.mark.broker
 
@@ -134,7 +134,7 @@ def test_an_unknown_outcome_is_settled(
     done = world.execute_change(plan)
     assert done.outcomes == {group: "DONE"}
     with pytest.raises(OutcomeUnknown):
-        change_api.raise_unless_changed(done)
+        raise_unless_changed(done)
     shown = run(capsys, "reset", "show", plan["plan_id"], "--tables", world.tables.uri)
     assert "state_is_lost" in shown.stdout
     assert checked_audit(world.tables).broken_at is None

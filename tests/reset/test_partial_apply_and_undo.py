@@ -96,7 +96,7 @@ def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) 
     with pytest.raises(ChangeRefused, match="already_undone"):
         scene.execute(second)
     with pytest.raises(ChangeRefused, match="already_undone"):
-        scene.would_send(second, tables=scene.tables)
+        scene.would_send(second)
     assert Event.BEFORE_CALL not in scene.events(second["plan_id"])
     redo = scene.undo(first)
     scene.execute(redo)

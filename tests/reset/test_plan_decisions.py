@@ -29,7 +29,7 @@ def test_a_rejected_plan_is_closed_for_every_entry_point(scene: Scene, reset: Co
     with pytest.raises(ChangeRefused, match="plan_rejected"):
         scene.execute(plan)
     with pytest.raises(ChangeRefused, match="plan_rejected"):
-        scene.would_send(plan, tables=scene.tables)
+        scene.would_send(plan)
     assert reset("reject", plan["plan_id"]).code == 0
     rows = read_audit(scene.tables, {"plan_id": plan["plan_id"]})
     decided = [json.loads(row.detail) for row in rows if row.event == Event.REJECTED]
@@ -48,7 +48,7 @@ def test_an_approval_that_nobody_gave_in_time_closes_the_plan(scene: Scene, rese
     assert "[plan_expired]" in reset("apply", plan["plan_id"], "--execute", "--max-age", "99").complaint(2)
     old = scene.earliest(scene.group())
     with pytest.raises(PlanStale, match="too_old"):
-        scene.would_send(old, tables=scene.tables, max_age_ms=0)
+        scene.would_send(old, max_age_ms=0)
     assert "[too_old]" in reset("apply", old["plan_id"], "--max-age", "0").complaint(2)
 
 

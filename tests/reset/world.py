@@ -17,13 +17,15 @@ from confluent_kafka import AcknowledgeType, Producer
 
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.group_changes import api, change_api
+from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.collect_group_change import plan_deletion
 from acktrail.group_changes.json_values import to_json_value
+from acktrail.group_changes.lifecycle.undo import undo_request
 from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_file import parse_plan
-from acktrail.group_changes.request.reset_request import ResetRequest
+from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 
 __all__ = ["BASE_MS", "Delivery", "Fates", "World", "change_plan", "in_parallel", "reset_plan"]
 
@@ -139,7 +141,7 @@ class World:
             return tuple(member.client_id for member in admin.describe_groups([group])[0].members)
 
     def request(self, **params: Any) -> ResetRequest:
-        return api.parse_request(params)
+        return parse_request(params)
 
     def plan(self, **params: Any) -> dict[str, Any]:
         """A plan as its JSON."""
@@ -151,14 +153,14 @@ class World:
 
     def undo(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
         """The plan that undoes `plan`."""
-        return self.plan_of(api.undo_request(reset_plan(plan), **named))
+        return self.plan_of(undo_request(reset_plan(plan), **named))
 
     def store(self, plan: dict[str, Any]) -> None:
         api.store_plan(self.tables, reset_plan(plan))
 
     def would_send(self, plan: dict[str, Any], **named: Any) -> Any:
         with Cluster(self.kafka) as cluster:
-            return api.would_send(cluster, reset_plan(plan), **named)
+            return api.would_send(cluster, self.tables, reset_plan(plan), **named)
 
     def execute(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
         made = reset_plan(plan)
@@ -176,11 +178,11 @@ class World:
 
     def plan_deletion(self, groups: Sequence[str], topics: Sequence[str] = ()) -> dict[str, Any]:
         with Cluster(self.kafka) as cluster:
-            return to_json_value(change_api.plan_deletion(cluster, groups, topics))
+            return to_json_value(plan_deletion(cluster, groups, topics))
 
     def execute_change(self, plan: dict[str, Any]) -> Any:
         with Cluster(self.kafka) as cluster:
-            return change_api.execute_change(cluster, self.tables, change_plan(plan))
+            return api.execute_change(cluster, self.tables, change_plan(plan))
 
     def reset(self, **params: Any) -> dict[str, Any]:
         """Plan, carry out, verify; everything must be done."""

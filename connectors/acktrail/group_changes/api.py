@@ -1,24 +1,33 @@
-"""Resets of start offsets, one function a step, for the command line, the DAGs and scripts.
+"""Changes of share groups, one function a step, for the command line, the DAGs and scripts.
 
 ::
 
     parse_request -> make_plan -> store_plan                                   a dry run ends here
     -> execute (takes the lease, compares again, sends) -> verify              undo: undo_request -> make_plan -> ...
+    plan_deletion, plan_configs -> execute_change (-> settle_change, after an unknown outcome)
 
-Deletions and configurations are in `change_api`. Values are typed; `to_json_value` gives their JSON, `plan_file` the
-text of plans. One `Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables.
-Errors are those of `acktrail.errors`.
+`to_json_value` gives the JSON of values, `plan_file` the text of plans. One `Cluster` is the connection of all steps of
+a command, one `Journal` (`open_journal`) its tables. Errors are those of `acktrail.errors`: besides those named here
+ConfigurationError and RetryableError where cluster or tables do not answer, ForeignCluster and OutcomeUnknown where
+tables are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acktrail import __version__
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
-from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, PlanStale
+from acktrail.errors import (
+    ChangeRefused,
+    ConfigurationError,
+    GroupNotEmpty,
+    MalformedFile,
+    PlanStale,
+)
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.execution.attempt import OpenRequests
@@ -26,44 +35,24 @@ from acktrail.group_changes.json_values import to_json_value, with_hash
 from acktrail.group_changes.lifecycle.admission import Admission, account
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus
 from acktrail.group_changes.lifecycle.plan_life import Step
-from acktrail.group_changes.lifecycle.undo import check_not_undone, read_ledger, undo_offsets, undo_request
+from acktrail.group_changes.lifecycle.undo import check_not_undone, read_ledger, undo_offsets
+from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan
-from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age, parse_plan
+from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, parse_plan
 from acktrail.group_changes.planning.reset_rules import notices_before
 from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows
-from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, parse_request, parse_topic
+from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, parse_topic
 from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets, from_history
 from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
+    from acktrail.broker.changes import ChangeResult
     from acktrail.group_changes.audit.journal import Journal
     from acktrail.group_changes.execution.execute_reset import Execution
     from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
 
-__all__ = [
-    "approval_needed",
-    "as_reset",
-    "check_undo",
-    "execute",
-    "load_plan",
-    "load_reset",
-    "make_plan",
-    "note_decision",
-    "open_journal",
-    "outcomes",
-    "parse_request",
-    "preflight",
-    "requested_groups",
-    "store_plan",
-    "undo_request",
-    "verify",
-    "wait_until_empty",
-    "would_send",
-]
-
-Key = tuple[str, str, int]
-"""Group, topic, partition."""
+_Key = tuple[str, str, int]
 
 
 def check_undo(tables: TablesConfig, plan: ResetPlan, *, topics: Sequence[str] = ()) -> None:
@@ -78,11 +67,7 @@ def check_undo(tables: TablesConfig, plan: ResetPlan, *, topics: Sequence[str] =
 
 def preflight(cluster: Cluster, request: ResetRequest) -> tuple[Notice, ...]:
     """What is known before share partitions are read, refusals first: release, group types, members, rights, the state
-    topic.
-
-    Raises:
-        Unreachable, RetryableError, ConfigurationError: the cluster does not answer.
-    """
+    topic."""
     from acktrail.group_changes.collection.collect import take_preflight
 
     return notices_before(request, take_preflight(cluster, request, now_ms=now_ms()))
@@ -122,9 +107,7 @@ def make_plan(
     earlier plans.
 
     Raises:
-        ChangeRefused, MalformedFile: a file of offsets cannot be used.
-        UnknownName: there is no such earlier plan.
-        Unreachable, RetryableError, ConfigurationError: cluster or tables do not answer.
+        ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such earlier plan.
     """
     from acktrail.group_changes.collection.collect import take_snapshot
     from acktrail.group_changes.collection.delivered_records import with_records, with_times
@@ -146,6 +129,22 @@ def make_plan(
     return with_hash(plan)
 
 
+def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest) -> TargetOffsets | None:
+    """The offsets that a file, the history or an earlier plan names; None: another strategy."""
+    strategy = request.strategy
+    if strategy.kind is StrategyKind.FROM_FILE:
+        rows, groups = offset_rows(Path(strategy.source or "")), requested_groups(cluster, request)
+        found = check_rows(rows, groups, lambda: {one.name: one.partition_count for one in cluster.admin.topics()})
+        return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
+    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
+        return None
+    if tables is None:
+        raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
+    if strategy.kind is StrategyKind.TO_SNAPSHOT:
+        return undo_offsets(tables, load_reset(tables, strategy.source or ""), request.topics, now_ms=now_ms())
+    return from_history(cluster.admin, tables, requested_groups(cluster, request), strategy.moment_ms or 0)
+
+
 def open_journal(tables: TablesConfig, plan: Plan, *, actor: str | None = None) -> Journal:
     """The tables of a plan's cluster, for one run; `actor` (the account, if None) is who acts."""
     from acktrail.group_changes.audit.journal import Journal
@@ -158,7 +157,6 @@ def store_plan(tables: TablesConfig, plan: Plan) -> None:
 
     Raises:
         PlanStale: another plan with this id is stored.
-        ForeignCluster, OutcomeUnknown, ConfigurationError, RetryableError: as the tables.
     """
     open_journal(tables, plan).write_plan(plan)
 
@@ -175,11 +173,7 @@ def load_plan(tables: TablesConfig, plan_id: str) -> Plan:
 
 
 def load_reset(tables: TablesConfig, plan_id: str) -> ResetPlan:
-    """A stored reset plan.
-
-    Raises:
-        As `load_plan` and `as_reset`.
-    """
+    """A stored reset plan. Raises as `load_plan` and `as_reset`."""
     return as_reset(load_plan(tables, plan_id))
 
 
@@ -195,11 +189,7 @@ def as_reset(plan: Plan) -> ResetPlan:
 
 
 def approval_needed(plan: Plan) -> str:
-    """Who may approve a plan, in a sentence for them; empty where no approval is needed.
-
-    Raises:
-        ConfigurationError: the environment names no such rule.
-    """
+    """Who may approve a plan, in a sentence for them; empty where no approval is needed."""
     if approval_rule() is not ApprovalRule.SECOND_PERSON:
         return ""
     names = dict.fromkeys(name for name in (plan.created_by, plan.requested_by) if name.strip())
@@ -216,37 +206,29 @@ def note_decision(
         ChangeRefused: the plan is closed already, was executed, is too old to be approved; `own_approval`: its
             requester may not approve it.
         ChangeInProgress: it is being executed, or was not verified.
-        ForeignCluster, OutcomeUnknown, ConfigurationError, RetryableError: as the tables.
     """
     step = Step.APPROVE if approved else Step.EXPIRE if expired else Step.REJECT
     journal = open_journal(tables, plan, actor=actor)
     journal.write_plan(plan)
-    return admission_of(journal, plan).decide(step, actor=actor, why=note).standing
+    return _admission(journal, plan).decide(step, actor=actor, why=note).standing
 
 
 def would_send(
     cluster: Cluster,
+    tables: TablesConfig,
     plan: ResetPlan,
     *,
     partial: bool = False,
-    tables: TablesConfig | None = None,
     max_age_ms: int = DAY_MS,
     is_approved: bool = False,
 ) -> tuple[PartitionPlan, ...]:
-    """The share partitions that would be sent now. `execute` compares again itself. With `tables` also whether the
-    plan's life allows it; what is done already is left out then. `is_approved`: an approval is about to be noted.
-
-    Raises:
-        ChangeRefused, PlanStale, GroupNotEmpty: none would be; as `execute`.
-    """
+    """The share partitions that would be sent now, without what is done already; `execute` compares again itself.
+    `is_approved`: an approval is about to be noted. Raises as `execute`."""
     from acktrail.group_changes.execution.execute_reset import rows_to_send
 
-    check_age(plan.created_at_ms, now_ms=now_ms(), longest_ms=max_age_ms)
-    done = frozenset[Key]()
-    if tables is not None:
-        journal = open_journal(tables, plan)
-        rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
-        done = _done_before(cluster, journal, plan, admission_of(journal, plan, max_age_ms, rule))
+    journal = open_journal(tables, plan)
+    rule = ApprovalRule.OPTIONAL if is_approved else None
+    done = _done_before(cluster, journal, plan, _admission(journal, plan, max_age_ms, rule))
     return rows_to_send(cluster, plan, partial=partial, now_ms=now_ms(), done=done)
 
 
@@ -265,18 +247,17 @@ def execute(
     A plan that was done is not sent again. `requests` counts those whose outcome is open.
 
     Raises:
-        ChangeRefused (PlanStale when something changed), GroupNotEmpty, ChangeInProgress: nothing was sent.
-        RetryableError, ConfigurationError: nothing was sent.
+        ChangeRefused (PlanStale when something changed), GroupNotEmpty, ChangeInProgress, RetryableError,
+            ConfigurationError: nothing was sent.
         OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have noted a step.
     """
     from acktrail.group_changes.execution.execute_reset import execute_reset
 
-    admission = admission_of(journal, plan, max_age_ms)
+    admission = _admission(journal, plan, max_age_ms)
     done = _done_before(cluster, journal, plan, admission)
     journal.write_plan(plan)
-    return execute_reset(
-        cluster, journal, plan, partial=partial, done=done, check=admission.check_apply, requests=requests
-    )
+    check = admission.check_apply
+    return execute_reset(cluster, journal, plan, partial=partial, done=done, check=check, requests=requests)
 
 
 def verify(
@@ -293,12 +274,11 @@ def verify(
     Raises:
         ChangeInProgress: another living process executes it.
         OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
-        RetryableError, ConfigurationError: they do not answer, and no request was open.
     """
     from acktrail.group_changes.verification import verify as verification
 
     with requests or OpenRequests(plan.plan_id) as sent:
-        if not sent.has_left and is_open(journal, plan):
+        if not sent.has_left and _is_open(journal, plan):
             sent.add()
         found = verification.verify_reset(cluster, journal, plan, wait_s=wait_s, watch_s=watch_s)
         sent.settled()
@@ -307,11 +287,7 @@ def verify(
 
 def outcomes(journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartition] = ()) -> list[dict[str, Any]]:
     """The outcome of every share partition of a plan as JSON rows, the newest of all attempts, from the tables; nothing
-    when nothing was ever attempted. `found` is the result of `verify` just now.
-
-    Raises:
-        ConfigurationError, RetryableError: the tables cannot be read.
-    """
+    when nothing was ever attempted. `found` is the result of `verify` just now."""
     from acktrail.group_changes.lifecycle.plan_status import outcomes_of
 
     newest = {(one.group_id, one.topic, one.partition): to_json_value(one) for one in found}
@@ -319,32 +295,7 @@ def outcomes(journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartitio
     return [newest.get((row["group_id"], row["topic"], row["partition"]), row) for row in rows]
 
 
-def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest) -> TargetOffsets | None:
-    """The offsets that a file, the history or an earlier plan names; None: another strategy."""
-    strategy = request.strategy
-    if strategy.kind is StrategyKind.TO_SNAPSHOT:
-        earlier = load_reset(_needed(tables), strategy.source or "")
-        return undo_offsets(_needed(tables), earlier, request.topics, now_ms=now_ms())
-    if strategy.kind is StrategyKind.FROM_FILE:
-        rows = offset_rows(Path(strategy.source or ""))
-        groups = requested_groups(cluster, request)
-        found = check_rows(
-            rows, groups, lambda: {topic.name: topic.partition_count for topic in cluster.admin.topics()}
-        )
-        return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
-    if strategy.kind is StrategyKind.TO_HISTORY:
-        groups = requested_groups(cluster, request)
-        return from_history(cluster.admin, _needed(tables), groups, strategy.moment_ms or 0)
-    return None
-
-
-def _needed(tables: TablesConfig | None) -> TablesConfig:
-    if tables is None:
-        raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
-    return tables
-
-
-def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission: Admission) -> frozenset[Key]:
+def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission: Admission) -> frozenset[_Key]:
     """What an earlier attempt brought to its target, of a plan that may be executed. Raises as `execute`."""
     from acktrail.group_changes.collection.changes_since_plan import other_cluster
     from acktrail.group_changes.lifecycle.plan_status import done_before
@@ -357,25 +308,72 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
         raise PlanStale("other_cluster", other, hint="name the brokers that the plan was made for")
     done = done_before(cluster, journal, plan)
     if is_done and any(row.key not in done for row in plan.executable(partial=True)):
-        raise ChangeRefused(
-            "plan_carried_out",
-            f"plan {plan.plan_id} was carried out, and not everything is at its target any more",
-            hint="nothing was sent; make a new plan: acktrail reset plan",
-        )
+        text = f"plan {plan.plan_id} was carried out, and not everything is at its target any more"
+        raise ChangeRefused("plan_carried_out", text, hint="nothing was sent; make a new plan: acktrail reset plan")
     return done
 
 
-def is_open(journal: Journal, plan: Plan) -> bool:
+def _is_open(journal: Journal, plan: Plan) -> bool:
     """Whether a request of the plan was sent, or may have been, and its outcome was not verified."""
     found = journal.standings({"plan_id": plan.plan_id})
     return any(one.standing in (ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED) for one in found)
 
 
-def admission_of(journal: Journal, plan: Plan, longest_ms: int = DAY_MS, rule: ApprovalRule | None = None) -> Admission:
-    return Admission(
-        journal,
-        plan,
-        rule=approval_rule() if rule is None else rule,
-        longest_ms=longest_ms,
-        ledger=(lambda: read_ledger(journal.tables, [plan.plan_id])) if isinstance(plan, ResetPlan) else None,
-    )
+def _admission(journal: Journal, plan: Plan, longest_ms: int = DAY_MS, rule: ApprovalRule | None = None) -> Admission:
+    ledger = (lambda: read_ledger(journal.tables, [plan.plan_id])) if isinstance(plan, ResetPlan) else None
+    return Admission(journal, plan, rule=rule or approval_rule(), longest_ms=longest_ms, ledger=ledger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOutcome:
+    """The broker's answers, and how each group stands after verification."""
+
+    plan_id: str
+    results: tuple[ChangeResult, ...]
+    outcomes: Mapping[str, str]
+
+
+def execute_change(
+    cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan, *, expect: str | None = None
+) -> ChangeOutcome:
+    """Execute a deletion or a change of configurations, verified and audited. The plan is stored first. A plan that was
+    done is not sent again. `expect` is the preview's hash that a person saw: with another one nothing is sent.
+
+    Raises:
+        ChangeRefused (PlanStale when the preview is another), ChangeInProgress, RetryableError, ConfigurationError:
+            nothing was sent.
+        OutcomeUnknown: a request left, and its outcome is not known.
+    """
+    from acktrail.group_changes.execution.execute_group_change import execute_group_change
+
+    if expect is not None and expect != plan.preview_hash:
+        raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
+    journal = open_journal(tables, plan)
+    check = _admission(journal, plan).check_apply
+    journal.write_plan(plan)
+    results: Sequence[ChangeResult] = ()
+    if check().standing is not ChangeStatus.DONE:
+        results = execute_group_change(cluster, journal, plan, check=check)
+    standings = {found.group_id: found.standing.value for found in journal.standings({"plan_id": plan.plan_id})}
+    return ChangeOutcome(plan_id=plan.plan_id, results=tuple(results), outcomes=standings)
+
+
+def recheck_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan) -> None:
+    """Pass when `execute_change` would send the plan now, or has nothing left to send. Raises as it would."""
+    from acktrail.group_changes.execution.execute_group_change import check_preview
+
+    if _admission(open_journal(tables, plan), plan).check_apply().standing is not ChangeStatus.DONE:
+        check_preview(cluster, plan)
+
+
+def settle_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan) -> dict[str, str]:
+    """Settle a change whose outcome was not noted: outcome by group. Raises as `verify`."""
+    from acktrail.group_changes.execution.execute_group_change import settle_group_change
+
+    journal = open_journal(tables, plan)
+    with OpenRequests(plan.plan_id) as sent:
+        if _is_open(journal, plan):
+            sent.add()
+        found = settle_group_change(cluster, journal, plan)
+        sent.settled()
+    return found

@@ -91,8 +91,8 @@ def set_(
 
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """
-    from acktrail.group_changes.change_api import plan_configs
     from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.collection.collect_group_change import plan_configs
 
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     for setting in settings or ():
@@ -104,15 +104,7 @@ def set_(
         raise ChangeRefused("nothing_to_change", "nothing is to be set", hint="give name=value, or --unset name")
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         plan = plan_configs(cluster, group, wanted, reason=reason, requested_by=requested_by)
-        preview_or_execute(
-            cluster,
-            plan,
-            execute=execute,
-            expect=expect,
-            tables=tables,
-            tables_options=tables_options,
-            as_json=as_json,
-        )
+        preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)
 
 
 _NOBODY = "acktrail-nobody-a6b1f0"

@@ -128,19 +128,12 @@ def delete(
     Groups of other types are refused: Kafka would delete them. The start offsets stay in the plan (`acktrail reset
     show`); acknowledgements and archived records cannot come back.
     """
-    from acktrail.group_changes import api, change_api
+    from acktrail.group_changes import api
     from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.collection.collect_group_change import plan_deletion
 
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
-        plan = change_api.plan_deletion(cluster, groups, reason=reason, requested_by=requested_by)
-        preview_or_execute(
-            cluster,
-            plan,
-            execute=execute,
-            expect=expect,
-            tables=tables,
-            tables_options=tables_options,
-            as_json=as_json,
-        )
+        plan = plan_deletion(cluster, groups, reason=reason, requested_by=requested_by)
+        preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.interruption import interruptible
-from acktrail.cli.reset.change_preview import execute_stored
-from acktrail.cli.reset.plan_arguments import load_any_plan, show_new
+from acktrail.cli.reset.change_preview import execute_stored, load_any_plan, show_new
 from acktrail.cli.reset.reset_options import (
     Execute,
     MaxAge,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _HOURS = 3_600_000
-_Json = dict[str, Any]
 
 
 def apply(
@@ -74,13 +72,13 @@ def apply(
         if not isinstance(loaded, ResetPlan):
             execute_stored(cluster, target, loaded, execute=execute, as_json=as_json)
         elif not execute:
-            rows = api.would_send(cluster, loaded, partial=partial, tables=target, max_age_ms=max_age_ms)
+            rows = api.would_send(cluster, target, loaded, partial=partial, max_age_ms=max_age_ms)
             _show_what_would_be_sent(rows, loaded, as_json)
         else:
             if wait_empty > 0:
                 api.wait_until_empty(cluster, loaded.group_ids, timeout_s=wait_empty)
             journal = api.open_journal(target, loaded)
-            _carry_out(cluster, journal, loaded, wait, watch, as_json, partial=partial, max_age_ms=max_age_ms)
+            _carry_out(cluster, journal, loaded, wait, watch, as_json, partial, max_age_ms)
 
 
 def verify(
@@ -97,7 +95,7 @@ def verify(
 
     Changes nothing in the cluster.
     """
-    from acktrail.group_changes import api, change_api
+    from acktrail.group_changes import api
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.planning.plan import ResetPlan
 
@@ -112,12 +110,9 @@ def verify(
             _show_outcomes(journal, loaded, found, None, as_json)
             return
         with interruptible():
-            outcomes = change_api.settle_change(cluster, target, loaded)
-    if as_json:
-        typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}))
-    else:
-        rows = list(outcomes.items())
-        typer.echo(table(("GROUP", "OUTCOME"), rows) if rows else "nothing to settle")
+            outcomes = api.settle_change(cluster, target, loaded)
+    text = table(("GROUP", "OUTCOME"), list(outcomes.items())) if outcomes else "nothing to settle"
+    typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}) if as_json else text)
 
 
 def undo(
@@ -150,15 +145,13 @@ def undo(
     """
     from acktrail.group_changes import api
     from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.lifecycle.undo import undo_request
 
     target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    request = api.undo_request(
-        api.load_reset(target, plan),
-        topics=topic or (),
-        reason=reason,
-        requested_by=requested_by,
-        allow_moved_on=allow_moved_on,
+    loaded, topics = api.load_reset(target, plan), topic or ()
+    request = undo_request(
+        loaded, topics=topics, reason=reason, requested_by=requested_by, allow_moved_on=allow_moved_on
     )
     with Cluster(kafka) as cluster:
         made = api.make_plan(cluster, request, tables=target)
@@ -166,7 +159,7 @@ def undo(
         journal.write_plan(made)
         show_new(made, out, as_json and not execute, is_stored=True, quiet=execute)
         if execute:
-            _carry_out(cluster, journal, made, wait, watch, as_json, partial=partial, max_age_ms=24 * _HOURS)
+            _carry_out(cluster, journal, made, wait, watch, as_json, partial, 24 * _HOURS)
 
 
 def _carry_out(
@@ -176,7 +169,6 @@ def _carry_out(
     wait: float,
     watch: float,
     as_json: bool,
-    *,
     partial: bool,
     max_age_ms: int,
 ) -> None:
@@ -196,6 +188,7 @@ def _show_outcomes(
 ) -> None:
     """Print an outcome for every share partition of the plan; raise when one is not done, also when it cannot be
     printed."""
+    from acktrail.cli.reset.reset_text import results_text
     from acktrail.group_changes import api
     from acktrail.group_changes.execution.raise_outcome import raise_unless_ok
     from acktrail.group_changes.json_values import to_json_value
@@ -210,37 +203,23 @@ def _show_outcomes(
             execution = None if done is None else to_json_value(done)
             about = {"plan_id": plan.plan_id, "execution": execution, "verified": verified, "outcomes": outcomes}
             typer.echo(json.dumps(about))
+        elif found or any(not row["status"].startswith("OK") for row in outcomes):
+            typer.echo(results_text(outcomes))
         else:
-            typer.echo(_outcomes_text(outcomes, found, done))
+            typer.echo("nothing to settle" if done is None else "every share partition is at its target already")
     finally:
         raise_unless_ok(plan.plan_id, outcomes, done)
 
 
-def _outcomes_text(outcomes: list[_Json], found: Sequence[VerifiedPartition], done: Execution | None) -> str:
-    from acktrail.cli.reset.reset_text import results_text
-
-    if found or any(not row["status"].startswith("OK") for row in outcomes):
-        return results_text(outcomes)
-    return "nothing to settle" if done is None else "every share partition is at its target already"
-
-
 def _show_what_would_be_sent(rows: Sequence[PartitionPlan], plan: ResetPlan, as_json: bool) -> None:
     """Every start offset that AlterShareGroupOffsets would carry, in the order of the requests: one a group."""
+    cells = [(row.group_id, row.topic, row.partition, row.start_offset, row.target_offset) for row in rows]
     if as_json:
-        requests = [
-            {
-                "group": row.group_id,
-                "topic": row.topic,
-                "partition": row.partition,
-                "start_offset_now": row.start_offset,
-                "start_offset": row.target_offset,
-            }
-            for row in rows
-        ]
+        names = ("group", "topic", "partition", "start_offset_now", "start_offset")
+        requests = [dict(zip(names, row, strict=True)) for row in cells]
         about = {"plan_id": plan.plan_id, "would_send": len(rows), "sent": 0, "share_partitions": requests}
         typer.echo(json.dumps(about))
         return
-    cells = [(row.group_id, row.topic, row.partition, row.start_offset, row.target_offset) for row in rows]
     typer.echo(table(("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "NEW-START-OFFSET"), cells))
     typer.echo(f"{len(rows)} share partition(s) would be sent, nothing moved since the plan was made")
     typer.echo("nothing was sent: give --execute", err=True)

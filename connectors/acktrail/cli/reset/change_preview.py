@@ -1,4 +1,4 @@
-"""What the commands that delete or configure share: preview, then change with --execute."""
+"""Plans as commands take them, show them, and carry them out with --execute."""
 
 from __future__ import annotations
 
@@ -16,26 +16,60 @@ from acktrail.plain_tables import printable, table
 if TYPE_CHECKING:
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
+    from acktrail.group_changes.planning.plan import ResetPlan
+    from acktrail.group_changes.planning.plan_file import Plan
 
 
 Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
 
 
+def load_any_plan(plan: str, target: TablesConfig | None) -> Plan:
+    """The reset plan in the file `plan`, else the stored plan of any kind with that id.
+
+    Raises:
+        UnknownName, MalformedFile, PlanStale: there is none, or it was altered.
+    """
+    from acktrail.group_changes import api
+    from acktrail.group_changes.planning.plan_file import read_plan
+
+    if target is None or plan.endswith(".json") or Path(plan).exists():
+        return read_plan(Path(plan))
+    return api.load_plan(target, plan)
+
+
+def show_new(plan: ResetPlan, out: Path | None, as_json: bool, *, is_stored: bool, quiet: bool = False) -> None:
+    """Write and print a new reset plan; raise when a rule forbids it."""
+    from acktrail.cli.reset.reset_text import plan_text
+    from acktrail.group_changes.execution.execute_reset import refusal_of
+    from acktrail.group_changes.planning.plan_file import plan_json, write_text
+
+    if out is not None:
+        write_text(plan_json(plan), out)
+    if quiet:
+        typer.echo(f"plan {plan.plan_id}", err=True)
+        return
+    typer.echo(plan_json(plan) if as_json else plan_text(plan), nl=not as_json)
+    if plan.refusals:
+        raise refusal_of(plan, partial=False)
+    if not as_json:
+        command = f"to carry it out: acktrail reset apply {out or plan.plan_id} --execute"
+        typer.echo(f"nothing was changed; {command if out or is_stored else '--out FILE keeps the plan'}", err=True)
+
+
 def preview_or_execute(
     cluster: Cluster,
     plan: GroupChangePlan,
-    *,
     execute: bool,
     expect: str | None,
     tables: str | None,
     tables_options: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the preview; with `execute` change the cluster, verified and audited."""
+    """Print the preview of a deletion or configuration; with `execute` change the cluster, verified and audited."""
     from acktrail.group_changes.planning.notices import refusal_error
 
     if execute:
-        _execute(cluster, row_tables(tables, tables_options), plan, expect=expect, as_json=as_json)
+        _execute(cluster, row_tables(tables, tables_options), plan, expect, as_json)
         return
     _show(plan, as_json)
     if plan.refusals:
@@ -48,33 +82,29 @@ def execute_stored(
     cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, *, execute: bool, as_json: bool
 ) -> None:
     """Show a stored deletion or change of configurations; with `execute` execute it."""
-    from acktrail.group_changes import change_api
+    from acktrail.group_changes import api
 
     if execute:
-        _execute(cluster, target, plan, expect=None, as_json=as_json)
+        _execute(cluster, target, plan, None, as_json)
         return
     _show(plan, as_json)
-    change_api.recheck_change(cluster, target, plan)
+    api.recheck_change(cluster, target, plan)
     if not as_json:
         typer.echo("nothing was changed: give --execute", err=True)
 
 
-def _execute(
-    cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, *, expect: str | None, as_json: bool
-) -> None:
-    from acktrail.group_changes import change_api
+def _execute(cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, expect: str | None, as_json: bool) -> None:
+    from acktrail.group_changes import api
+    from acktrail.group_changes.execution.raise_outcome import raise_unless_changed
     from acktrail.group_changes.json_values import to_json_value
 
     with interruptible():
-        done = change_api.execute_change(cluster, target, plan, expect=expect)
+        done = api.execute_change(cluster, target, plan, expect=expect)
     try:
-        if as_json:
-            typer.echo(json.dumps(to_json_value(done)))
-        else:
-            rows = list(done.outcomes.items())
-            typer.echo(f"plan {done.plan_id}\n\n{table(('GROUP', 'STANDING'), rows)}")
+        standings = table(("GROUP", "STANDING"), list(done.outcomes.items()))
+        typer.echo(json.dumps(to_json_value(done)) if as_json else f"plan {done.plan_id}\n\n{standings}")
     finally:
-        change_api.raise_unless_changed(done)
+        raise_unless_changed(done)
 
 
 def _show(plan: GroupChangePlan, as_json: bool) -> None:

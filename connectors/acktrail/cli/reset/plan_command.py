@@ -1,16 +1,16 @@
-"""``acktrail reset``: start offsets of share groups, planned, carried out, verified, taken back."""
+"""``acktrail reset``: start offsets of share groups, planned, approved, carried out, verified, taken back."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden, row_tables
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.reset.apply_command import apply, undo, verify
-from acktrail.cli.reset.decision_commands import approve, reject
-from acktrail.cli.reset.plan_arguments import show_new
+from acktrail.cli.reset.change_preview import load_any_plan, show_new
 from acktrail.cli.reset.report_commands import audit, export, list_plans, show
 from acktrail.cli.reset.reset_options import (
     AllGroups,
@@ -24,13 +24,12 @@ from acktrail.cli.reset.reset_options import (
     WaitEmpty,
 )
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.plain_tables import printable
 
-app = typer.Typer(
-    help="Reset start offsets of share groups: plan (a dry run), approve, apply, verify, undo.",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=True,
-)
+app = command_group("Reset start offsets of share groups: plan (a dry run), approve, apply, verify, undo.")
+
+_Plan = Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")]
+_Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 
 
 @app.command("plan")
@@ -96,9 +95,12 @@ def plan_(
     from acktrail.group_changes import api
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.request.reset_request import StrategyKind as Kind
+    from acktrail.group_changes.request.reset_request import parse_request
 
-    flags = {Kind.TO_EARLIEST: to_earliest, Kind.TO_LATEST: to_latest, Kind.TO_CURRENT: to_current}
-    values = {
+    given = {
+        Kind.TO_EARLIEST: to_earliest,
+        Kind.TO_LATEST: to_latest,
+        Kind.TO_CURRENT: to_current,
         Kind.TO_OFFSET: to_offset,
         Kind.TO_DATETIME: to_datetime,
         Kind.BY_DURATION: by_duration,
@@ -106,24 +108,22 @@ def plan_(
         Kind.FROM_FILE: from_file,
         Kind.TO_HISTORY: to_history,
     }
-    chosen = {kind: None for kind, is_given in flags.items() if is_given}
-    strategies = {**chosen, **{kind: value for kind, value in values.items() if value is not None}}
-    request = api.parse_request(
-        {
-            "groups": group or [],
-            "group_globs": group_glob or [],
-            "all_groups": all_groups,
-            "topics": topic or [],
-            "all_topics": all_topics,
-            "strategies": strategies,
-            "out_of_range": out_of_range,
-            "allow_skip": allow_skip,
-            "allow_create": allow_create,
-            "without_state": without_state,
-            "reason": reason,
-            "requested_by": requested_by,
-        }
-    )
+    chosen = [(kind, value) for kind, value in given.items() if value is not None and value is not False]
+    asked = {
+        "groups": group or [],
+        "group_globs": group_glob or [],
+        "all_groups": all_groups,
+        "topics": topic or [],
+        "all_topics": all_topics,
+        "strategies": {kind: None if value is True else value for kind, value in chosen},
+        "out_of_range": out_of_range,
+        "allow_skip": allow_skip,
+        "allow_create": allow_create,
+        "without_state": without_state,
+        "reason": reason,
+        "requested_by": requested_by,
+    }
+    request = parse_request(asked)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.optional_from_environment(tables, tables_options)
     with hidden("pandas"), Cluster(kafka) as cluster:
@@ -139,8 +139,52 @@ def plan_(
 app.command()(apply)
 app.command()(verify)
 app.command()(undo)
-app.command()(approve)
-app.command()(reject)
+
+
+@app.command()
+def approve(
+    plan: _Plan,
+    reason: _Why = "",
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a plan, noted in the audit with who and why. Nothing is sent.
+
+    With ACKTRAIL_RESET_APPROVAL=required a plan is carried out only when it was approved; with second-person only when
+    somebody approved it who neither made it nor asked for it.
+
+    Example: acktrail reset approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
+    """
+    _decide(plan, row_tables(tables, tables_options), reason, as_json, approved=True)
+
+
+@app.command()
+def reject(
+    plan: _Plan,
+    reason: _Why = "",
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
+    _decide(plan, row_tables(tables, tables_options), reason, as_json, approved=False)
+
+
+def _decide(plan: str, target: TablesConfig, reason: str, as_json: bool, *, approved: bool) -> None:
+    from acktrail.group_changes import api
+    from acktrail.group_changes.lifecycle.admission import account
+
+    by, loaded = account(), load_any_plan(plan, target)
+    standing = api.note_decision(target, loaded, approved=approved, actor=by, note=reason)
+    if as_json:
+        typer.echo(json.dumps({"plan_id": loaded.plan_id, "standing": standing.value, "by": by}))
+        return
+    typer.echo(f"plan {loaded.plan_id} {'approved' if approved else 'rejected'} by {printable(by)}")
+    if approved:
+        typer.echo(f"to carry it out: acktrail reset apply {loaded.plan_id} --execute", err=True)
+
+
 app.command("list")(list_plans)
 app.command()(show)
 app.command()(audit)

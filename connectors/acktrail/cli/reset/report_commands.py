@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset.plan_arguments import load_any_plan, load_reset_plan
+from acktrail.cli.reset.change_preview import change_text, load_any_plan
 from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
 from acktrail.config import KafkaConfig
 from acktrail.plain_tables import printable, table
+from acktrail.times import instant_text
+
+_Json = Mapping[str, Any]
 
 
 def list_plans(
@@ -58,29 +62,22 @@ def show(
     if as_json:
         typer.echo(json.dumps({"plan": to_json_value(loaded), **progress}))
         return
-    from acktrail.cli.reset.change_preview import change_text
     from acktrail.cli.reset.reset_text import plan_text, results_text
 
     typer.echo(plan_text(loaded) if isinstance(loaded, ResetPlan) else change_text(loaded))
     if progress:
-        typer.echo("\n" + "\n".join(_life(progress)))
+        words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
+        typer.echo(f"\nstanding {progress['standing']}")
+        for one in progress["decisions"]:
+            why = f": {printable(one['why'])}" if one["why"] else ""
+            typer.echo(f"{words[one['decision']]} by {printable(one['by'])} at {one['at']}{why}")
+        for plan_id in progress["undone_by"]:
+            typer.echo(f"taken back by plan {plan_id}")
     if progress.get("groups"):
         standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
         typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))
     if progress.get("executions"):
         typer.echo("\n" + results_text(progress["executions"]))
-
-
-def _life(progress: dict[str, Any]) -> list[str]:
-    """How the plan stands, and who decided what about it."""
-    words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
-    decisions = [
-        f"{words[one['decision']]} by {printable(one['by'])} at {one['at']}"
-        + (f": {printable(one['why'])}" if one["why"] else "")
-        for one in progress["decisions"]
-    ]
-    undone = [f"taken back by plan {plan_id}" for plan_id in progress["undone_by"]]
-    return [f"standing {progress['standing']}", *decisions, *undone]
 
 
 def audit(
@@ -114,11 +111,66 @@ def audit(
     if as_json:
         typer.echo(json.dumps({"chain": report, "rows": found}))
         return
-    from acktrail.cli.reset.audit_text import audit_text, report_text
-
     if found:
-        typer.echo(audit_text(found, with_plan=plan is None))
-    typer.echo(report_text(report, anchor=anchor), err=bool(found))
+        headers = ("#", "AT", *(["PLAN"] if plan is None else []), "EVENT", "GROUP", "OUTCOME", "BY", "WHAT")
+        typer.echo(table(headers, [_audit_cells(row, with_plan=plan is None) for row in found]))
+    typer.echo(_report_text(report, anchor), err=bool(found))
+
+
+def _report_text(report: _Json, anchor: Path | None) -> str:
+    """What was checked, and what the audit knows nothing of."""
+    lines = [
+        f"audit: {report['rows']} rows, whole; newest hash {report['newest_hash'] or '-'}",
+        f"the audit vouches for {report['plans']} plan(s) and {report['executions']} result(s)",
+    ]
+    kinds = (("plans_without_audit", "plan(s)"), ("executions_without_audit", "result(s)"))
+    unknown = " and ".join(f"{report[name]} {what}" for name, what in kinds if report[name])
+    if unknown:
+        lines.append(f"not in the audit: {unknown}, of an older release, of a process that was killed, or put in")
+    if anchor is not None and report["newest_sequence"] is not None:
+        lines.append(f"anchor {anchor}: now at row {report['newest_sequence']}")
+    return "\n".join(lines)
+
+
+def _audit_cells(row: _Json, *, with_plan: bool) -> tuple[object, ...]:
+    plan, by = [row["plan_id"]] if with_plan else [], f"{row['actor']} on {row['host']}"
+    what = _WHAT[row["event"]](row["detail"]) if row["event"] in _WHAT else ""
+    return (row["sequence"], row["audited_at"], *plan, row["event"], row["group_id"], row["outcome"], by, what)
+
+
+def _refused(detail: _Json) -> str:
+    if "moved" in detail:
+        return "; ".join(f"{subject}: {text} [{rule}]".removeprefix(": ") for rule, subject, text in detail["moved"])
+    return str(detail.get("error", ""))
+
+
+def _asked(detail: _Json) -> str:
+    parts = detail.get("parts")
+    return str(detail["request"]) if parts is None else f"{detail['request']}: {len(parts)} share partition(s)"
+
+
+def _answered(detail: _Json) -> str:
+    """What was done, then each failure, of a share partition or of a topic: error and advice come last."""
+    lines = [f"{detail['done']} done"] if "done" in detail else []
+    for topic, second, *rest in detail.get("failed", ()):
+        where = f"{topic}:{second}" if isinstance(second, int) else topic
+        lines.append(": ".join(str(word) for word in (where, [second, *rest][-2] or "no answer") if word))
+    return "; ".join(lines)
+
+
+_WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
+    "planned": lambda detail: f"{detail['rows']} share partition(s)" if detail.get("rows") else "",
+    "approved": lambda detail: str(detail.get("note", "")),
+    "rejected": lambda detail: str(detail.get("note", "")),
+    "expired": lambda detail: str(detail.get("note", "")),
+    "lease_taken": lambda detail: f"until {instant_text(detail['expires_at_ms'])}, process {detail['pid']}",
+    "lease_refused": lambda d: f"group {d['group']!r} is being changed by {d['kept_by']}; {d['hint']}",
+    "refused": _refused,
+    "before_call": _asked,
+    "after_call": _answered,
+    "verified": lambda detail: ", ".join(f"{count} {status}" for status, count in detail.get("statuses", {}).items()),
+}
+"""What the detail of an event says to a person."""
 
 
 def export(
@@ -138,12 +190,13 @@ def export(
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out.
     """
-    from acktrail.group_changes.api import parse_request
+    from acktrail.group_changes.api import as_reset
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.request.offsets_csv import current_offsets, planned_offsets
+    from acktrail.group_changes.request.reset_request import parse_request
 
     if plan is not None:
-        text, left_out = planned_offsets(load_reset_plan(plan, optional_lean_tables(tables, tables_options)))
+        text, left_out = planned_offsets(as_reset(load_any_plan(plan, optional_lean_tables(tables, tables_options))))
     else:
         groups = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
         scope = {"topics": topic or [], "all_topics": not topic, "strategies": {"to-current": None}}

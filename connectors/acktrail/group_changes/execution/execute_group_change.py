@@ -12,6 +12,7 @@ from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
 from acktrail.errors import AcktrailError, PlanStale
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.collect_group_change import planned_again
 from acktrail.group_changes.execution.attempt import Attempt, OpenRequests
 from acktrail.group_changes.lifecycle.change_status import ChangeStatus
 from acktrail.group_changes.planning.group_change_plan import GroupChange, GroupChangeKind, GroupChangePlan
@@ -27,11 +28,10 @@ def execute_group_change(
     cluster: Cluster,
     journal: Journal,
     plan: GroupChangePlan,
-    again: Callable[[], GroupChangePlan],
     *,
     check: Callable[[], object] | None = None,
 ) -> tuple[ChangeResult, ...]:
-    """Send what `plan` holds, unless `again`, the same plan made now, has another preview. Then verify and give the
+    """Send what `plan` holds, unless the same plan, made now, has another preview. Then verify and give the
     leases back. One result for each group or topic. `check` raises what forbids the attempt, in the same commit as the
     lease.
 
@@ -46,7 +46,7 @@ def execute_group_change(
     requests = OpenRequests(plan.plan_id)
     with requests:
         with attempt.take_leases(check, requests):
-            check_preview(plan, again)
+            check_preview(cluster, plan)
             for part in plan.parts:
                 results += _call(cluster.admin, attempt, plan.kind, part)
         settle_group_change(cluster, journal, plan)
@@ -54,14 +54,14 @@ def execute_group_change(
     return tuple(results)
 
 
-def check_preview(plan: GroupChangePlan, again: Callable[[], GroupChangePlan]) -> None:
-    """Pass when no rule forbids `plan`, and `again`, the same plan made now, has the same preview.
+def check_preview(cluster: Cluster, plan: GroupChangePlan) -> None:
+    """Pass when no rule forbids `plan`, and the same plan, made now, has the same preview.
 
     Raises:
         ChangeRefused, PlanStale: the rule, or that something changed.
     """
     _check_refusals(plan)
-    if again().preview_hash != plan.preview_hash:
+    if planned_again(cluster, plan).preview_hash != plan.preview_hash:
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
 
 

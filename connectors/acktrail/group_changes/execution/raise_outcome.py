@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome, raise_unless_done
 from acktrail.errors import OutcomeUnknown, PartlyDone, RetryableError
-from acktrail.group_changes.lifecycle.change_status import Status
+from acktrail.group_changes.lifecycle.change_status import ChangeStatus, Status
 
 if TYPE_CHECKING:
+    from acktrail.group_changes.api import ChangeOutcome
     from acktrail.group_changes.execution.execute_reset import Execution
 
 _UNCLEAR = frozenset({Status.UNKNOWN, Status.NOT_PERSISTED, Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK})
@@ -50,6 +51,26 @@ def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], executi
             text, hint="nothing was changed there, verification says; the same plan may be applied again"
         )
     raise_unless_done([_result(row) for row in tried], operation="READ")
+
+
+def raise_unless_changed(change: ChangeOutcome) -> None:
+    """Pass when everything was done and shows.
+
+    Raises:
+        OutcomeUnknown: the outcome is not known, or the broker answered done and it does not show.
+        PartlyDone, NotAuthorized, GroupNotEmpty, UnknownName ...: the broker's answer.
+    """
+    answered = {result.group_id for result in change.results if result.outcome is Outcome.DONE}
+    hidden = [group for group in answered if change.outcomes.get(group) == ChangeStatus.FAILED]
+    if hidden:
+        text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
+        hint = f"acktrail reset verify {change.plan_id} looks again"
+        raise OutcomeUnknown(text, hint=hint, data={"plan": change.plan_id})
+    try:
+        raise_unless_done(change.results, operation="DELETE")
+    except OutcomeUnknown as error:
+        hint = f"acktrail reset show {change.plan_id} lists what was found; {error.hint}".removesuffix("; ")
+        raise OutcomeUnknown(error.message, hint=hint, data={**error.data, "plan": change.plan_id}) from error
 
 
 def _first(row: Mapping[str, Any] | None) -> str:

@@ -79,5 +79,5 @@ def test_a_snapshot_knows_its_own_commits_while_others_write(tables: Tables) -> 
     export(tables, MemoryLog(pairs=PAIRS, end_offset=15))
 
     assert snapshot.commits(after=-1) == before
-    assert snapshot.commits(after=snapshot.version - 1) == before[-1:]
-    assert [commit.version for commit in before] == list(range(snapshot.version + 1))
+    assert snapshot.commits(after=snapshot.version - 1) == {snapshot.version: before[snapshot.version]}
+    assert list(before) == list(range(snapshot.version + 1))

@@ -119,7 +119,7 @@ def test_rows_and_positions_are_one_commit(tables: Tables) -> None:
     assert snapshot is not None
     assert snapshot.version == version == 1
     assert (snapshot.transaction_version("a"), snapshot.transaction_version("b")) == (3, 9)
-    assert snapshot.commits(after=0)[0].metadata["note"] == "{}"
+    assert snapshot.commits(after=0)[1]["note"] == "{}"
     assert snapshot.read(columns=["offset"])["offset"].to_pylist() == [1, 2]
 
 

@@ -37,9 +37,7 @@ def export_continuously(
     Every `observe_every_s` seconds (None: never) the brokers are sampled before and after, under a run id of its own,
     as `acktrail reconcile` needs it. Another writer on the same tables, an outage of broker or storage, and a cluster
     without a state topic do not end it. `notice` gets one line when an outage begins and one when it ends.
-
-    Raises:
-        ConfigurationError, InputError: a person must correct something.
+    What a person must correct is raised: ConfigurationError, InputError.
     """
     check_connectors(connectors)
     if "state" not in connectors:

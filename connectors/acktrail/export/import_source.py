@@ -65,7 +65,6 @@ def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
 def load_records(files: Sequence[Path], reading: ReadReport) -> pa.Table:
     """The records of `files` by state partition and offset, each address once: columns of ``RAW_RECORDS`` and `FILE`.
     Raises InputError (as ``read_file``; and two different records claim one address)."""
-
     schema = RAW_RECORDS.append(pa.field(FILE, pa.int32()))
     batches = [
         pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(np.int32(number), batch.num_rows)], schema=schema)
@@ -107,7 +106,6 @@ class FileSource:
 
     def tasks(self) -> Sequence[FileTask]:
         """One task for each state partition that has a record."""
-
         self._tasks = [
             FileTask(self.records.filter(pc.field("partition") == partition), self.origins, self.destination, partition)
             for partition in pc.unique(self.records["partition"]).to_pylist()
@@ -155,14 +153,20 @@ class FileTask:
             ForeignCluster: the tables have another record at an address.
             InputError: records before `position` are not in the tables, or some between it and the first are missing.
         """
-
         offsets = np.asarray(self._records["offset"])
         self.known = 0 if position is None else int(np.searchsorted(offsets, position))
         if self.known:
             self._check_known(self._records.slice(0, self.known))
         new = self._records.slice(self.known)
-        if new.num_rows and position is not None:
-            self._check_gap(position, int(offsets[self.known]))
+        first = int(offsets[self.known]) if new.num_rows else 0
+        is_at_the_end = self._destination.reached.get(self._partition) == position
+        if position is not None and first > position and is_at_the_end and not self._destination.allow_gaps:
+            raise InputError(
+                f"offsets {position} to {first - 1} of state partition {self._partition} are in no file, "
+                "and the tables end before them",
+                hint="import the files that have them first, or say --allow-gaps to record them as lost",
+                data={"state_partition": self._partition, "first_offset": position, "last_offset": first - 1},
+            )
         self._pieces = self._batches(new, position)
 
     def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # part of the contract: files do not wait
@@ -205,16 +209,6 @@ class FileTask:
                     data=data,
                 )
 
-    def _check_gap(self, position: int, first: int) -> None:
-        is_first = self._destination.reached.get(self._partition) == position
-        if first > position and is_first and not self._destination.allow_gaps:
-            raise InputError(
-                f"offsets {position} to {first - 1} of state partition {self._partition} are in no file, "
-                f"and the tables end before them",
-                hint="import the files that have them first, or say --allow-gaps to record them as lost",
-                data={"state_partition": self._partition, "first_offset": position, "last_offset": first - 1},
-            )
-
     def _batches(self, records: pa.Table, position: int | None) -> Iterator[SourceBatch]:
 
         if not records.num_rows:
@@ -254,7 +248,6 @@ def _pairs(records: pa.Table) -> list[tuple[bytes | None, bytes | None]]:
 
 def _distinct(table: pa.Table) -> pa.Table:
     """`table`, which is in order, without rows that repeat the row before."""
-
     partition, offset = (np.asarray(table[name]) for name in ("partition", "offset"))
     again = np.flatnonzero((partition[1:] == partition[:-1]) & (offset[1:] == offset[:-1])) + 1
     if not len(again):

@@ -58,10 +58,7 @@ class LogCut:
 def parse_log_point(text: str) -> LogPoint:
     """``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is
     epoch ms; everything else must be an RFC 3339 time with its offset from UTC. Fractions below a ms are cut off.
-
-    Raises:
-        InputError: it is none of these.
-    """
+    InputError: it is none of these."""
     if _NUMBER.fullmatch(text):
         number = _fitting(int(text), text)
         return AtTime(timestamp_ms=number) if number >= _EARLIEST_TIME_MS else AtOffset(offset=number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,9 +33,6 @@ def known_names(tables: Tables) -> KnownNames:
 
     Share partitions that the newest reconciliation found deleted are left out where ``replay_memory`` has it; then only
     files that came since are read, else all, two columns of them.
-
-    Raises:
-        ConfigurationError, RetryableError: ``state_records`` or ``topics`` cannot be read.
     """
     rows = tables.read("topics", columns=["topic_id", "topic"], where=~pc.field("status").isin(_GONE)).to_pylist()
     seen = frozenset(row["topic_id"] for row in rows)
@@ -43,7 +40,11 @@ def known_names(tables: Tables) -> KnownNames:
     records = tables.snapshot(RECORDS)
     if records is None:
         return KnownNames(topic_ids=seen, topics=topics)
-    pairs = set(_pairs(_batches(tables, records)))
+    pairs: set[tuple[str, str]] = set()
+    for batch in _batches(tables, records):
+        distinct = pa.Table.from_batches([batch]).group_by(list(_NAMES), use_threads=False).aggregate([])
+        named = distinct.drop_null()  # without records whose key could not be read
+        pairs.update(zip(named["group_id"].to_pylist(), named["topic_id"].to_pylist(), strict=True))
     return KnownNames(
         groups=frozenset(group_id for group_id, _ in pairs),
         topic_ids=seen | {topic_id for _, topic_id in pairs},
@@ -52,14 +53,13 @@ def known_names(tables: Tables) -> KnownNames:
 
 
 def _batches(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBatch]:
-    remembered = _remembered(tables, records)
-    version = None
+    files = RecordFiles(tables, records)
+    remembered, paths = _remembered(tables, records), files.paths
     if remembered is not None:
         version, rows = remembered
         yield from rows.to_batches()
-    files = RecordFiles(tables, records)
-    paths = sorted(files.paths if version is None else new_records(files, UsedRecords(version=version)).paths)
-    yield from tables.file_batches(RECORDS, paths, columns=_NAMES)
+        paths = new_records(files, UsedRecords(version=version)).paths
+    yield from tables.file_batches(RECORDS, sorted(paths), columns=_NAMES)
 
 
 def _remembered(tables: Tables, records: TableSnapshot) -> tuple[int, pa.Table] | None:
@@ -73,12 +73,3 @@ def _remembered(tables: Tables, records: TableSnapshot) -> tuple[int, pa.Table] 
     if len(versions) != 1 or set(places["records_table"].to_pylist()) != {records.table_id}:
         return None
     return versions.pop(), memory.filter(memory["snapshot_epoch"].is_valid()).select(list(_NAMES))
-
-
-def _pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, str]]:
-    """The distinct names of records whose key could be read."""
-    for batch in batches:
-        rows = pa.Table.from_batches([batch]).group_by(list(_NAMES), use_threads=False).aggregate([]).to_pydict()
-        for group_id, topic_id in zip(rows["group_id"], rows["topic_id"], strict=True):
-            if group_id is not None and topic_id is not None:
-                yield group_id, topic_id

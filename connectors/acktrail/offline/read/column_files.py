@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from acktrail.errors import AcktrailError, MalformedFile
 from acktrail.offline.read.codecs import bare_suffix, open_file, pyarrow_for
@@ -106,24 +106,20 @@ def _conforming(batch: pa.RecordBatch, file: str, number: int) -> pa.RecordBatch
 
     from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 
-    batch = batch.select(list(_COLUMNS))
+    batch, columns = batch.select(list(_COLUMNS)), []
     try:
         batch.validate(full=True)  # Arrow's readers trust the buffers of a file
-        columns = [_cast(batch.column(name), RAW_RECORDS.field(name).type) for name in _COLUMNS]
+        for name in _COLUMNS:
+            column = batch.column(name)
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+            columns.append(column.cast(RAW_RECORDS.field(name).type))
     except pa.ArrowException as error:
         raise MalformedFile(f"batch {number} of its rows: {_reason(error)}", file=file) from error
     for name, column in zip(("partition", "offset"), columns, strict=False):
         if column.null_count or (len(column) and pc.min(column).as_py() < 0):
             raise MalformedFile(f"batch {number} of its rows: {name!r} is null or negative", file=file)
     return pa.RecordBatch.from_arrays(columns, schema=RAW_RECORDS)
-
-
-def _cast(column: Any, kind: Any) -> Any:
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    return column.cast(kind)
 
 
 def _reason(error: Exception) -> str:

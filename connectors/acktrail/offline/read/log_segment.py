@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -29,8 +31,6 @@ SEGMENT_SUFFIX: Final = ".log"
 _LARGEST_PROPERTIES: Final = 64 * 1024
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
 _INTERNAL_TOPICS: Final = (STATE_TOPIC, "__consumer_offsets")
-_Markers = dict[int, list[tuple[int, int]]]
-"""By producer: offset and type of its control records, ascending."""
 
 
 def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
@@ -52,7 +52,6 @@ class _Segment:
 
     def __init__(self, file: Path, raw: BinaryIO, partition: int, reading: ReadReport) -> None:
         self._file, self._raw, self._partition, self._reading = str(file), raw, partition, reading
-        self._markers: _Markers | None = None
 
     def records(self) -> Iterator[RawRecord]:
         if not is_log(self._raw) and all(isinstance(piece, Fragment) for piece in read_batches(self._raw)):
@@ -84,8 +83,6 @@ class _Segment:
     def _is_committed(self, batch: IntactBatch) -> bool:
         if not batch.header.is_transactional or batch.header.is_control:
             return True
-        if self._markers is None:
-            self._markers = self._find_markers()
         ends = self._markers.get(batch.header.producer_id, [])
         following = bisect_right(ends, (batch.header.last_offset, 1 << 16))
         if following == len(ends):
@@ -97,12 +94,13 @@ class _Segment:
         self._reading.aborted_records += max(0, batch.header.record_count)
         return False
 
-    def _find_markers(self) -> _Markers:
-        """Every end of a transaction in the file."""
-        markers: _Markers = {}
+    @cached_property
+    def _markers(self) -> Mapping[int, list[tuple[int, int]]]:
+        """Every end of a transaction in the file, by producer: offset and type of its control record, ascending."""
+        markers: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for batch in read_batches(self._raw):
             if isinstance(batch, IntactBatch) and batch.header.is_control:
-                markers.setdefault(batch.header.producer_id, []).extend(_ends(batch))
+                markers[batch.header.producer_id] += _ends(batch)
         return markers
 
     def _report(

@@ -111,7 +111,7 @@ def _landed(place: TablePlace, base: int, commit_id: str, error: Exception) -> i
             hint="run again: positions are read from the table, so that nothing is lost or doubled",
             data={"table": place.name, "failure": type(error).__name__},
         ) from None
-    return next((c.version for c in commits if c.metadata.get(COMMIT_ID) == commit_id), None)
+    return next((version for version, own in commits.items() if own.get(COMMIT_ID) == commit_id), None)
 
 
 def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:

@@ -38,14 +38,6 @@ class DataFile:
     rows: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRecord:
-    """One commit of a table and the metadata its writer gave."""
-
-    version: int
-    metadata: Mapping[str, str]
-
-
 class TableSnapshot:
     """A table as it was at `version`; later commits do not show.
 
@@ -74,8 +66,7 @@ class TableSnapshot:
     @property
     def properties(self) -> dict[str, str]:
         """acktrail's own properties of the table."""
-        pairs = self.delta.metadata().configuration.items()
-        return {key.removeprefix(PROPERTY_PREFIX): value for key, value in pairs if key.startswith(PROPERTY_PREFIX)}
+        return _own(self.delta.metadata().configuration)
 
     def transaction_version(self, app_id: str) -> int | None:
         """The number committed last under `app_id`; None when there is none."""
@@ -90,24 +81,14 @@ class TableSnapshot:
             return False
         return True
 
-    def commits(self, *, after: int) -> list[CommitRecord]:
-        """The commits later than version `after` and up to this snapshot's, oldest first; those whose log file is gone
-        or has no ``commitInfo`` are left out. Reads one log file for each. Not `DeltaTable.history`, which numbers the
-        commits back from this version although it begins with those that other writers made since."""
+    def commits(self, *, after: int) -> dict[int, dict[str, str]]:
+        """The metadata of the commits later than version `after` and up to this snapshot's, by version, oldest first;
+        those whose log file is gone or has no ``commitInfo`` are left out. Reads one log file for each. Not
+        `DeltaTable.history`, which numbers the commits back from this version although it begins with those that other
+        writers made since."""
         with self.place.translated():
             found = ((each, self._commit_info(each)) for each in range(max(after + 1, 0), self.version + 1))
-            return [
-                CommitRecord(
-                    version=version,
-                    metadata={
-                        key.removeprefix(PROPERTY_PREFIX): value if isinstance(value, str) else json.dumps(value)
-                        for key, value in info.items()
-                        if key.startswith(PROPERTY_PREFIX)
-                    },
-                )
-                for version, info in found
-                if info
-            ]
+            return {version: _own(info) for version, info in found if info}
 
     def _commit_info(self, version: int) -> dict[str, Any]:
         """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none. OSError: it is no JSON."""
@@ -219,6 +200,15 @@ class TableSnapshot:
         """The columns of `schema` that the table has: one written by an older release may lack some."""
         stored = {field.name for field in self.delta.schema().fields}
         return [name for name in schema.names if name in stored]
+
+
+def _own(entries: Mapping[str, Any]) -> dict[str, str]:
+    """acktrail's own `entries`, as text."""
+    return {
+        key.removeprefix(PROPERTY_PREFIX): value if isinstance(value, str) else json.dumps(value)
+        for key, value in entries.items()
+        if key.startswith(PROPERTY_PREFIX)
+    }
 
 
 def reconciliation_commit(cluster_id: str | None, run_id: str, piece: str) -> str:

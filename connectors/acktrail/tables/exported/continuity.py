@@ -57,14 +57,8 @@ class LostOffsets:
 
 
 def ensure_whole(tables: Tables) -> None:
-    """Pass when ``state_records`` has the commits that ``export_ranges`` refers to, and all their data files.
-
-    Reads two logs, and lists the files of one folder; object storage is not listed.
-
-    Raises:
-        DamagedTables: it lost commits or files: which records, by state partition and offsets.
-        ConfigurationError, RetryableError: the tables cannot be read.
-    """
+    """Pass when ``state_records`` has the commits that ``export_ranges`` refers to, and all their data files; else
+    DamagedTables: which records are lost. Reads two logs, and lists one folder; object storage is not listed."""
     records, ranges = _snapshots(tables)
     if ranges is not None and not _has_the_copied_commit(records, ranges):
         raise _lost(tables, records, ranges, lost_at_the_end(tables))
@@ -115,13 +109,12 @@ def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot)
     if records is None or records.version < copied:
         return False
     commits = records.commits(after=copied - 1)
-    versions = [each.version for each in commits]
-    if versions == list(range(copied + 1, records.version + 1)) and not records.has_log_file(copied):
+    if [*commits] == [*range(copied + 1, records.version + 1)] and not records.has_log_file(copied):
         return True
-    if versions != list(range(copied, records.version + 1)):
+    if [*commits] != [*range(copied, records.version + 1)]:
         return False
-    known = next((each.metadata.get(COPIED_COMMIT) for each in ranges.commits(after=ranges.version - 1)), None)
-    return known in (None, commits[0].metadata.get(COMMIT_ID))
+    known = ranges.commits(after=ranges.version - 1).get(ranges.version, {}).get(COPIED_COMMIT)
+    return known in (None, commits[copied].get(COMMIT_ID))
 
 
 def _ends(ranges: TableSnapshot) -> Iterator[dict[str, Any]]:
@@ -186,9 +179,9 @@ def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
     records, ranges = tables.snapshot(RECORDS), tables.snapshot(RANGES_TABLE)
     if records is None or ranges is None:
         return
-    newest = next((each.metadata.get(COMMIT_ID, "") for each in records.commits(after=records.version - 1)), "")
+    newest = records.commits(after=records.version - 1).get(records.version, {})
+    commit = {COPIED_COMMIT: newest.get(COMMIT_ID, "")}
     copied, before = {COPIED: records.version}, {COPIED: ranges.transaction_version(COPIED)}
-    commit = {COPIED_COMMIT: newest}
     if not lost:
         nothing = EXPORT_RANGES.empty_table()
         tables.append(RANGES_TABLE, nothing, transactions=copied, expected=before, metadata=commit)

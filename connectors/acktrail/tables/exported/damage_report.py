@@ -111,13 +111,8 @@ class DamageReport:
 
 
 def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _table, _rows: None) -> DamageReport:
-    """Look at every table's log and list of files, and at every record's address; change nothing.
-
-    `progress` gets a table and how many of its rows were read.
-
-    Raises:
-        ConfigurationError, RetryableError: the storage does not answer.
-    """
+    """Look at every table's log and list of files, and at every record's address; change nothing. `progress` gets a
+    table and how many of its rows were read."""
     damages = tuple(each for name in TABLES for each in _damages(tables.place(name)))
     if any(each.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):
         return DamageReport(damages=damages)
@@ -171,7 +166,7 @@ def present_records(
     tables: Tables, *, without: Collection[str] = (), progress: Callable[[int], None] = lambda _: None
 ) -> Presence:
     """The records of ``state_records``, except those in its files `without`. Reads two columns of all rows; `progress`
-    gets how many were read. Raises DamagedTables, ConfigurationError, RetryableError (a file cannot be read)."""
+    gets how many were read."""
     presence, read = Presence(), 0
     snapshot = tables.snapshot(RECORDS)
     if snapshot is not None:

@@ -101,14 +101,14 @@ def _copy(tables: Tables) -> int:
     after = copied or 0  # the version that made the table: it has no rows
     commits = records.commits(after=after)
     if len(commits) != max(0, records.version - after):
-        first = commits[0].version if commits else "the newest"
+        first = next(iter(commits), "the newest")
         raise ConfigurationError(
             f"tables at {tables.root}: export_ranges lacks versions {after + 1} to {first} of state_records, "
             "and the log no longer has them",
             hint="bring back the table export_ranges from a copy, or export into another root",
             data={"root": tables.root, "after": after},
         )
-    rows = [row for commit in commits for row in json.loads(commit.metadata.get(RANGES, "[]"))]
+    rows = [row for own in commits.values() for row in json.loads(own.get(RANGES, "[]"))]
     for row in rows:
         row["exported_at"] = dt.datetime.fromisoformat(row["exported_at"])
     if rows:
@@ -117,6 +117,6 @@ def _copy(tables: Tables) -> int:
             pa.Table.from_pylist(rows, schema=EXPORT_RANGES),
             transactions={COPIED: records.version},
             expected={COPIED: copied},
-            metadata={COPIED_COMMIT: commits[-1].metadata.get(COMMIT_ID, "")},
+            metadata={COPIED_COMMIT: commits[records.version].get(COMMIT_ID, "")},
         )
     return len(rows)

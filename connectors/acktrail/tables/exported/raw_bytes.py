@@ -25,8 +25,7 @@ _NESTED_AT_ONCE: Final = 4_096
 
 
 def contradictions(tables: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows of ``CONTRADICTIONS`` in files of ``state_records``, batch by batch, empty ones too. Raises DamagedTables,
-    ConfigurationError, RetryableError (a file cannot be read)."""
+    """Rows of ``CONTRADICTIONS`` in files of ``state_records``, batch by batch, empty ones too."""
     for batch in tables.file_batches(RECORDS, paths, columns=COMPARED_COLUMNS):
         stored = pa.Table.from_batches([batch])
         found = differing_columns(stored)

@@ -51,8 +51,7 @@ class Scope:
 
 
 def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> HistoryCompleteness:
-    """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known. Raises
-    ConfigurationError, RetryableError (a table cannot be read)."""
+    """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known."""
     where = all_of(pc.field("next_offset").is_null(), scope.expression())
     held = tables.read(HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where).to_pylist()
     places: defaultdict[SharePartition, set[int]] = defaultdict(set)

@@ -60,14 +60,8 @@ class RangeOutcome:
 
 
 class SettledHistory:
-    """The history of `ranges` in `tables`, one a share partition. Reads ``delivery_history`` once.
-
-    `state_topic_id`: the state topic that Kafka has; None: not known.
-
-    Raises:
-        ForeignCluster: the history is another cluster's.
-        ConfigurationError, RetryableError: a table cannot be read.
-    """
+    """The history of `ranges` in `tables`, one a share partition; ForeignCluster where it is another cluster's. Reads
+    ``delivery_history`` once. `state_topic_id`: the state topic that Kafka has; None: not known."""
 
     def __init__(
         self, tables: Tables, cluster_id: str, state_topic_id: str | None, ranges: Collection[AffectedRange]

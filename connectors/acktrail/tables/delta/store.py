@@ -175,7 +175,7 @@ class Tables:
         return commit(snapshot, write, transactions, metadata)
 
     def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
-        """Insert or update rows of a table with a key (``UPSERT_RULES``) in one commit; gives its version. A second
+        """Insert or update rows of a table with a key (``table_layout``) in one commit; gives its version. A second
         call with the same rows changes nothing. The last of several rows with the same key counts."""
         snapshot, distinct = self.create(name), last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
         if not distinct.num_rows:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,10 +39,13 @@ _PLAIN: Final = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=F
 """For the fields of batches, which have no entry of their own: they would cost a quarter of the time of writing."""
 _CHUNKED_ROW_GROUP: Final = 32_768
 """Rows with a minimum and maximum of their own: the least that a lookup reads."""
-
-
 _RECORDS_ROW_GROUP: Final = 65_536
 """Rows of ``state_records``, ordered by state partition in each commit: a reader of some skips the others' groups."""
+_KEYS: Final = {"topics": ("cluster_id", "topic_id"), "findings": ("cluster_id", "rule", "subject")}
+"""Columns that identify a row and are never null. A newer row (by `last_seen_at`) replaces all others but
+`first_seen_at`."""
+_COUNTED: Final = {"findings": "times_seen"}
+"""The column that grows by the new row's number when another run than the last brings the row."""
 
 
 def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
@@ -97,27 +98,9 @@ def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _UpsertRule:
-    """`keys` identify a row and are never null. A newer row (by `last_seen_at`) replaces all columns except
-    `first_seen_at`. `counted` grows by the new row's number when another run than the last brings it."""
-
-    keys: tuple[str, ...]
-    counted: str | None = None
-
-
-_UPSERT_RULES: Final[Mapping[str, _UpsertRule]] = MappingProxyType(
-    {
-        "topics": _UpsertRule(keys=("cluster_id", "topic_id")),
-        "findings": _UpsertRule(keys=("cluster_id", "rule", "subject"), counted="times_seen"),
-    }
-)
-"""The tables with a key."""
-
-
 def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
     """The last row of each key of the table `name`."""
-    keys = zip(*(rows[key].to_pylist() for key in _UPSERT_RULES[name].keys), strict=True)
+    keys = zip(*(rows[key].to_pylist() for key in _KEYS[name]), strict=True)
     last = {key: index for index, key in enumerate(keys)}
     return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
@@ -125,14 +108,14 @@ def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
 def merge_rows(name: str, delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     """Merge `rows` (every column of the table, each key once) into `delta` in one commit. The expressions name columns
     only: values come as rows and are never part of any text."""
-    rule = _UPSERT_RULES[name]
-    updates = {column: f"new.{column}" for column in rows.column_names if column not in (*rule.keys, "first_seen_at")}
-    if rule.counted is not None:
-        old, new = f"stored.{rule.counted}", f"new.{rule.counted}"
-        updates[rule.counted] = f"CASE WHEN stored.run_id = new.run_id THEN {old} ELSE {old} + {new} END"
+    keys, counted = _KEYS[name], _COUNTED.get(name)
+    updates = {column: f"new.{column}" for column in rows.column_names if column not in (*keys, "first_seen_at")}
+    if counted is not None:
+        old, new = f"stored.{counted}", f"new.{counted}"
+        updates[counted] = f"CASE WHEN stored.run_id = new.run_id THEN {old} ELSE {old} + {new} END"
     merger = delta.merge(
         rows,
-        " AND ".join(f"stored.{key} = new.{key}" for key in rule.keys),
+        " AND ".join(f"stored.{key} = new.{key}" for key in keys),
         source_alias="new",
         target_alias="stored",
         merge_schema=len(delta.schema().fields) != len(rows.column_names),

@@ -62,7 +62,7 @@ def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, i
     changed = None
     if before - files.paths:
         changed = f"{RECORDS} was rewritten since"
-    elif files.before(added, positions):
+    elif files.precede(added, positions):
         changed = f"{RECORDS} was given records before those that were used"
     return NewRecords(paths=added | (used.unfinished & files.paths), changed=changed)
 
@@ -87,14 +87,12 @@ class RecordFiles:
         """All of them."""
         return frozenset(self._statistics)
 
-    def before(self, paths: Iterable[str], positions: Mapping[int, int]) -> list[str]:
-        """Those of `paths` with a record that lies before the position of its state partition."""
-        return [
-            path
-            for path in sorted(paths)
-            if (self._statistics[path]["min.offset"] or 0) < max(positions.values(), default=0)
-            and any(first < positions.get(number, 0) for number, (first, _) in self._spans_of(path).items())
-        ]
+    def precede(self, paths: Iterable[str], positions: Mapping[int, int]) -> bool:
+        """Whether `paths` have a record that lies before the position of its state partition."""
+        latest = max(positions.values(), default=0)
+        possible = (path for path in sorted(paths) if (self._statistics[path]["min.offset"] or 0) < latest)
+        spans = (span for path in possible for span in self._spans_of(path).items())
+        return any(first < positions.get(number, 0) for number, (first, _) in spans)
 
     def beyond(self, paths: Iterable[str], ends: Mapping[int, int]) -> list[str]:
         """Those of `paths` with a record at or after the end of its state partition (0 for one that has none)."""

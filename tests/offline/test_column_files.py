@@ -20,7 +20,7 @@ from samples.golden_vectors import wire
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import MalformedFile, UnknownName
-from acktrail.offline.read.column_files import read_column_batches, read_columns
+from acktrail.offline.read.copied_files import read_column_batches, read_columns
 from acktrail.wire.raw_record import RawRecord
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -24,8 +24,8 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+from acktrail.offline.read.copied_files import read_dump
 from acktrail.offline.read.read_report import ReadReport
-from acktrail.offline.read.record_dump import read_dump
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_sorted import replay_sorted
 from acktrail.wire.dialects.released import encode

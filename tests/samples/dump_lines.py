@@ -1,4 +1,4 @@
-"""Lines of record dumps (``acktrail.offline.read.record_dump``)."""
+"""Lines of record dumps (``acktrail.offline.read.copied_files``)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from acktrail.columnar.schemas.table_schemas import TOPICS
 from acktrail.config import TablesConfig
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.topic_rows import named
+from acktrail.tables.exported.delta_sink import named
 from acktrail.tables.known_names import known_names
 
 AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)

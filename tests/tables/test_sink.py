@@ -22,9 +22,8 @@ from acktrail.errors import ConcurrentCommit, ForeignCluster
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported import delta_sink as sink_module
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.delta_sink import DeltaSink, departed
 from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text
-from acktrail.tables.exported.topic_rows import departed
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 """A tombstone and a record of an unknown type."""

@@ -14,7 +14,7 @@ from drivers.command_line import Done, run
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
-from acktrail.cli.group_selection import lag_of
+from acktrail.cli.group_answers import GroupAnswer
 from acktrail.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.broker
@@ -133,5 +133,5 @@ def test_lag_that_is_not_known_is_no_zero(broker: EmbeddedBroker) -> None:
     with ShareGroupAdmin(broker.config()) as admin:
         known = admin.describe_offsets(IDLE)
 
-    lag = lag_of([*known, replace(known[0], lag=None)])
+    lag = GroupAnswer(group_id=IDLE, offsets=(*known, replace(known[0], lag=None))).lag
     assert (lag.total, lag.known, lag.unknown, str(lag)) == (None, 10, 1, ">=10")

@@ -28,6 +28,16 @@ def forgo_pandas() -> None:
         pa.array([None])
 
 
+def forgo_numpy() -> None:
+    """Let pyarrow find that there is no numpy and no pandas, which halves its start; arrays have no ``to_numpy`` in
+    this process then. All of its modules that look for them are imported."""
+    with hidden("numpy", "pandas"):
+        import pyarrow as pa
+
+        import_module("acktrail.tables.delta.store")
+        pa.scalar(0, pa.timestamp("us", tz="UTC")).as_py()
+
+
 @contextmanager
 def hidden(*names: str) -> Iterator[None]:
     """Imports of these packages fail within the block, unless they are imported already."""
@@ -39,33 +49,27 @@ def hidden(*names: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def row_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
-    """The tables of a command that reads and writes rows as Python values alone: pyarrow is imported without numpy,
-    which halves its start; arrays have no ``to_numpy`` in this process then.
+class _Hidden:
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
 
-    Raises:
-        ConfigurationError: when no root is named, or the options cannot be read.
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002  # the import protocol
+        if name in self._names:
+            raise ModuleNotFoundError(name)
+
+
+def row_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
+    """The tables of a command that reads and writes rows as Python values alone (`forgo_numpy`).
+
+    Raises ConfigurationError, as the next three do: no root is named, or the options cannot be read.
     """
     found = TablesConfig.from_environment(uri, options_file)
     forgo_numpy()
     return found
 
 
-def forgo_numpy() -> None:
-    """Let pyarrow find that there is no numpy and no pandas. All of its modules that look for them are imported."""
-    with hidden("numpy", "pandas"):
-        import pyarrow as pa
-
-        import_module("acktrail.tables.delta.store")
-        pa.scalar(0, pa.timestamp("us", tz="UTC")).as_py()
-
-
 def lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
-    """The tables of a command that needs them and no pandas; see ``TablesConfig.from_environment``.
-
-    Raises:
-        ConfigurationError: when no root is named, or the options cannot be read.
-    """
+    """The tables of a command that needs them and no pandas."""
     found = TablesConfig.from_environment(uri, options_file)
     forgo_pandas()
     return found
@@ -80,22 +84,9 @@ def optional_lean_tables(uri: str | None, options_file: Path | None) -> TablesCo
 
 
 def lean_history(uri: str | None, options_file: Path | None) -> HistoryReader:
-    """The history in the tables of a command that needs no pandas.
-
-    Raises:
-        ConfigurationError: as `lean_tables`, or when there is no history.
-    """
+    """The history in the tables of a command that needs no pandas. Raises ConfigurationError also without one."""
     tables = lean_tables(uri, options_file)
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.past.history_reader import HistoryReader
 
     return HistoryReader(Tables(tables))
-
-
-class _Hidden:
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002  # the import protocol
-        if name in self._names:
-            raise ModuleNotFoundError(name)

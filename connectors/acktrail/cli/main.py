@@ -22,7 +22,7 @@ COMMANDS: Final = MappingProxyType(
         "airflow": "acktrail.cli.commands.airflow:app",
         "export": "acktrail.cli.commands.export:export",
         "groups": "acktrail.cli.commands.groups:app",
-        "offsets": "acktrail.cli.commands.offsets:app",
+        "offsets": "acktrail.cli.commands.groups:offsets",
         "reset": "acktrail.cli.reset.plan_command:app",
         "decode": "acktrail.cli.commands.decode:decode",
         "replay": "acktrail.cli.commands.replay:replay",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.common_options import command_group
+from acktrail.cli.common_options import AsJson, command_group
+from acktrail.config import cache_folder
 
 if TYPE_CHECKING:
     from acktrail.embedded.kafka.detached_broker import DetachedBroker
@@ -22,7 +23,6 @@ app = command_group(
 
 _DEFAULT_VERSION = "4.3.1"
 Folder = Annotated[Path | None, typer.Option(help="Where the broker keeps its data. Default: in the user's cache.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -31,19 +31,28 @@ def start(
     folder: Folder = None,
     port: Annotated[int, typer.Option(help="Port for clients; 0 takes a free one.", min=0, max=65535)] = 0,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay until Ctrl-C, then stop it.")] = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start a broker and print its address when it is ready.
 
     It runs until `acktrail broker stop`. Where one runs already, its address is printed. Topics and groups are kept
     in the folder for the next start.
     """
-    if foreground:
-        _run(version, folder, port)
-        return
     from acktrail.embedded.kafka.detached_broker import start_detached
+    from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+    from acktrail.embedded.kafka.kafka_releases import release_of
 
-    broker = start_detached(version, folder=folder or _default_folder(version), port=port)
+    if foreground:
+        with EmbeddedBroker(version, folder=folder, port=port) as running:
+            typer.echo(running.bootstrap_servers)
+            typer.echo("Ctrl-C stops it", err=True)
+            try:
+                running.wait()
+            except KeyboardInterrupt:
+                typer.echo("stopping", err=True)
+        return
+    own = folder or _brokers() / release_of(version).version
+    broker = start_detached(version, folder=own, port=port)
     typer.echo(json.dumps(broker.to_json()) if as_json else broker.bootstrap_servers)
 
 
@@ -66,9 +75,9 @@ def stop(
 
 
 @app.command()
-def status(folder: Folder = None, as_json: Json = False) -> None:
+def status(folder: Folder = None, as_json: AsJson = False) -> None:
     """Say which brokers run, one a line; without --folder, all that were started. Exit code 1 when none runs."""
-    running = _running(folder) if folder else _all_running()
+    running = _running(folder, also_noted=True)
     if as_json:
         typer.echo(json.dumps([broker.to_json() for broker in running]))
     for broker in () if as_json else running:
@@ -78,41 +87,15 @@ def status(folder: Folder = None, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _run(version: str, folder: Path | None, port: int) -> None:
-    """Run a broker until Ctrl-C."""
-    from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-
-    with EmbeddedBroker(version, folder=folder, port=port) as broker:
-        typer.echo(broker.bootstrap_servers)
-        typer.echo("Ctrl-C stops it", err=True)
-        try:
-            broker.wait()
-        except KeyboardInterrupt:
-            typer.echo("stopping", err=True)
-
-
-def _running(folder: Path | None) -> Sequence[DetachedBroker]:
-    from acktrail.embedded.kafka.detached_broker import find_detached
-
-    folders = [folder.absolute()] if folder else sorted(_brokers().glob("*"))
-    return [broker for broker in map(find_detached, folders) if broker]
-
-
-def _all_running() -> Sequence[DetachedBroker]:
-    """Those of the cache, and those that were started in a folder of their own."""
+def _running(folder: Path | None, *, also_noted: bool = False) -> Sequence[DetachedBroker]:
+    """The broker of a folder; without one those of the cache and, `also_noted`, those started in a folder of their
+    own."""
     from acktrail.embedded.kafka.detached_broker import find_detached, noted_folders
 
-    folders = dict.fromkeys([*sorted(_brokers().glob("*")), *noted_folders()])
-    return [broker for broker in map(find_detached, folders) if broker]
-
-
-def _default_folder(version: str) -> Path:
-    from acktrail.embedded.kafka.kafka_releases import release_of
-
-    return _brokers() / release_of(version).version
+    folders = [*sorted(_brokers().glob("*")), *(noted_folders() if also_noted else ())]
+    wanted = [folder.absolute()] if folder else dict.fromkeys(folders)
+    return [broker for broker in map(find_detached, wanted) if broker]
 
 
 def _brokers() -> Path:
-    from acktrail.config import cache_folder
-
     return cache_folder() / "brokers"

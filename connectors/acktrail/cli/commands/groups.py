@@ -1,24 +1,34 @@
-"""``acktrail groups``: share groups as the brokers describe them."""
+"""``acktrail groups`` and ``acktrail offsets``: share groups as the brokers describe them, their deletion and
+configuration."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.commands.group_config import app as config_app
+from acktrail.cli import group_answers
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
-from acktrail.cli.group_selection import GroupAnswer, describe_all, list_matching, raise_first, selected_ids
+from acktrail.cli.group_answers import describe_all, raise_first
 from acktrail.cli.reset.change_preview import Expect, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.config import KafkaConfig
-from acktrail.errors import InputError
-from acktrail.plain_tables import printable
+from acktrail.errors import ChangeRefused, ConfigurationError, InputError
+from acktrail.plain_tables import printable, table
+
+if TYPE_CHECKING:
+    from acktrail.broker.descriptions import GroupConfigs
+
 
 app = command_group("Share groups as the brokers describe them; their deletion and configuration.")
-app.add_typer(config_app, name="config")
+config = command_group("The configuration of share groups: show, diff, set.")
+app.add_typer(config, name="config")
+offsets = command_group("What share groups have of topics: start offsets and state.")
+
+_OTHER_TYPES = ("consumer.", "streams.")
+_NOBODY = "acktrail-nobody-a6b1f0"
+Groups = Annotated[list[str], typer.Argument(help="Share groups by id.")]
 
 
 @app.command("list")
@@ -43,21 +53,22 @@ def list_groups(
     this principal may not DESCRIBE.
     """
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.cli.text.group_text import listing_json, listing_text
 
     if names and topic is not None:
         raise InputError("--names and --topic exclude each other", hint="topics are known of described groups alone")
     with ShareGroupAdmin(KafkaConfig.from_environment(bootstrap_server, client_config)) as admin:
-        listed = {one.group_id: one.state for one in list_matching(admin, patterns or (), states or ())}
+        listed = {one.group_id: one.state for one in group_answers.list_matching(admin, patterns or (), states or ())}
         answers = [] if names else describe_all(admin, list(listed), topic)
     if names:
         typer.echo(json.dumps(list(listed)) if as_json else "\n".join(map(printable, listed)))
         return
     shown = [one for one in answers if topic is None or one.offsets or one.error is not None]
     if as_json:
-        typer.echo(json.dumps([listing_json(listed[one.group_id], one) for one in shown], ensure_ascii=False))
+        typer.echo(
+            json.dumps([group_answers.listing_json(listed[one.group_id], one) for one in shown], ensure_ascii=False)
+        )
     else:
-        typer.echo(listing_text(listed, shown))
+        typer.echo(group_answers.listing_text(listed, shown))
     raise_first(shown)
 
 
@@ -83,35 +94,29 @@ def describe(
     described is an error after the others are shown.
     """
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.cli.text.group_text import group_json
 
     if members and state:
         raise InputError("--members and --state exclude each other", hint="give one of them")
     with ShareGroupAdmin(KafkaConfig.from_environment(bootstrap_server, client_config)) as admin:
-        wanted = selected_ids(admin, groups or (), patterns or (), all_groups=all_groups)
+        wanted = group_answers.selected_ids(admin, groups or (), patterns or (), all_groups=all_groups)
         answers = describe_all(admin, wanted, topic)
     if as_json:
-        typer.echo(json.dumps([group_json(answer) for answer in answers], ensure_ascii=False))
+        typer.echo(json.dumps([group_answers.group_json(answer) for answer in answers], ensure_ascii=False))
     else:
-        text = _described(answers, members=members, state=state, verbose=verbose)
+        found = [(answer, answer.group) for answer in answers if answer.group is not None]
+        if state and found:
+            text = group_answers.states_text(answers, verbose=verbose)
+        elif members:
+            text = "\n\n".join(group_answers.members_text(group, verbose=verbose) for _, group in found)
+        else:
+            text = "\n\n".join(group_answers.offsets_text(answer, group, verbose=verbose) for answer, group in found)
         typer.echo(text, nl=bool(text))
     raise_first(answers)
 
 
-def _described(answers: Sequence[GroupAnswer], *, members: bool, state: bool, verbose: bool) -> str:
-    from acktrail.cli.text.group_text import members_text, offsets_text, states_text
-
-    found = [(answer, answer.group) for answer in answers if answer.group is not None]
-    if state and found:
-        return states_text(answers, verbose=verbose)
-    if members:
-        return "\n\n".join(members_text(group, verbose=verbose) for _, group in found)
-    return "\n\n".join(offsets_text(answer, group, verbose=verbose) for answer, group in found)
-
-
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(help="Share groups by id.")],
+    groups: Groups,
     execute: Execute = False,
     expect: Expect = None,
     reason: Reason = "",
@@ -137,3 +142,141 @@ def delete(
             api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
         plan = plan_deletion(cluster, groups, reason=reason, requested_by=requested_by)
         preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)
+
+
+@offsets.command("delete")
+def delete_offsets(
+    group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
+    execute: Execute = False,
+    expect: Expect = None,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    wait_empty: WaitEmpty = 0.0,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a deletion would take away; with --execute delete it. Groups must have no members.
+
+    Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
+    share.auto.offset.reset decides where it begins. The start offsets stay in the plan (`acktrail reset show`).
+    """
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.collection.collect_group_change import plan_deletion
+
+    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+        if wait_empty > 0:
+            api.wait_until_empty(cluster, group, timeout_s=wait_empty)
+        plan = plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by)
+        preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)
+
+
+@config.command()
+def show(
+    groups: Groups,
+    every: Annotated[bool, typer.Option("--all", help="Also what is not set on the group itself.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is set on groups; with --all everything that is in force."""
+    found = _read(KafkaConfig.from_environment(bootstrap_server, client_config), groups)
+    if as_json:
+        typer.echo(json.dumps([_json(configs) for configs in found]))
+        return
+    rows = [
+        (configs.group_id, name, value, "group" if name in configs.own else "default")
+        for configs in found
+        for name, value in _share(configs)
+        if every or name in configs.own
+    ]
+    typer.echo(table(("GROUP", "NAME", "VALUE", "FROM"), rows) if rows else "nothing is set on the group itself")
+
+
+@config.command()
+def diff(
+    groups: Groups,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where groups differ from each other; of one group alone, where it differs from the brokers' defaults.
+
+    The default of a configuration is read from a group whose name has no configuration.
+    """
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    wanted = list(dict.fromkeys(groups))
+    found = _read(kafka, [*wanted, _NOBODY] if len(wanted) == 1 else wanted)
+    names = sorted({name for configs in found for name, _ in _share(configs)})
+    values = [[(configs.configs or {}).get(name) for configs in found] for name in names]
+    rows = [(name, *each) for name, each in zip(names, values, strict=True) if len(set(each)) > 1]
+    titles = [configs.group_id if configs.group_id != _NOBODY else "(default)" for configs in found]
+    if as_json:
+        typer.echo(json.dumps([{"name": name, **dict(zip(titles, each, strict=True))} for name, *each in rows]))
+    else:
+        typer.echo(table(("NAME", *titles), rows) if rows else "no difference")
+
+
+@config.command("set")
+def set_(
+    group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
+    settings: Annotated[list[str] | None, typer.Argument(help="name=value, one or more.")] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", help="Back to the brokers' default. May be repeated.")
+    ] = None,
+    execute: Execute = False,
+    expect: Expect = None,
+    reason: Reason = "",
+    requested_by: RequestedBy = "",
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what would change; with --execute change it. The groups may be at work.
+
+    Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
+    """
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.collection.collect_group_change import plan_configs
+
+    wanted: dict[str, str | None] = dict.fromkeys(unset or ())
+    for setting in settings or ():
+        name, separator, value = setting.partition("=")
+        if not separator or not name or name in wanted:
+            raise ChangeRefused("bad_setting", f"{setting!r} is not name=value, once", hint="for example a.b=c")
+        wanted[name] = value
+    if not wanted:
+        raise ChangeRefused("nothing_to_change", "nothing is to be set", hint="give name=value, or --unset name")
+    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+        plan = plan_configs(cluster, group, wanted, reason=reason, requested_by=requested_by)
+        preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)
+
+
+def _read(kafka: KafkaConfig, groups: list[str]) -> list[GroupConfigs]:
+    """Raises ConfigurationError when a group's configuration cannot be read."""
+    from acktrail.broker.admin import ShareGroupAdmin
+
+    with ShareGroupAdmin(kafka) as admin:
+        found = list(admin.group_configs(groups))
+    for configs in found:
+        if configs.configs is None:
+            raise ConfigurationError(
+                f"the configuration of group {configs.group_id!r} cannot be read: {configs.error}",
+                hint="grant DESCRIBE_CONFIGS on the group",
+            )
+    return found
+
+
+def _share(configs: GroupConfigs) -> list[tuple[str, str]]:
+    """Sorted, without those that Kafka reports for groups of other types."""
+    return sorted(pair for pair in (configs.configs or {}).items() if not pair[0].startswith(_OTHER_TYPES))
+
+
+def _json(configs: GroupConfigs) -> dict[str, object]:
+    return {"group": configs.group_id, "configs": dict(_share(configs)), "own": sorted(configs.own)}

@@ -1,0 +1,213 @@
+"""The brokers' answers about share groups, a description or an error each: which are asked for, and their texts."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from acktrail.cli.text.json_text import error_json
+from acktrail.errors import AcktrailError, InputError, UnknownName
+from acktrail.plain_tables import printable, table
+
+if TYPE_CHECKING:
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.broker.descriptions import GroupDescription, GroupListing, ShareOffset
+
+
+_STATES: Final = ("Empty", "Stable", "Dead")
+"""The states of a share group (Kafka's ``GroupState``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """The lag of several share partitions: `known` is the sum of the known ones, `unknown` the number of others."""
+
+    known: int
+    unknown: int
+
+    @property
+    def total(self) -> int | None:
+        """The whole lag; None while one share partition's is not known."""
+        return None if self.unknown else self.known
+
+    def __str__(self) -> str:
+        """For people: ``>=7`` leaves out what is not known."""
+        return f">={self.known}" if self.unknown else str(self.known)
+
+    def to_json(self) -> dict[str, int | None]:
+        return {"lag": self.total, "known_lag": self.known, "unknown_lag_share_partitions": self.unknown}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAnswer:
+    """One group: its description and share partitions, or the error in their place."""
+
+    group_id: str
+    group: GroupDescription | None = None
+    offsets: tuple[ShareOffset, ...] = ()
+    error: AcktrailError | None = None
+
+    @property
+    def lag(self) -> Lag:
+        lags = [offset.lag for offset in self.offsets]
+        return Lag(known=sum(lag for lag in lags if lag is not None), unknown=lags.count(None))
+
+
+def list_matching(
+    admin: ShareGroupAdmin, patterns: Sequence[str] = (), states: Sequence[str] = ()
+) -> tuple[GroupListing, ...]:
+    """The share groups whose id matches one of `patterns` (shell style; none: all) and whose state is in `states`.
+
+    Raises InputError for a state that share groups do not have.
+    """
+    by_name = {state.lower(): state for state in _STATES}
+    for text in states:
+        if text.strip().lower() not in by_name:
+            raise InputError(f"share groups have no state {text!r}", hint=f"use one of {', '.join(_STATES)}")
+    wanted = {by_name[text.strip().lower()] for text in states}
+    return tuple(
+        listing
+        for listing in admin.list_groups()
+        if (not patterns or any(fnmatch.fnmatchcase(listing.group_id, pattern) for pattern in patterns))
+        and (not wanted or listing.state in wanted)
+    )
+
+
+def selected_ids(
+    admin: ShareGroupAdmin, groups: Sequence[str], patterns: Sequence[str], *, all_groups: bool
+) -> tuple[str, ...]:
+    """The ids of the named groups and of the groups that match, each once.
+
+    Raises InputError when nothing was named, or both groups and all groups; UnknownName when no share group matches a
+    pattern.
+    """
+    if all_groups and (groups or patterns):
+        raise InputError("--all-groups and named groups exclude each other", hint="give one of them")
+    if not (groups or patterns or all_groups):
+        raise InputError("no group named", hint="name groups, or give --group-glob or --all-groups")
+    if not (patterns or all_groups):
+        return tuple(dict.fromkeys(groups))
+    known = [listing.group_id for listing in admin.list_groups()]
+    found = list(groups) if not all_groups else known
+    for pattern in patterns:
+        matches = [group_id for group_id in known if fnmatch.fnmatchcase(group_id, pattern)]
+        if not matches:
+            raise UnknownName("share group that matches", pattern)
+        found += matches
+    return tuple(dict.fromkeys(found))
+
+
+def describe_all(admin: ShareGroupAdmin, group_ids: Sequence[str], topic: str | None = None) -> list[GroupAnswer]:
+    """The brokers' description of each group, in the order asked for; `topic` (shell style) leaves out other topics.
+
+    Two requests a coordinator, however many groups. Raises Unreachable, RetryableError: a coordinator did not answer.
+    """
+    groups = admin.describe_groups(group_ids)
+    described = [group.group_id for group in groups if not group.error_code]
+    offsets = {answer.group_id: answer for answer in admin.describe_group_offsets(described)}
+    found: list[GroupAnswer] = []
+    for group in groups:
+        failed = next((one for one in (group, offsets.get(group.group_id)) if one is not None and one.error_code), None)
+        if failed is not None:
+            found.append(GroupAnswer(group_id=group.group_id, error=admin.error_of(failed)))
+            continue
+        rows = offsets[group.group_id].offsets
+        shown = tuple(row for row in rows if topic is None or fnmatch.fnmatchcase(row.topic, topic))
+        found.append(GroupAnswer(group_id=group.group_id, group=group, offsets=shown))
+    return found
+
+
+def raise_first(answers: Iterable[GroupAnswer]) -> None:
+    """Raise the error of the first group that has one, with how many more there are; pass where none has."""
+    errors = [answer.error for answer in answers if answer.error is not None]
+    if errors:
+        if len(errors) > 1:
+            errors[0].message += f" (and {len(errors) - 1} more groups)"
+        raise errors[0]
+
+
+def listing_text(states: dict[str, str], answers: Sequence[GroupAnswer]) -> str:
+    """One line a group: state, members, lag. `states`: the listing's, for groups without an answer."""
+    rows = [
+        (one.group_id, states[one.group_id], None, None)
+        if one.group is None
+        else (one.group_id, one.group.state, len(one.group.members), one.lag if one.offsets else None)
+        for one in answers
+    ]
+    return table(("GROUP", "STATE", "MEMBERS", "LAG"), rows)
+
+
+def listing_json(state: str, answer: GroupAnswer) -> dict[str, Any]:
+    """`lag` is null while the lag of one share partition is not known: `known_lag` is the sum of the others."""
+    head = {"group": answer.group_id, "type": "share", "state": state}
+    if answer.group is None:
+        return {**head, "error": answer.error and error_json(answer.error)}
+    about = {"members": len(answer.group.members), "share_partitions": len(answer.offsets)}
+    return {**head, "state": answer.group.state, **about, **answer.lag.to_json()}
+
+
+def group_json(answer: GroupAnswer) -> dict[str, Any]:
+    """Everything that is known of one group, or its error."""
+    group = answer.group
+    if group is None:
+        return {"group": answer.group_id, "error": answer.error and error_json(answer.error)}
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor": group.assignor,
+        "coordinator_id": group.coordinator_id,
+        **answer.lag.to_json(),
+        "members": [asdict(member) for member in group.members],
+        "offsets": [asdict(offset) for offset in answer.offsets],
+    }
+
+
+def offsets_text(answer: GroupAnswer, group: GroupDescription, *, verbose: bool) -> str:
+    """One line a share partition; `verbose` adds the topic id."""
+    if not answer.offsets:
+        return f"share group {printable(group.group_id)!r} ({group.state}) has no offsets"
+    headers = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG", *(["TOPIC-ID"] if verbose else [])]
+    rows = [
+        (
+            *(answer.group_id, o.topic, o.partition, o.leader_epoch, o.start_offset),
+            o.lag if o.error is None else o.error,
+            *([o.topic_id] if verbose else []),
+        )
+        for o in answer.offsets
+    ]
+    return table(headers, rows)
+
+
+def members_text(group: GroupDescription, *, verbose: bool) -> str:
+    """One line a member; `verbose` adds rack and subscribed topics."""
+    if not group.members:
+        return f"share group {printable(group.group_id)!r} ({group.state}) has no members"
+    headers = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "MEMBER-EPOCH", "#PARTITIONS", "ASSIGNMENT"]
+    rows = [
+        (
+            *(group.group_id, member.member_id, member.client_host, member.client_id, member.member_epoch),
+            sum(len(part.partitions) for part in member.assignment),
+            "; ".join(f"{part.topic}:{','.join(map(str, part.partitions))}" for part in member.assignment),
+            *([member.rack, ",".join(member.subscribed_topics)] if verbose else []),
+        )
+        for member in group.members
+    ]
+    return table([*headers, *(["RACK", "SUBSCRIBED"] if verbose else [])], rows)
+
+
+def states_text(answers: Sequence[GroupAnswer], *, verbose: bool) -> str:
+    """One line a group: coordinator, state, members, lag; `verbose` adds epochs and assignor."""
+    headers = ["GROUP", "COORDINATOR", "STATE", "#MEMBERS", "LAG"]
+    rows = [
+        (
+            *(one.group_id, group.coordinator_id, group.state, len(group.members), one.lag if one.offsets else None),
+            *([group.group_epoch, group.assignment_epoch, group.assignor] if verbose else []),
+        )
+        for one in answers
+        if (group := one.group) is not None
+    ]
+    return table([*headers, *(["GROUP-EPOCH", "ASSIGNMENT-EPOCH", "ASSIGNOR"] if verbose else [])], rows)

@@ -13,7 +13,7 @@ from samples.dump_lines import dump_line
 from samples.random_records import keys, records
 from state_topics.segment_bytes import batch
 
-from acktrail.cli.commands import replay as command
+from acktrail.cli.commands import copied_logs as command
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.replay_sorted import replay_sorted
 from acktrail.wire.raw_record import RawRecord

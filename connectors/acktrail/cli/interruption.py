@@ -20,38 +20,27 @@ def interruptible() -> Iterator[None]:
     It is raised again twice a second until the block is left: a library may catch an exception that it does not expect
     and continue (kafka-python's event loop does).
     """
-    interruption = _Interruption()
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in taken:
-        signal.signal(number, interruption.interrupt)
-    try:
-        yield
-    finally:
-        interruption.end()
-        for number in taken:
-            signal.signal(number, before[number])
+    alarms: list[Any] = []  # the handler of SIGALRM before, once asked
+    is_over = False
 
-
-class _Interruption:
-    """Raises once it was asked to, and again by the clock until its end."""
-
-    def __init__(self) -> None:
-        self._alarm: Any = None
-        self._is_asked = False
-        self._is_over = False
-
-    def interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_over:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        if is_over:
             return
-        if not self._is_asked:
-            self._is_asked = True
-            self._alarm = signal.signal(signal.SIGALRM, self.interrupt)
+        if not alarms:
+            alarms.append(signal.signal(signal.SIGALRM, interrupt))
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _AGAIN_S)
         raise KeyboardInterrupt
 
-    def end(self) -> None:
-        self._is_over = True
-        if self._is_asked:
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in taken:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        is_over = True
+        if alarms:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._alarm)
+            signal.signal(signal.SIGALRM, alarms[0])
+        for number in taken:
+            signal.signal(number, before[number])

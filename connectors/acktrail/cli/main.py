@@ -24,14 +24,14 @@ COMMANDS: Final = MappingProxyType(
         "groups": "acktrail.cli.commands.groups:app",
         "offsets": "acktrail.cli.commands.groups:offsets",
         "reset": "acktrail.cli.reset.plan_command:app",
-        "decode": "acktrail.cli.commands.decode:decode",
-        "replay": "acktrail.cli.commands.replay:replay",
+        "decode": "acktrail.cli.commands.copied_logs:decode",
+        "replay": "acktrail.cli.commands.copied_logs:replay",
         "import": "acktrail.cli.commands.import_files:import_files",
         "doctor": "acktrail.cli.commands.doctor:doctor",
         "repair": "acktrail.cli.commands.repair:repair",
-        "record": "acktrail.cli.commands.record:record",
-        "archived": "acktrail.cli.commands.archived:archived",
-        "rates": "acktrail.cli.commands.rates:rates",
+        "record": "acktrail.cli.commands.delivery_history:record",
+        "archived": "acktrail.cli.commands.delivery_history:archived",
+        "rates": "acktrail.cli.commands.delivery_history:rates",
     }
 )
 """Command name to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
-    from acktrail.embedded.demo import Demo, DemoOutcome
+    from acktrail.embedded.demo import Demo
 
 
 _DEFAULT_VERSION = "4.3.1"
@@ -33,6 +32,7 @@ def demo(
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """
+    from acktrail.cli.main import app as acktrail
     from acktrail.embedded.demo import running_demo
     from acktrail.stderr_lines import StepLines
 
@@ -42,24 +42,17 @@ def demo(
         running_demo(out, version=version, dags=dags, keep=keep, say=steps.say, progress=steps.count) as running,
     ):
         outcome = running.run()
-        _show(outcome)
+        arguments = ["report", "--tables", outcome.tables_uri, "--run-id", outcome.run_id]
+        typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
+        typer.echo(f"\nReport: {outcome.report}\nTables: {outcome.tables_uri}")
         if serve:
             _serve(running)
         steps.say("broker and Airflow end")
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+def _interrupt(*_: object) -> NoReturn:
     """SIGTERM ends a demo as Ctrl-C does: in order."""
-    del number, frame
     raise KeyboardInterrupt
-
-
-def _show(outcome: DemoOutcome) -> None:
-    from acktrail.cli.main import app as acktrail
-
-    arguments = ["report", "--tables", outcome.tables_uri, "--run-id", outcome.run_id]
-    typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
-    typer.echo(f"\nReport: {outcome.report}\nTables: {outcome.tables_uri}")
 
 
 def _serve(running: Demo) -> None:

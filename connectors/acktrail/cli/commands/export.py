@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,7 +71,7 @@ def export(
     policy = FlushPolicy(rows=flush_records) if flush_records else None
     try:
         with LiveLine() as line, stop_on_signals() as stop:
-            shown = _shown_on(line)
+            shown = partial(_shown, line)
             if continuous:
                 summary = export_continuously(
                     kafka,
@@ -82,7 +82,7 @@ def export(
                     stop=stop,
                     policy=policy,
                     progress=shown,
-                    notice=_noticed_on(line),
+                    notice=partial(_notice, line),
                 )
             elif observation and not connector:
                 summary = export_run.observe(kafka, target, run_id=run_id, stop=stop, policy=policy, progress=shown)
@@ -100,24 +100,17 @@ def _show(summary: ExportSummary, *, as_json: bool) -> None:
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
 
 
-def _noticed_on(line: LiveLine) -> Callable[[str], None]:
+def _notice(line: LiveLine, text: str) -> None:
     """One line on stderr, with the local time, on a line of its own."""
-
-    def notice(text: str) -> None:
-        line.clear()
-        typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
-
-    return notice
+    line.clear()
+    typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
 
-def _shown_on(line: LiveLine) -> Callable[[Progress], None]:
-    def show(progress: Progress) -> None:
-        line.show(
-            f"{progress.records_read:,} records read, {progress.records_committed:,} committed, "
-            f"{progress.tasks_finished}/{progress.tasks} partitions at their end"
-        )
-
-    return show
+def _shown(line: LiveLine, progress: Progress) -> None:
+    line.show(
+        f"{progress.records_read:,} records read, {progress.records_committed:,} committed, "
+        f"{progress.tasks_finished}/{progress.tasks} partitions at their end"
+    )
 
 
 def _text(summary: ExportSummary) -> str:

@@ -1,9 +1,10 @@
-"""``acktrail replay``: the state that the records of a copied log leave behind."""
+"""``acktrail decode`` and ``replay``: the records of a copied log as JSON, and the state that they leave behind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,12 +13,12 @@ import typer
 from acktrail.cli.file_options import DialectName, Files, StatePartition, chosen_dialect, report_damage, report_left_out
 from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.cli.text.json_text import json_line
+from acktrail.errors import InputError
 from acktrail.model.strict.violations import Policy
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:
     from acktrail.model.records import RecordAt
-    from acktrail.model.strict.violations import Violation
     from acktrail.offline.read.read_report import ReadReport, SegmentDamage
     from acktrail.offline.replay_dialects import DialectReplay
     from acktrail.offline.replay_until import LogCut, LogPoint
@@ -28,6 +29,69 @@ if TYPE_CHECKING:
 _PARTITIONS_SHOWN: Final = 20
 _LARGE_BYTES: Final = 1 << 20
 """From this size on the columnar replay, which takes longer to start, is faster."""
+
+
+class Topic(StrEnum):
+    """The topic of Kafka that the records come from."""
+
+    STATE = "state"
+    CONSUMER_OFFSETS = "consumer-offsets"
+
+
+def decode(
+    files: Files,
+    dialect: DialectName = "auto",
+    topic: Annotated[
+        Topic,
+        typer.Option(
+            help="state: __share_group_state. consumer-offsets: the share-group records of __consumer_offsets (members,"
+            " epochs, assignments, initialized share partitions); its other records are left out and counted."
+        ),
+    ] = Topic.STATE,
+    state_partition: StatePartition = None,
+) -> None:
+    """Decode records of __share_group_state, one JSON object a record.
+
+    A record that cannot be read is printed too, with decode_status and decode_error instead of its content; so is each
+    damaged piece of a log segment, with its byte position. The numbers of records read, decoded and kept undecoded are
+    on stderr.
+
+    Example: acktrail decode state.jsonl.gz | jq 'select(.type == "tombstone")'
+    """
+    from acktrail.offline import record_json
+    from acktrail.offline.read.copied_files import AUTO, read_files
+    from acktrail.offline.read.read_report import ReadReport
+    from acktrail.wire.raw_record import decode_with
+
+    is_of_groups, others = topic is Topic.CONSUMER_OFFSETS, 0
+    with record_counter("decoded", prints_meanwhile=True) as count:
+
+        def show_damage(damage: SegmentDamage) -> None:
+            count(readable=False)
+            typer.echo(json_line(record_json.damage_json(damage)))
+
+        reading = ReadReport(state_partition=state_partition, on_damage=show_damage)
+        decoder: Callable[[bytes | None, bytes | None], Any]
+        form: Callable[[Any], dict[str, object]] = record_json.record_json
+        if is_of_groups:
+            from acktrail.wire import group_record
+
+            decoder, form = group_record.decode, record_json.group_record_json
+            if dialect != AUTO:
+                hint = "leave it out for --topic consumer-offsets"
+                raise InputError(f"--dialect {dialect} is for the state topic", hint=hint)
+        else:
+            decoder = chosen_dialect(dialect, files, reading).decode
+        for raw in read_files(files, reading):
+            if is_of_groups and group_record.is_about_others(raw.key):
+                others += 1
+                continue
+            addressed = decode_with(decoder, raw)
+            count(readable=addressed.record is not None)
+            typer.echo(json_line(form(addressed)))
+    if others:
+        typer.echo(f"{others:,} records of offsets and other groups left out", err=True)
+    report_left_out(reading)
 
 
 def replay(
@@ -135,30 +199,28 @@ def _replay_in_order(
     audited: bool,
 ) -> DialectReplay:
     """Record by record, sorted into the order of the log."""
+    from acktrail.model.records import RecordAt
     from acktrail.offline.read.copied_files import in_log_order, read_files
     from acktrail.offline.replay_dialects import replay_records
     from acktrail.offline.replay_until import up_to
+    from acktrail.wire.raw_record import decode_with
 
     def note_damage(damage: SegmentDamage) -> None:
         count(readable=False)
         report_damage(damage)
 
+    def decoded(records: Iterable[RawRecord]) -> Iterator[RecordAt[Any]]:
+        for raw in records:
+            addressed = decode_with(dialect.decode, raw)
+            count(readable=addressed.record is not None)
+            if addressed.record is not None:
+                yield RecordAt(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
+
     reading.on_damage = note_damage
     records = in_log_order(read_files(files, reading))
     if point is not None:
         records = up_to(records, point, cut)
-    return replay_records(dialect, _decoded(dialect, records, count), policy, audited=audited)
-
-
-def _decoded(dialect: Dialect[Any], records: Iterable[RawRecord], count: RecordCounter) -> Iterator[RecordAt[Any]]:
-    from acktrail.model.records import RecordAt
-    from acktrail.wire.raw_record import decode_with
-
-    for raw in records:
-        addressed = decode_with(dialect.decode, raw)
-        count(readable=addressed.record is not None)
-        if addressed.record is not None:
-            yield RecordAt(partition=raw.state_partition, offset=raw.offset, record=addressed.record)
+    return replay_records(dialect, decoded(records), policy, audited=audited)
 
 
 def _included(cut: LogCut) -> str:
@@ -176,27 +238,19 @@ def _included(cut: LogCut) -> str:
 def _report(replayed: DialectReplay, file: Path | None) -> None:
     """Each difference on stderr, the number of the other findings, and all of them in `file`."""
     if file is not None:
-        _write(replayed.violations, file)
-    for violation in replayed.differences:
-        typer.echo(f"finding: {_shown(violation)}", err=True)
+        from acktrail.offline.record_json import finding_json
+
+        lines = [json_line(finding_json(violation)) + "\n" for violation in replayed.violations]
+        try:
+            file.write_text("".join(lines), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{file}: {(error.strerror or 'cannot be written').lower()}") from error
+    for found in replayed.differences:
+        subject = found.subject if isinstance(found.subject, str) else found.subject.coordinator_key
+        address = f"state partition {found.partition}, offset {found.offset}"
+        detail = f"{printable(subject)}, {address}: {printable(found.detail)}"
+        typer.echo(f"finding: {found.rule.value}: {detail}", err=True)
     others = len(replayed.violations) - len(replayed.differences)
     if others:
         where = "" if file is not None else ": --findings FILE writes them"
         typer.echo(f"{others:,} findings about records that were applied{where}", err=True)
-
-
-def _write(violations: Iterable[Violation], file: Path) -> None:
-    from acktrail.errors import InputError
-    from acktrail.offline.record_json import finding_json
-
-    forms = (json_line(finding_json(violation)) for violation in violations)
-    try:
-        file.write_text("".join(f"{form}\n" for form in forms), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: {(error.strerror or 'cannot be written').lower()}") from error
-
-
-def _shown(violation: Violation) -> str:
-    subject = violation.subject if isinstance(violation.subject, str) else violation.subject.coordinator_key
-    address = f"state partition {violation.partition}, offset {violation.offset}"
-    return f"{violation.rule.value}: {printable(subject)}, {address}: {printable(violation.detail)}"

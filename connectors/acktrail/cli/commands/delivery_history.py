@@ -1,0 +1,280 @@
+"""``acktrail record``, ``archived`` and ``rates``: what the delivery history has of a record, a group, a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import lean_history
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.text.history_text import (
+    at_least_text,
+    completeness_fields,
+    conclusion,
+    interval_json,
+    missing_lines,
+    missing_without_row,
+    position_text,
+    status_text,
+    unknown_json,
+    unknown_text,
+)
+from acktrail.cli.text.json_text import json_line
+from acktrail.plain_tables import printable, table
+from acktrail.times import duration_ms, instant_text, time_ms
+
+if TYPE_CHECKING:
+    from acktrail.model.offset_history.archived_ranges import ArchivedRange
+    from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
+    from acktrail.tables.past.history_reader import HistoryReader, RecordInstance
+
+_SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
+
+
+def record(
+    group: Annotated[str, typer.Argument(help="Share group.")],
+    topic: Annotated[str, typer.Argument(help="Topic, by name or by id.")],
+    partition: Annotated[int, typer.Argument(help="Partition of the topic.", min=0)],
+    offset: Annotated[int, typer.Argument(help="Offset of the record.", min=0, max=2**63 - 1)],
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what became of one record within a share group: every change, with the state record that shows it.
+
+    "Not known" lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record
+    of __share_group_state. Reads no cluster; answers from delivery_history (`acktrail history`).
+
+    Example: acktrail record fraud-scoring payments 0 4711 --tables /data/acktrail
+    """
+    history = lean_history(tables, tables_options)
+    instances = history.instances(group, topic, partition, offset)
+    completeness = history.completeness(group, topic=topic, partition=partition)
+    if not as_json:
+        typer.echo("\n\n".join(_record_text(instance, group, partition, completeness) for instance in instances))
+        return
+    asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
+    typer.echo(json_line({**asked, **completeness_fields(completeness), "lives": list(map(_record_json, instances))}))
+
+
+def _record_json(instance: RecordInstance) -> dict[str, Any]:
+    return {
+        "topic": instance.topic.topic,
+        "topic_id": instance.topic.topic_id,
+        "topic_status": instance.topic.status,
+        "state_partition": instance.state_partition,
+        "conclusion": conclusion(instance.history),
+        "intervals": [interval_json(interval) for interval in instance.history.intervals],
+        "not_known": [unknown_json(period) for period in instance.history.unknown_periods],
+    }
+
+
+def _record_text(instance: RecordInstance, group: str, partition: int, completeness: HistoryCompleteness) -> str:
+    topic, history = instance.topic, instance.history
+    name = topic.topic_id if topic.topic is None else f"{topic.topic} ({topic.topic_id}, {topic.status})"
+    head = f"group {printable(group)}, topic {printable(name)}, partition {partition}, offset {history.offset}"
+    rows = [
+        (
+            None if interval.since is None else instant_text(interval.since.timestamp_ms),
+            position_text(interval.since),
+            None if interval.since is None else interval.since.cause.value,
+            status_text(interval.status),
+            interval.status.delivery_count,
+            "" if interval.is_dated or interval.since is None else "at the latest",
+        )
+        for interval in history.intervals
+    ]
+    changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
+    unknown = [
+        *map(unknown_text, history.unknown_periods),
+        *missing_without_row(completeness, instance.state_partition),
+    ]
+    lines = [head, conclusion(history), "", changes, "", "Not known:", *(f"  {line}" for line in unknown)]
+    return "\n".join(lines)
+
+
+def archived(
+    group: Annotated[str, typer.Argument(help="Share group.")],
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Only what was archived at or after this time, 2026-08-01T12:00:00Z or epoch ms."),
+    ] = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the records that a share group archived: the group gets them no more, and Kafka reports them nowhere.
+
+    Kafka does not write why: a consumer rejected it, the delivery count limit was reached, or the client reported that
+    the offset has no record. "at the latest" means that the state record only shows it: it may have happened before.
+    "at least" means that state records are missing: they are listed under "Not known".
+    Answers from delivery_history (`acktrail history`).
+
+    Example: acktrail archived fraud-scoring --since 2026-08-01T00:00:00Z --tables /data/acktrail
+    """
+    since_ms = None if since is None else time_ms("--since", since)
+    history = lean_history(tables, tables_options)
+    ranges = history.archived(group, since_ms)
+    completeness = history.completeness(group).within(since_ms)
+    if not as_json:
+        typer.echo(_archived_text(history, group, ranges, completeness))
+        return
+    answer = {
+        "group": group,
+        "records": sum(each.records for each in ranges),
+        "at_least": not completeness.is_complete,
+        **completeness_fields(completeness),
+        "archived": [_archived_json(history, each) for each in ranges],
+    }
+    typer.echo(json_line(answer))
+
+
+def _archived_json(history: HistoryReader, archived: ArchivedRange) -> dict[str, Any]:
+    return {
+        "topic": history.topic(archived.key.topic_id).topic,
+        "topic_id": archived.key.topic_id,
+        "partition": archived.key.partition,
+        "first_offset": archived.first_offset,
+        "last_offset": archived.last_offset,
+        "delivery_count": archived.delivery_count,
+        "timestamp": archived.at.timestamp_ms,
+        "time": instant_text(archived.at.timestamp_ms),
+        "is_dated": archived.is_dated,
+        "state_partition": archived.at.state_partition,
+        "state_record_offset": archived.at.offset,
+    }
+
+
+def _archived_text(
+    history: HistoryReader, group: str, ranges: list[ArchivedRange], completeness: HistoryCompleteness
+) -> str:
+    total = at_least_text(sum(each.records for each in ranges), completeness)
+    names = ("TOPIC", "PARTITION", "FIRST", "LAST", "DELIVERY COUNT", "TIME", "STATE RECORD", "")
+    rows = [
+        (
+            history.topic(each.key.topic_id).topic or each.key.topic_id,
+            each.key.partition,
+            each.first_offset,
+            each.last_offset,
+            each.delivery_count,
+            instant_text(each.at.timestamp_ms),
+            position_text(each.at),
+            "" if each.is_dated else "at the latest",
+        )
+        for each in ranges
+    ]
+    head = f"group {printable(group)}: {total} records archived"
+    return "\n".join([head, *([table(names, rows)] if rows else ()), *missing_lines(completeness)])
+
+
+def rates(
+    group: Annotated[str | None, typer.Argument(help="Share group. Default: all.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Topic, by name or by id. Default: all.")] = None,
+    every: Annotated[str, typer.Option("--every", help="Length of an interval: 30s, 15m, 1h, 1d.")] = "1h",
+    since: Annotated[
+        str | None, typer.Option("--since", help="From this time on, 2026-08-01T12:00:00Z or epoch ms.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
+    by_partition: Annotated[bool, typer.Option("--by-partition", help="One row a share partition.")] = False,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count what share groups did, by group, topic and interval: records acknowledged, released, archived, redelivered.
+
+    Counted are endings of deliveries as Kafka records them, at the broker's time of the state record. DELIVERIES are
+    those that ended, REDELIVERIES those that were not a record's first. Not in any count: deliveries under way,
+    renewed locks. Kafka's records do not distinguish a release from a lock that timed out, nor a reject from the
+    delivery count limit. The JSON form also has rates per second, records passed without a state, and those without a
+    known time (undated). Intervals in which nothing ended have no row. "at least" means that state records of that time
+    are missing: they are listed under "Not known". Answers from delivery_history (`acktrail history`).
+
+    Example: acktrail rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
+    """
+    every_ms = duration_ms("--every", every)
+    since_ms = None if since is None else time_ms("--since", since)
+    until_ms = None if until is None else time_ms("--until", until)
+    reader = lean_history(tables, tables_options)
+    counted = reader.rates(every_ms, group_id=group, topic=topic, since_ms=since_ms, until_ms=until_ms).to_pylist()
+    completeness = reader.completeness(group, topic=topic).within(since_ms, until_ms)
+    named = [
+        {**row, "topic": reader.topic(row["topic_id"]).topic}
+        for row in (counted if by_partition else _by_topic(counted))
+    ]
+    rows = _marked(named, completeness, every_ms)
+    if as_json:
+        known = completeness_fields(completeness)
+        typer.echo(json_line({"interval_ms": every_ms, **known, "rates": _rates_json(rows, every_ms)}))
+        return
+    typer.echo(_rates_text(rows, completeness, by_partition=by_partition))
+
+
+def _by_topic(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Counts of a topic's partitions added; a sum with a count that is not known is not known."""
+    from acktrail.columnar.rate_counts import COUNTS
+
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = (row["group_id"], row["topic_id"], row["interval_start_ms"])
+        total = found.setdefault(key, {**dict(row), "partition": None} | dict.fromkeys(COUNTS, 0))
+        for name in COUNTS:
+            total[name] = None if None in (total[name], row[name]) else total[name] + row[name]
+    return [found[key] for key in sorted(found)]
+
+
+def _marked(rows: Iterable[dict[str, Any]], completeness: HistoryCompleteness, every_ms: int) -> list[dict[str, Any]]:
+    """`rows` with `at_least`: state records of the interval are missing, so that every count is a least one. A count of
+    undated records that is 0 then is not known: what is missing may be any number."""
+    missing: dict[tuple[str, str, int | None], list[MissingRecords]] = {}
+    for each in completeness.missing:
+        for key in (each.key,) if each.key is not None else completeness.keys_on(each.state_partition):
+            for partition in (key.partition, None):  # None: of all partitions of the topic
+                missing.setdefault((key.group_id, key.topic_id, partition), []).append(each)
+
+    def is_at_least(row: Mapping[str, Any]) -> bool:
+        begin = row["interval_start_ms"]
+        own = missing.get((row["group_id"], row["topic_id"], row["partition"]), ())
+        return not completeness.is_current or any(each.touches(begin, begin + every_ms) for each in own)
+
+    touched = [(row, is_at_least(row)) for row in rows]
+    return [
+        {**row, "at_least": at_least, "undated": None if at_least and not row["undated"] else row["undated"]}
+        for row, at_least in touched
+    ]
+
+
+def _rates_json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, Any]]:
+    from acktrail.columnar.rate_counts import COUNTS
+
+    return [
+        {
+            "group": row["group_id"],
+            "topic": row["topic"],
+            "topic_id": row["topic_id"],
+            "partition": row["partition"],
+            "interval_start": row["interval_start_ms"],
+            "time": instant_text(row["interval_start_ms"]),
+            "at_least": row["at_least"],
+            "counts": {name: row[name] for name in COUNTS},
+            "per_second": {name: None if row[name] is None else row[name] * 1_000 / every_ms for name in COUNTS},
+        }
+        for row in rows
+    ]
+
+
+def _rates_text(rows: Iterable[Mapping[str, Any]], completeness: HistoryCompleteness, *, by_partition: bool) -> str:
+    places = ("partition",) if by_partition else ()
+    names = ("INTERVAL", "GROUP", "TOPIC", *(name.upper() for name in (*places, *_SHOWN)), "")
+    cells = [
+        (
+            instant_text(row["interval_start_ms"]),
+            row["group_id"],
+            row["topic"] or row["topic_id"],
+            *(row[name] for name in (*places, *_SHOWN)),
+            "at least" if row["at_least"] else "",
+        )
+        for row in rows
+    ]
+    return "\n".join([table(names, cells), *missing_lines(completeness)])

@@ -62,7 +62,7 @@ def kafka_peer(raw: pa.Table) -> Iterator[KafkaPeer]:
 
 def _command(installation: Installation, classes: Path, records: Path) -> list[str]:
     path = f"{classes}:{installation.jars}/*"
-    return [str(installation.java.executable), _HEAP, "-cp", path, MAIN_CLASS, str(records)]
+    return [str(installation.java), _HEAP, "-cp", path, MAIN_CLASS, str(records)]
 
 
 def _octets(raw: pa.Table) -> bytes:

@@ -131,8 +131,8 @@ def _is_remote(session: SparkSession) -> bool:
 def _ensure_java() -> None:
     home = java_home()
     found = find_java(home)
-    if home is not None and home not in found.executable.parents:
+    if home is not None and home not in found.parents:
         raise MissingDependency(
             f"JAVA_HOME names {home}, where there is no Java that runs Spark",
-            hint=f"correct JAVA_HOME, or unset it: {found.executable} would do",
+            hint=f"correct JAVA_HOME, or unset it: {found} would do",
         )

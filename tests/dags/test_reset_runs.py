@@ -18,9 +18,8 @@ from drivers.browser import CHROMIUM, browsing
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow.airflow_api import AirflowRefused
+from acktrail.embedded.airflow.airflow_api import AirflowRefused, task_log
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
-from acktrail.embedded.airflow.airflow_watch import task_log
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.tables.delta.store import Tables

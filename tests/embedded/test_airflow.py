@@ -14,10 +14,9 @@ from embedded.processes import eventually, run_owner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.embedded.airflow.airflow_api import AirflowRefused
+from acktrail.embedded.airflow.airflow_api import AirflowRefused, DagRunFailed, DagWatch, task_log
 from acktrail.embedded.airflow.airflow_settings import AirflowPorts, free_ports, write_settings
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
-from acktrail.embedded.airflow.airflow_watch import DagRunFailed, DagWatch, task_log
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 

@@ -14,13 +14,13 @@ import pytest
 
 from acktrail import config
 from acktrail.embedded.kafka.installation import JarLock, read_lock, resolve
-from acktrail.embedded.kafka.java import Java, find_java
+from acktrail.embedded.kafka.java import find_java
 from acktrail.embedded.kafka.kafka_releases import RELEASES
 from acktrail.errors import ConfigurationError, RetryableError, UnknownName
 
 
 @pytest.fixture(scope="module")
-def java() -> Java:
+def java() -> Path:
     """The Java that runs Ivy."""
     return find_java(config.java_home())
 
@@ -33,7 +33,7 @@ def small() -> JarLock:
 
 
 @pytest.fixture(scope="module")
-def fetched(small: JarLock, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fetched(small: JarLock, java: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that holds the small lock's jars."""
     cache = tmp_path_factory.mktemp("fetched")
     resolve(small, java=java, cache=cache)
@@ -84,7 +84,7 @@ def _flip(folder: Path) -> None:
     ],
 )
 def test_a_changed_cache_is_not_used(
-    tmp_path: Path, fetched: Path, small: JarLock, java: Java, damage: Callable[[Path], object], words: str
+    tmp_path: Path, fetched: Path, small: JarLock, java: Path, damage: Callable[[Path], object], words: str
 ) -> None:
     """One flipped bit, one missing or one additional file stops it."""
     shutil.copytree(fetched, tmp_path / "cache")
@@ -93,7 +93,7 @@ def test_a_changed_cache_is_not_used(
         resolve(small, java=java, cache=tmp_path / "cache")
 
 
-def test_what_is_fetched_and_not_as_locked_never_reaches_the_cache(tmp_path: Path, small: JarLock, java: Java) -> None:
+def test_what_is_fetched_and_not_as_locked_never_reaches_the_cache(tmp_path: Path, small: JarLock, java: Path) -> None:
     """A jar with another sum than the lock's is thrown away, with Ivy's copy of it."""
     first = dataclasses.replace(small.jars[0], sha256="0" * 64)
     lock = dataclasses.replace(small, jars=(first, *small.jars[1:]))
@@ -103,7 +103,7 @@ def test_what_is_fetched_and_not_as_locked_never_reaches_the_cache(tmp_path: Pat
     assert not (tmp_path / "kafka" / f"{lock.version}-{lock.digest}").exists()
 
 
-def test_a_jar_that_cannot_be_fetched_is_named(tmp_path: Path, small: JarLock, java: Java) -> None:
+def test_a_jar_that_cannot_be_fetched_is_named(tmp_path: Path, small: JarLock, java: Path) -> None:
     """Try again later, and which one it was."""
     lost = dataclasses.replace(small.jars[0], revision="0.0.0-none")
     with pytest.raises(RetryableError, match=f"could not fetch {lost.organisation}#{lost.name};0.0.0-none"):

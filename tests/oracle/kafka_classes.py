@@ -26,7 +26,7 @@ class KafkaProgram:
         """The lines it prints for `text`; a failure shows what it said."""
         done = subprocess.run(
             [
-                str(self.installation.java.executable),
+                str(self.installation.java),
                 "-XX:TieredStopAtLevel=1",
                 "-Dorg.apache.logging.log4j.level=OFF",
                 "-cp",

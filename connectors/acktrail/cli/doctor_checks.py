@@ -56,7 +56,7 @@ def java_check() -> DoctorCheck:
     """Whether there is a Java."""
     from acktrail.embedded.kafka.java import find_java
 
-    return _tried("Java", lambda: str(find_java(java_home()).executable), "for PySpark and the embedded broker")
+    return _tried("Java", lambda: str(find_java(java_home())), "for PySpark and the embedded broker")
 
 
 def cluster_checks(admin: ShareGroupAdmin, kafka: KafkaConfig, target: TablesConfig | None) -> Iterator[DoctorCheck]:

@@ -19,7 +19,7 @@ COMMANDS: Final = MappingProxyType(
     {
         "demo": "acktrail.cli.commands.demo:demo",
         "broker": "acktrail.cli.commands.broker:app",
-        "airflow": "acktrail.cli.commands.airflow:app",
+        "airflow": "acktrail.cli.commands.demo:airflow",
         "export": "acktrail.cli.commands.export:export",
         "groups": "acktrail.cli.commands.groups:app",
         "offsets": "acktrail.cli.commands.groups:offsets",

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,15 +53,6 @@ class DemoFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoOutcome:
-    """The result of one run: rows under `run_id` in the tables at `tables_uri`, and the HTML `report`."""
-
-    run_id: str
-    tables_uri: str
-    report: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
     """A running broker and an Airflow that starts. `say` is called with each step, `progress` with the workload's
     (activity, steps done, all steps)."""
@@ -71,8 +62,8 @@ class Demo:
     say: Say
     progress: Callable[[str, int, int], None]
 
-    def run(self) -> DemoOutcome:
-        """Workload, export, reconciliation, report.
+    def run(self) -> Mapping[str, str]:
+        """Workload, export, reconciliation, report: the ``run_id`` of the rows, the ``tables_uri``, the ``report``.
 
         Raises what these raise; AirflowNotStarted; DagRunFailed with the end of the failing task's log.
         """
@@ -83,10 +74,7 @@ class Demo:
         self.say(f"Airflow {self.airflow.url} is healthy")
         run = self._run_dags()
         events = self.airflow.api().asset_events(run.dag_id, run.run_id)
-        reported = next(extra for asset, extra in events if asset == _REPORTED)
-        return DemoOutcome(
-            run_id=reported["run_id"], tables_uri=reported["tables_uri"], report=Path(reported["report"])
-        )
+        return next(extra for asset, extra in events if asset == _REPORTED)
 
     def resume(self) -> None:
         """Let the scheduler export every minute, and reconcile after each export."""

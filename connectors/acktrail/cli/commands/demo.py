@@ -1,4 +1,4 @@
-"""``acktrail demo``: the main job, end to end, on this machine."""
+"""``acktrail demo``: the main job, end to end, on this machine; ``acktrail airflow``: what Airflow needs to know."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from acktrail.cli.common_options import command_group
+
 if TYPE_CHECKING:
     from acktrail.embedded.demo import Demo
 
+
+airflow = command_group("What Airflow needs to know of acktrail.")
 
 _DEFAULT_VERSION = "4.3.1"
 _DEFAULT_FOLDER = Path(".demo")
@@ -41,10 +45,10 @@ def demo(
         StepLines() as steps,
         running_demo(out, version=version, dags=dags, keep=keep, say=steps.say, progress=steps.count) as running,
     ):
-        outcome = running.run()
-        arguments = ["report", "--tables", outcome.tables_uri, "--run-id", outcome.run_id]
+        found = running.run()
+        arguments = ["report", "--tables", found["tables_uri"], "--run-id", found["run_id"]]
         typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
-        typer.echo(f"\nReport: {outcome.report}\nTables: {outcome.tables_uri}")
+        typer.echo(f"\nReport: {found['report']}\nTables: {found['tables_uri']}")
         if serve:
             _serve(running)
         steps.say("broker and Airflow end")
@@ -57,12 +61,24 @@ def _interrupt(*_: object) -> NoReturn:
 
 def _serve(running: Demo) -> None:
     """Print the addresses and stay, exporting every minute; Ctrl-C is the way out and no error."""
-    airflow = running.airflow
     running.resume()
     typer.echo(f"Kafka:   {running.broker.bootstrap_servers}")
-    typer.echo(f"Airflow: {airflow.url} (user {airflow.user}, password {airflow.password})")
+    typer.echo(f"Airflow: {running.airflow.url} (user {running.airflow.user}, password {running.airflow.password})")
     typer.echo("Ctrl-C ends both.", err=True)
     try:
         running.broker.wait()
     except KeyboardInterrupt:
         typer.echo("", err=True)
+
+
+@airflow.command()
+def dags() -> None:
+    """Print the folder of acktrail's DAG files.
+
+    Set Airflow's dags_folder to it, or add it as a DAG bundle.
+
+    Example: export AIRFLOW__CORE__DAGS_FOLDER="$(acktrail airflow dags)"
+    """
+    from acktrail.embedded.airflow.airflow_settings import dags_folder
+
+    typer.echo(dags_folder())

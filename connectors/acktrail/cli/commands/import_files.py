@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acktrail.cli.commands.copied_logs import DialectName, Files, StatePartition, report_damage, report_left_out
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.file_options import DialectName, Files, StatePartition, report_damage, report_left_out
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
 

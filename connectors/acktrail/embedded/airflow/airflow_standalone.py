@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from acktrail.config import environment
-from acktrail.embedded.airflow.airflow_api import AirflowApi
+from acktrail.embedded.airflow.airflow_api import AirflowApi, DagWatch
 from acktrail.embedded.airflow.airflow_settings import HOST, free_ports, write_settings
-from acktrail.embedded.airflow.airflow_watch import DagWatch
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import AcktrailError, MissingDependency
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from acktrail import config
 from acktrail.embedded.kafka.ivy import Ivy, dependency
-from acktrail.embedded.kafka.java import Java, find_java
+from acktrail.embedded.kafka.java import find_java
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, Release, release_of
 from acktrail.errors import ConfigurationError
 from acktrail.stderr_lines import StepLines
@@ -31,12 +31,12 @@ class Installation:
     """A release of Kafka on this machine."""
 
     release: Release
-    java: Java
+    java: Path
     jars: Path
 
     def command(self, main_class: str, *arguments: str, jvm_options: Sequence[str] = _QUICK_START) -> tuple[str, ...]:
         """The command line that runs one of Kafka's main classes."""
-        return (str(self.java.executable), *jvm_options, "-cp", f"{self.jars}/*", main_class, *arguments)
+        return (str(self.java), *jvm_options, "-cp", f"{self.jars}/*", main_class, *arguments)
 
 
 def install(version: str = DEFAULT_VERSION) -> Installation:
@@ -116,7 +116,7 @@ def read_lock(version: str) -> JarLock:
     return JarLock(version=content["version"], jars=tuple(Jar(**jar) for jar in content["jars"]))
 
 
-def resolve(lock: JarLock, *, java: Java, cache: Path) -> Path:
+def resolve(lock: JarLock, *, java: Path, cache: Path) -> Path:
     """The folder with exactly the jars of `lock`, below `cache`; fetched when they are not there.
 
     Any number of processes may ask at once: one fetches, the others wait for it.
@@ -133,7 +133,7 @@ def resolve(lock: JarLock, *, java: Java, cache: Path) -> Path:
     return folder
 
 
-def _fetch(lock: JarLock, folder: Path, java: Java) -> None:
+def _fetch(lock: JarLock, folder: Path, java: Path) -> None:
     """Fetch into a folder beside `folder`, verify there, then rename: `folder` is complete or does not exist."""
     ivy = Ivy(java=java, folder=folder.parent / "ivy")
     for stale in folder.parent.glob("staging-*"):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from acktrail.embedded.kafka.java import Java
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import MissingDependency, RetryableError
 
@@ -41,9 +40,9 @@ def dependency(organisation: str, name: str, revision: str, *, transitive: bool 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ivy:
-    """Ivy as it runs on `java`. Everything it reads and writes is inside `folder`."""
+    """Ivy as it runs on the launcher `java`. Everything it reads and writes is inside `folder`."""
 
-    java: Java
+    java: Path
     folder: Path
 
     @property
@@ -70,7 +69,7 @@ class Ivy:
         module.write_text(_MODULE.format(dependencies="\n".join(dependencies)))
         log_path.write_text("")
         command = (
-            *(str(self.java.executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"),
+            *(str(self.java), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"),
             *("-jar", str(ivy_jar()), "-settings", str(settings), "-ivy", str(module)),
             *("-types", "jar", "bundle", "-retrieve", f"{into}/{_PATTERN}"),
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,36 +18,22 @@ _HINT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Java:
-    """A Java launcher and its feature release (17, 21, ...)."""
-
-    executable: Path
-    release: int
-
-
-def find_java(java_home: Path | None = None) -> Java:
-    """The first Java of at least `MINIMUM_JAVA`: in `java_home`, else on PATH.
+def find_java(java_home: Path | None = None) -> Path:
+    """The launcher of the first Java of at least `MINIMUM_JAVA`: in `java_home`, else on PATH.
 
     Raises MissingDependency, naming each Java that was seen and is too old.
     """
+    candidates = [] if java_home is None else [java_home / "bin" / "java"]
+    on_path = shutil.which("java")
     seen: list[str] = []
-    for executable in _candidates(java_home):
+    for executable in [*candidates, *([Path(on_path)] if on_path else ())]:
         release = _release_of(executable)
         if release is not None and release >= MINIMUM_JAVA:
-            return Java(executable=executable, release=release)
+            return executable
         seen.append(f"{executable} does not run" if release is None else f"{executable} is Java {release}")
     raise MissingDependency(
         f"Java {MINIMUM_JAVA} or newer is needed: {'; '.join(seen) or 'no java was found'}", hint=_HINT
     )
-
-
-def _candidates(java_home: Path | None) -> Iterator[Path]:
-    if java_home is not None:
-        yield java_home / "bin" / "java"
-    on_path = shutil.which("java")
-    if on_path is not None:
-        yield Path(on_path)
 
 
 def _release_of(executable: Path) -> int | None:

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Final
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.workload.demo_cluster import DemoCluster, DemoProducer, WorkloadDeadline
+from acktrail.embedded.workload.demo_cluster import DemoCluster, DemoProducer, StateObserver, WorkloadDeadline
 from acktrail.embedded.workload.scenario import GroupScript, Scenario, TopicPlan, plan_scenario
 from acktrail.embedded.workload.share_member import Ledger, ShareMember
-from acktrail.embedded.workload.state_observer import StateObserver
 from acktrail.errors import ConfigurationError
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

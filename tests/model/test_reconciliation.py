@@ -11,8 +11,7 @@ from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.lag import counts_by_state, durable_lag, effective_backlog
-from acktrail.model.reconciliation import Verdict, reconcile
-from acktrail.model.reconciliation_input import DescribedPartition, ReconciliationInput, TopicStatus
+from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

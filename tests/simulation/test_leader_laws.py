@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from samples.leader_fixture import held
 from samples.leader_random_walk import KEY, SimulatedLeader
 
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.delivery import DeliveryState, terminal_count
 from acktrail.model.strict.offset_window import ORDER_RULES, batch_violations, effective_window
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
@@ -110,7 +110,7 @@ def test_the_record_lags_by_the_locks_alone(seed: int, steps: int) -> None:
         assert state.start_offset <= world.leader.cache.start_offset <= window.start_offset
         live = known(durable_batches(held(world.leader.cache)))
         assert known(window.batches) == {o: part for o, part in live.items() if o >= window.start_offset}
-        assert state.delivery_complete_count == state.terminal_offsets
+        assert state.delivery_complete_count == terminal_count(state.batches, state.start_offset)
 
 
 def known(found: Any) -> dict[int, tuple[int, int]]:

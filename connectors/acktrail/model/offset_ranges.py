@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 
 _Range = tuple[int, int]
 
@@ -27,7 +28,7 @@ class OffsetRanges:
     def add(self, first: int, last: int) -> None:
         """Add offsets."""
         self.remove(first, last)
-        self._ranges.insert(bisect_left(self._ranges, first, key=_first), (first, last))
+        self._ranges.insert(bisect_left(self._ranges, first, key=itemgetter(0)), (first, last))
 
     def remove(self, first: int, last: int) -> None:
         """Remove offsets."""
@@ -49,12 +50,6 @@ class OffsetRanges:
 
     def _overlapping(self, first: int, last: int) -> slice:
         """The slice of ranges that share an offset with this one."""
-        return slice(bisect_left(self._ranges, first, key=_last), bisect_right(self._ranges, last, key=_first))
-
-
-def _first(own: _Range) -> int:
-    return own[0]
-
-
-def _last(own: _Range) -> int:
-    return own[1]
+        return slice(
+            bisect_left(self._ranges, first, key=itemgetter(1)), bisect_right(self._ranges, last, key=itemgetter(0))
+        )

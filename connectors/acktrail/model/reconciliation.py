@@ -37,11 +37,83 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from acktrail.model.lag import durable_lag, effective_backlog
-from acktrail.model.reconciliation_input import DescribedPartition, ReconciliationInput, TopicStatus
 from acktrail.model.replay import SharePartitionState
+
+
+class Completeness(StrEnum):
+    """Whether a replayed state is reliable."""
+
+    COMPLETE = "complete"
+    NO_SNAPSHOT = "no_snapshot"
+    """Only updates were seen. A broker that loads the same log has the same state; its state epoch is not known."""
+    GAP = "gap"
+    """Records were pruned before they were exported, and no snapshot came after them."""
+    UNREADABLE = "unreadable"
+    """A record of the share partition could not be decoded, and no snapshot came after it."""
+
+
+class TopicStatus(StrEnum):
+    """The status of a topic id in its cluster."""
+
+    PRESENT = "present"
+    DELETED = "deleted"
+    RECREATED = "recreated"
+    """The name belongs to another id now."""
+    NOT_AUTHORIZED = "not_authorized"
+    """It exists, but this principal may not DESCRIBE it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedPartition:
+    """One share partition as its cluster described it, before or after the export (Kafka: DescribeShareGroupOffsets).
+
+    `is_listed`: its group described it. `start_offset` None: not initialized; `lag` None: not known. `error`: why the
+    description failed. `is_group_present` None: the group could not be queried. `is_authorized` False: a right was
+    missing. Log offsets None: not known.
+    """
+
+    is_listed: bool
+    start_offset: int | None = None
+    lag: int | None = None
+    error: str | None = None
+    is_group_present: bool | None = True
+    is_authorized: bool = True
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciliationInput:
+    """Everything that the verdict on one share partition depends on.
+
+    `durable` None: no state, or deleted. `incomplete`: why the durable state is not reliable; None when it is.
+    `topic_status` None: no topic of this id was ever seen. `was_initialized`: the newest initialization (first or by
+    reset) was written after the `before` description.
+    """
+
+    durable: SharePartitionState | None
+    before: DescribedPartition
+    after: DescribedPartition
+    topic_status: TopicStatus | None = TopicStatus.PRESENT
+    incomplete: str | None = None
+    was_initialized: bool = False
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """The newest known log start offset."""
+        after = self.after.log_start_offset
+        return self.before.log_start_offset if after is None else after
+
+    @property
+    def log_end_offset(self) -> int | None:
+        """The newest known log end offset."""
+        after = self.after.log_end_offset
+        return self.before.log_end_offset if after is None else after
 
 
 class Verdict(StrEnum):
@@ -74,39 +146,18 @@ class Reconciliation:
 
 def reconcile(inputs: ReconciliationInput) -> Reconciliation:
     """The verdict of the first rule that applies, and the lags of the durable state at the newest log offsets known."""
-    verdict, reason = _judge(inputs)
+    reasons = ((verdict, rule(inputs)) for verdict, rule in _RULES)
+    verdict, reason = next((v, reason) for v, reason in reasons if reason is not None)
     durable = inputs.durable if inputs.incomplete is None else None
+    before, after = inputs.before, inputs.after
     start, end = inputs.log_start_offset, inputs.log_end_offset
     return Reconciliation(
         verdict=verdict,
         reason=reason,
-        moved=_described(inputs.before) != _described(inputs.after),
+        moved=any(getattr(before, name) != getattr(after, name) for name in ("is_listed", "start_offset", "lag")),
         durable_lag=None if durable is None else durable_lag(durable, end),
         effective_backlog=None if durable is None else effective_backlog(durable, start, end),
     )
-
-
-_Rule = Callable[[ReconciliationInput], str | None]
-"""The reason when the rule applies, else None."""
-
-_SortableStart = tuple[bool, int]
-"""A start offset that compares: not initialized comes first."""
-
-
-def _judge(inputs: ReconciliationInput) -> tuple[Verdict, str]:
-    for verdict, rule in _RULES:
-        reason = rule(inputs)
-        if reason is not None:
-            return verdict, reason
-    return Verdict.MATCH, _agreement(inputs)
-
-
-def _described(description: DescribedPartition) -> tuple[bool, int | None, int | None]:
-    return description.is_listed, description.start_offset, description.lag
-
-
-def _incomplete(inputs: ReconciliationInput) -> str | None:
-    return inputs.incomplete
 
 
 def _not_authorized(inputs: ReconciliationInput) -> str | None:
@@ -163,33 +214,38 @@ def _not_listed(inputs: ReconciliationInput) -> str | None:
 
 
 def _reset_between(inputs: ReconciliationInput) -> str | None:
-    contradiction = _live_ahead(inputs) or _durable_ahead(inputs)
+    contradiction = _contradiction(inputs)
     if contradiction is None or not inputs.was_initialized:
         return None
-    return f"its start offset was set while the state topic was read: {contradiction}"
+    return f"its start offset was set while the state topic was read: {contradiction[1]}"
 
 
-def _live_ahead(inputs: ReconciliationInput) -> str | None:
-    if inputs.durable is None:
+def _ahead(side: Verdict, inputs: ReconciliationInput) -> str | None:
+    contradiction = _contradiction(inputs)
+    return contradiction[1] if contradiction is not None and contradiction[0] is side else None
+
+
+def _contradiction(inputs: ReconciliationInput) -> tuple[Verdict, str] | None:
+    """Who is ahead, and by what, where the replayed value is not between the described ones."""
+    before, after, durable = inputs.before, inputs.after, inputs.durable
+    if durable is None:
         return None
-    low = min(_sortable_starts(inputs))
-    if _sortable(inputs.durable.start_offset) < low:
-        return f"replayed {_start(inputs.durable.start_offset)}, described {_range(inputs)}"
-    progress, bounds = _progress(inputs.durable), _progress_bounds(inputs)
-    if progress is not None and bounds is not None and progress < bounds[0]:
-        return f"replayed progress {progress}, described at least {bounds[0]}"
-    return None
-
-
-def _durable_ahead(inputs: ReconciliationInput) -> str | None:
-    if inputs.durable is None:
+    low, high = sorted((_sortable(before.start_offset), _sortable(after.start_offset)))
+    own = _sortable(durable.start_offset)
+    if not low <= own <= high:
+        reason = f"replayed {_start(durable.start_offset)}, described {_range(inputs)}"
+        return Verdict.LIVE_AHEAD if own < low else Verdict.DURABLE_AHEAD, reason
+    progress = _progress(durable)
+    if low < high or progress is None or before.lag is None or after.lag is None:
         return None
-    high = max(_sortable_starts(inputs))
-    if _sortable(inputs.durable.start_offset) > high:
-        return f"replayed {_start(inputs.durable.start_offset)}, described {_range(inputs)}"
-    progress, bounds = _progress(inputs.durable), _progress_bounds(inputs)
-    if progress is not None and bounds is not None and progress > bounds[1]:
-        return f"replayed progress {progress}, described at most {bounds[1]}"
+    if before.log_end_offset is None or after.log_end_offset is None:
+        return None
+    least = min(before.log_end_offset, after.log_end_offset) - max(before.lag, after.lag)
+    most = max(before.log_end_offset, after.log_end_offset) - min(before.lag, after.lag)
+    if progress < least:
+        return Verdict.LIVE_AHEAD, f"replayed progress {progress}, described at least {least}"
+    if progress > most:
+        return Verdict.DURABLE_AHEAD, f"replayed progress {progress}, described at most {most}"
     return None
 
 
@@ -209,55 +265,25 @@ def _before_log_start(inputs: ReconciliationInput) -> str | None:
     return f"start offset {start}, the log starts at {log_start}"
 
 
-_RULES: Final[tuple[tuple[Verdict, _Rule], ...]] = (
-    (Verdict.NOT_AUTHORIZED, _not_authorized),
-    (Verdict.UNKNOWN, _incomplete),
-    (Verdict.UNKNOWN, _not_described),
-    (Verdict.MATCH, _appeared_or_vanished),
-    (Verdict.MISSING_STATE, _missing),
-    (Verdict.ORPHAN_STATE, _orphan),
-    (Verdict.UNKNOWN, _not_listed),
-    (Verdict.UNKNOWN, _reset_between),
-    (Verdict.LIVE_AHEAD, _live_ahead),
-    (Verdict.DURABLE_AHEAD, _durable_ahead),
-    (Verdict.PAST_LOG_END, _past_log_end),
-    (Verdict.BEFORE_LOG_START, _before_log_start),
-)
-
-
 def _agreement(inputs: ReconciliationInput) -> str:
     if inputs.durable is None:
         return "neither durable nor described"
     if inputs.durable.start_offset is None and inputs.after.start_offset is None:
         return "not initialized on either side"
-    if _progress(inputs.durable) is None or None in (inputs.before.lag, inputs.after.lag):
-        return f"replayed {_start(inputs.durable.start_offset)}, described {_range(inputs)}; lag not known"
-    return f"replayed {_start(inputs.durable.start_offset)}, described {_range(inputs)}"
+    is_known = _progress(inputs.durable) is not None and None not in (inputs.before.lag, inputs.after.lag)
+    compared = f"replayed {_start(inputs.durable.start_offset)}, described {_range(inputs)}"
+    return compared if is_known else f"{compared}; lag not known"
 
 
-def _sortable(start_offset: int | None) -> _SortableStart:
+def _sortable(start_offset: int | None) -> tuple[bool, int]:
+    """A start offset that compares: not initialized comes first."""
     return (False, 0) if start_offset is None else (True, start_offset)
-
-
-def _sortable_starts(inputs: ReconciliationInput) -> tuple[_SortableStart, _SortableStart]:
-    return _sortable(inputs.before.start_offset), _sortable(inputs.after.start_offset)
 
 
 def _progress(state: SharePartitionState) -> int | None:
     if state.start_offset is None or state.delivery_complete_count is None:
         return None
     return state.start_offset + state.delivery_complete_count
-
-
-def _progress_bounds(inputs: ReconciliationInput) -> tuple[int, int] | None:
-    """The least and the greatest progress the descriptions allow; None where start offsets differ or are unknown."""
-    before, after = inputs.before, inputs.after
-    if inputs.durable is None or len({*_sortable_starts(inputs), _sortable(inputs.durable.start_offset)}) > 1:
-        return None
-    if before.lag is None or after.lag is None or before.log_end_offset is None or after.log_end_offset is None:
-        return None
-    ends, lags = (before.log_end_offset, after.log_end_offset), (before.lag, after.lag)
-    return min(ends) - max(lags), max(ends) - min(lags)
 
 
 def _start(start_offset: int | None) -> str:
@@ -267,3 +293,21 @@ def _start(start_offset: int | None) -> str:
 def _range(inputs: ReconciliationInput) -> str:
     low, high = sorted((inputs.before.start_offset, inputs.after.start_offset), key=_sortable)
     return _start(high) if low == high else f"{_start(low)} to {high}"
+
+
+_RULES: Final[tuple[tuple[Verdict, Callable[[ReconciliationInput], str | None]], ...]] = (
+    (Verdict.NOT_AUTHORIZED, _not_authorized),
+    (Verdict.UNKNOWN, attrgetter("incomplete")),
+    (Verdict.UNKNOWN, _not_described),
+    (Verdict.MATCH, _appeared_or_vanished),
+    (Verdict.MISSING_STATE, _missing),
+    (Verdict.ORPHAN_STATE, _orphan),
+    (Verdict.UNKNOWN, _not_listed),
+    (Verdict.UNKNOWN, _reset_between),
+    (Verdict.LIVE_AHEAD, partial(_ahead, Verdict.LIVE_AHEAD)),
+    (Verdict.DURABLE_AHEAD, partial(_ahead, Verdict.DURABLE_AHEAD)),
+    (Verdict.PAST_LOG_END, _past_log_end),
+    (Verdict.BEFORE_LOG_START, _before_log_start),
+    (Verdict.MATCH, _agreement),
+)
+"""Each returns the reason where it applies, else None."""

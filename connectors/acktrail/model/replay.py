@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch, terminal_count
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 
 
@@ -58,11 +57,6 @@ class SharePartitionState:
         end = max(batch.last_offset for batch in self.batches) + 1
         return end if self.start_offset is None else max(end, self.start_offset)
 
-    @property
-    def terminal_offsets(self) -> int:
-        """Offsets at or above the start offset that are acknowledged or archived."""
-        return terminal_count(self.batches, self.start_offset)
-
 
 def apply(state: SharePartitionState | None, record: StateRecord) -> SharePartitionState | None:
     """The state after `record`; None when there is none (a tombstone). Cost: that of the combiner.
@@ -70,15 +64,29 @@ def apply(state: SharePartitionState | None, record: StateRecord) -> SharePartit
     The delivery complete count of an update replaces the one before, also when unknown; the start offset may go back:
     replay takes no maximum (Kafka's writers from 4.4 on do).
     """
-    match record:
-        case Tombstone():
-            return None
-        case ShareSnapshot():
-            return _from_snapshot(record)
-        case ShareUpdate():
-            return _from_update(record) if state is None else _merge(state, record)
-        case _:
-            assert_never(record)
+    if isinstance(record, Tombstone):
+        return None
+    snapshot = record if isinstance(record, ShareSnapshot) else None
+    if isinstance(record, ShareSnapshot) or state is None:
+        return SharePartitionState(
+            key=record.key,
+            snapshot_epoch=record.snapshot_epoch,
+            state_epoch=None if snapshot is None else snapshot.state_epoch,
+            leader_epoch=record.leader_epoch,
+            start_offset=record.start_offset,
+            delivery_complete_count=record.delivery_complete_count,
+            batches=record.batches,
+            create_timestamp_ms=None if snapshot is None else snapshot.create_timestamp_ms,
+            write_timestamp_ms=None if snapshot is None else snapshot.write_timestamp_ms,
+        )
+    start_offset = state.start_offset if record.start_offset is None else record.start_offset
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch if record.leader_epoch is None else record.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        batches=combine_state_batches(state.batches, record.batches, start_offset),
+    )
 
 
 def replay(records: Iterable[StateRecord]) -> dict[SharePartition, SharePartitionState]:
@@ -96,40 +104,3 @@ def advance(states: MutableMapping[SharePartition, SharePartitionState], record:
         states.pop(record.key, None)
     else:
         states[record.key] = after
-
-
-def _from_snapshot(record: ShareSnapshot) -> SharePartitionState:
-    return SharePartitionState(
-        key=record.key,
-        snapshot_epoch=record.snapshot_epoch,
-        state_epoch=record.state_epoch,
-        leader_epoch=record.leader_epoch,
-        start_offset=record.start_offset,
-        delivery_complete_count=record.delivery_complete_count,
-        batches=record.batches,
-        create_timestamp_ms=record.create_timestamp_ms,
-        write_timestamp_ms=record.write_timestamp_ms,
-    )
-
-
-def _from_update(record: ShareUpdate) -> SharePartitionState:
-    return SharePartitionState(
-        key=record.key,
-        snapshot_epoch=record.snapshot_epoch,
-        state_epoch=None,
-        leader_epoch=record.leader_epoch,
-        start_offset=record.start_offset,
-        delivery_complete_count=record.delivery_complete_count,
-        batches=record.batches,
-    )
-
-
-def _merge(state: SharePartitionState, update: ShareUpdate) -> SharePartitionState:
-    start_offset = state.start_offset if update.start_offset is None else update.start_offset
-    return replace(
-        state,
-        leader_epoch=state.leader_epoch if update.leader_epoch is None else update.leader_epoch,
-        start_offset=start_offset,
-        delivery_complete_count=update.delivery_complete_count,
-        batches=combine_state_batches(state.batches, update.batches, start_offset),
-    )

@@ -24,7 +24,7 @@ from acktrail.columnar.schemas.table_schemas import (
     STATE_RECORDS,
     saved_columns,
 )
-from acktrail.model.reconciliation_input import Completeness
+from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.archived_offsets import offset_counts
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns

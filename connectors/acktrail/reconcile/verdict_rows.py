@@ -17,8 +17,15 @@ from acktrail.columnar.binary_column import BoolArray
 from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.schemas.table_schemas import INSTANT, RECONCILIATIONS
 from acktrail.model.delivery import TERMINAL_STATES
-from acktrail.model.reconciliation import Reconciliation, Verdict, reconcile
-from acktrail.model.reconciliation_input import Completeness, DescribedPartition, ReconciliationInput, TopicStatus
+from acktrail.model.reconciliation import (
+    Completeness,
+    DescribedPartition,
+    Reconciliation,
+    ReconciliationInput,
+    TopicStatus,
+    Verdict,
+    reconcile,
+)
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import StateBatches, int64, is_large, state_of

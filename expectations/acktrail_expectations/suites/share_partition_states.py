@@ -13,7 +13,7 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 
-from acktrail.model.reconciliation_input import Completeness
+from acktrail.model.reconciliation import Completeness
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, none_of, unique, warning
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks, no_batches

@@ -47,24 +47,18 @@ def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
     archived: dict[tuple[SharePartition, int], OffsetRanges] = {}
     for change in changes:
         known = archived.setdefault((change.key, change.at.state_partition), OffsetRanges())
+        own = (change.first_offset, change.last_offset)
         if change.after.delivery_state == _ARCHIVED:
-            yield from _archivings(change, known)
-            known.add(change.first_offset, change.last_offset)
+            new = [] if change.before.delivery_state == _ARCHIVED else [own] if change.is_dated else known.outside(*own)
+            for first, last in new:
+                yield ArchivedRange(
+                    key=change.key,
+                    first_offset=first,
+                    last_offset=last,
+                    delivery_count=change.after.delivery_count,
+                    at=change.at,
+                    is_dated=change.is_dated,
+                )
+            known.add(*own)
         elif change.after.kind is not OffsetStatusKind.UNKNOWN:
-            known.remove(change.first_offset, change.last_offset)
-
-
-def _archivings(change: StatusChange, known: OffsetRanges) -> Iterator[ArchivedRange]:
-    """The offsets that `change` archives; those in `known` were archived when they were last known."""
-    if change.before.delivery_state == _ARCHIVED:
-        return
-    own = (change.first_offset, change.last_offset)
-    for first, last in [own] if change.is_dated else known.outside(*own):
-        yield ArchivedRange(
-            key=change.key,
-            first_offset=first,
-            last_offset=last,
-            delivery_count=change.after.delivery_count,
-            at=change.at,
-            is_dated=change.is_dated,
-        )
+            known.remove(*own)

@@ -1,20 +1,20 @@
 """What a history lacks: the state records that were not exported or cannot be read, and their times.
 
-A history answers only from the records that it has. `HistoryCompleteness` lists the records that it lacks, so that an
-answer can say "at least" instead of passing for the whole.
+An answer from a history that lacks some says "at least" instead of passing for the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from operator import attrgetter, itemgetter
+from typing import Final
 
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.record_history import UnknownReason
 from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
 from acktrail.model.offset_history.status_intervals import StatusInterval, status_intervals
-from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
 
@@ -70,8 +70,10 @@ class HistoryCompleteness:
         """The record from which on all share partitions are known; None: each is known from its beginning, or one is
         not known yet."""
         begun = [each.until for each in self.missing if each.reason is UnknownReason.EARLIER]
-        known = [evidence for evidence in begun if evidence is not None]
-        return max(known, key=_time) if known and len(known) == len(begun) else None
+        known = [at for at in begun if at is not None]
+        if len(known) < len(begun):
+            return None
+        return max(known, key=lambda at: (at.timestamp_ms or 0, at.state_partition, at.offset), default=None)
 
     def keys_on(self, state_partition: int) -> tuple[SharePartition, ...]:
         """The share partitions that have records on a state partition."""
@@ -121,56 +123,32 @@ def last_known_states(changes: Iterable[StatusChange], first: int, last: int) ->
     Args:
         changes: those of one share partition on one state partition that share an offset with the range, in log order.
     """
-    settled, doubted = OffsetRanges(), OffsetRanges()
-    known, lacking = list[_Piece](), list[_Piece]()
+    found: list[LastKnownState] = []
+    sought: list[tuple[int, int, StatusInterval | None]] = [(first, last, None)]  # ascending; the third is `lacking`
     for interval in reversed(status_intervals(changes)):
-        begin, end = max(interval.first_offset, first), min(interval.last_offset, last)
-        standing = interval.status.kind
-        if standing in _SKIPPED or begin > end:
+        kind = interval.status.kind
+        if kind in _SKIPPED:
             continue
-        fresh = list(settled.outside(begin, end))
-        if standing is not OffsetStatusKind.UNKNOWN:
-            known.extend((*piece, interval) for piece in fresh)
-            settled.add(begin, end)
-            continue
-        for piece in fresh:
-            lacking.extend((*rest, interval) for rest in list(doubted.outside(*piece)))
-            doubted.add(*piece)
-    return tuple(_cut_at_edges(sorted(known, key=_begin), sorted(lacking, key=_begin)))
+        begin, end = interval.first_offset, interval.last_offset
+        overlapping = slice(bisect_left(sought, begin, key=itemgetter(1)), bisect_right(sought, end, key=itemgetter(0)))
+        left = []
+        for low, high, lacking in sought[overlapping]:
+            inner = (max(low, begin), min(high, end))
+            parts = [(low, begin - 1, lacking), (end + 1, high, lacking)]
+            if kind is OffsetStatusKind.UNKNOWN:
+                parts.insert(1, (*inner, lacking or interval))
+            else:
+                found.append(
+                    LastKnownState(first_offset=inner[0], last_offset=inner[1], known=interval, lacking=lacking)
+                )
+            left += [part for part in parts if part[0] <= part[1]]
+        sought[overlapping] = left
+    found += [
+        LastKnownState(first_offset=low, last_offset=high, known=None, lacking=lacking)
+        for low, high, lacking in sought
+        if lacking is not None
+    ]
+    return tuple(sorted(found, key=attrgetter("first_offset")))
 
 
-_Piece = tuple[int, int, StatusInterval]
-_SKIPPED = frozenset({OffsetStatusKind.BELOW_START, OffsetStatusKind.ABSENT, OffsetStatusKind.UNINITIALIZED})
-
-
-def _cut_at_edges(known: Sequence[_Piece], lacking: Sequence[_Piece]) -> Iterator[LastKnownState]:
-    """Both, each ascending and without an overlap in itself, cut at each other's edges."""
-    edges = sorted({edge for first, last, _ in (*known, *lacking) for edge in (first, last + 1)})
-    knowns, lackings = _Cursor(known), _Cursor(lacking)
-    for first, after in pairwise(edges):
-        state, doubt = knowns.at(first), lackings.at(first)
-        if state is not None or doubt is not None:
-            yield LastKnownState(first_offset=first, last_offset=after - 1, known=state, lacking=doubt)
-
-
-class _Cursor:
-    """Finds the piece at an offset among ascending pieces; offsets must ascend from call to call."""
-
-    def __init__(self, pieces: Sequence[_Piece]) -> None:
-        self._pieces = pieces
-        self._next = 0
-
-    def at(self, offset: int) -> StatusInterval | None:
-        while self._next < len(self._pieces) and self._pieces[self._next][1] < offset:
-            self._next += 1
-        if self._next == len(self._pieces) or self._pieces[self._next][0] > offset:
-            return None
-        return self._pieces[self._next][2]
-
-
-def _begin(piece: _Piece) -> int:
-    return piece[0]
-
-
-def _time(evidence: RecordPosition) -> tuple[int, int, int]:
-    return (evidence.timestamp_ms or 0, evidence.state_partition, evidence.offset)
+_SKIPPED: Final = frozenset({OffsetStatusKind.BELOW_START, OffsetStatusKind.ABSENT, OffsetStatusKind.UNINITIALIZED})

@@ -6,7 +6,7 @@ why it has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
@@ -60,16 +60,8 @@ class StatusRange:
     status: OffsetStatus
 
 
-_ABSENT: Final[Literal[OffsetStatusKind.ABSENT]] = OffsetStatusKind.ABSENT
-_UNKNOWN: Final[Literal[OffsetStatusKind.UNKNOWN]] = OffsetStatusKind.UNKNOWN
-
 KnownState = SharePartitionState | Literal[OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN]
 """The state of a share partition, or that it does not exist, or that its state is not known."""
-
-_ALIKE: Final = {
-    _ABSENT: (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=ABSENT),),
-    _UNKNOWN: (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=UNKNOWN),),
-}
 
 
 def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
@@ -78,7 +70,7 @@ def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
     Where only updates were seen (`state_epoch` None) an offset in none of them is unknown, not unrecorded.
     """
     if not isinstance(state, SharePartitionState):
-        return _ALIKE[state]
+        return (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=OffsetStatus(kind=state)),)
     start = state.start_offset
     is_whole = state.state_epoch is not None
     ranges: list[StatusRange] = []
@@ -100,22 +92,25 @@ def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
 
 
 def differences(
-    before: Sequence[StatusRange], after: Sequence[StatusRange]
+    before: Iterable[StatusRange], after: Iterable[StatusRange], *, all_offsets: bool = False
 ) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
-    """First offset, last offset and both statuses of each longest range whose status differs between two coverings.
+    """First offset, last offset and both statuses of each longest range whose status differs between two coverings; if
+    `all_offsets`, also of those whose status is the same.
 
     Cost: O(n) for n ranges of both.
     """
-    begun: tuple[int, int, OffsetStatus, OffsetStatus] | None = None
-    for first, last, old, new in _aligned(before, after):
-        if begun is not None and begun[2:] == (old, new) and begun[1] + 1 == first:
-            begun = (begun[0], last, old, new)
-            continue
-        if begun is not None and begun[2] != begun[3]:
-            yield begun
-        begun = (first, last, old, new)
-    if begun is not None and begun[2] != begun[3]:
-        yield begun
+    olds, news = iter(before), iter(after)
+    old, new = next(olds), next(news)
+    first = 0
+    while first <= LAST_OFFSET:
+        last = min(old.last_offset, new.last_offset)
+        if all_offsets or old.status != new.status:
+            yield first, last, old.status, new.status
+        first = last + 1
+        if old.last_offset == last:
+            old = next(olds, old)
+        if new.last_offset == last:
+            new = next(news, new)
 
 
 def _fill(ranges: list[StatusRange], end: int, status: OffsetStatus) -> None:
@@ -123,22 +118,3 @@ def _fill(ranges: list[StatusRange], end: int, status: OffsetStatus) -> None:
     reached = ranges[-1].last_offset + 1 if ranges else 0
     if reached < end:
         ranges.append(StatusRange(first_offset=reached, last_offset=end - 1, status=status))
-
-
-def _aligned(
-    before: Iterable[StatusRange], after: Iterable[StatusRange]
-) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
-    """Both coverings cut at each other's edges."""
-    olds, news = iter(before), iter(after)
-    old, new = next(olds), next(news)
-    first = 0
-    while True:
-        last = min(old.last_offset, new.last_offset)
-        yield first, last, old.status, new.status
-        if last == LAST_OFFSET:
-            return
-        first = last + 1
-        if old.last_offset == last:
-            old = next(olds)
-        if new.last_offset == last:
-            new = next(news)

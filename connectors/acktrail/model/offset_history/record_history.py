@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import Final
 
-from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
 from acktrail.model.offset_history.status_intervals import StatusEnd, StatusInterval, status_intervals
 
@@ -69,16 +70,16 @@ class RecordHistory:
 
 def record_history(offset: int, changes: Iterable[StatusChange]) -> RecordHistory | None:
     """The history of `offset` by the changes of its share partition on one state partition, in log order; or None."""
-    of_offset = tuple(
+    own = tuple(
         replace(interval, first_offset=offset, last_offset=offset)
         for interval in status_intervals(change for change in changes if change.covers(offset))
         if interval.first_offset <= offset <= interval.last_offset
     )
-    return (
-        RecordHistory(offset=offset, intervals=of_offset, unknown_periods=tuple(_unknown_periods(of_offset)))
-        if of_offset
-        else None
-    )
+    return RecordHistory(offset=offset, intervals=own, unknown_periods=tuple(_unknown_periods(own))) if own else None
+
+
+_OF_CAUSE: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
+_BEFORE_ALL: Final = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})
 
 
 def _unknown_periods(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
@@ -86,44 +87,21 @@ def _unknown_periods(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
     if own[0].status.kind is OffsetStatusKind.UNKNOWN and own[0].until is not None:
         yield UnknownPeriod(reason=UnknownReason.EARLIER, until=own[0].until)
     for interval in own:
-        yield from _of_interval(interval)
+        kind, since = interval.status.kind, interval.since
+        if kind is OffsetStatusKind.UNKNOWN and since is not None and since.cause in _OF_CAUSE:
+            yield UnknownPeriod(reason=_OF_CAUSE[since.cause], since=since, until=interval.until)
+        elif kind is OffsetStatusKind.RECORDED and since is not None and not interval.is_dated:
+            yield UnknownPeriod(reason=UnknownReason.UNDATED, until=since)
     for before, after in pairwise(own):
-        yield from _of_step(before, after)
-    if _never_in_scope(own):
+        yield from _between(before, after)
+    seen = [interval.status.kind for interval in own if interval.status.kind not in _BEFORE_ALL]
+    if seen and seen[0] is OffsetStatusKind.BELOW_START:
         yield UnknownPeriod(reason=UnknownReason.NEVER_IN_SCOPE, until=own[0].until)
 
 
-def _of_interval(interval: StatusInterval) -> Iterator[UnknownPeriod]:
-    if interval.since is None:
-        return
-    if interval.status.kind is OffsetStatusKind.UNKNOWN and interval.since.cause in _OF_CAUSE:
-        yield UnknownPeriod(reason=_OF_CAUSE[interval.since.cause], since=interval.since, until=interval.until)
-    elif interval.status.kind is OffsetStatusKind.RECORDED and not interval.is_dated:
-        yield UnknownPeriod(reason=UnknownReason.UNDATED, until=interval.since)
-
-
-_OF_CAUSE = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
-
-
-def _of_step(before: StatusInterval, after: StatusInterval) -> Iterator[UnknownPeriod]:
-    if after.status.kind is OffsetStatusKind.RECORDED and after.is_dated and _endings(before, after) > 1:
+def _between(before: StatusInterval, after: StatusInterval) -> Iterator[UnknownPeriod]:
+    endings = (after.status.delivery_count or 0) - (before.status.delivery_count or 0)
+    if after.status.kind is OffsetStatusKind.RECORDED and after.is_dated and endings > 1:
         yield UnknownPeriod(reason=UnknownReason.SKIPPED_ENDINGS, since=before.since, until=after.since)
     if before.ended_by is StatusEnd.PASSED and before.status.kind is OffsetStatusKind.UNRECORDED:
         yield UnknownPeriod(reason=UnknownReason.PASSED_UNRECORDED, since=before.since, until=after.since)
-
-
-def _endings(before: StatusInterval, after: StatusInterval) -> int:
-    """By how much the delivery count grew."""
-    return _count(after.status) - _count(before.status)
-
-
-def _count(condition: OffsetStatus) -> int:
-    return condition.delivery_count or 0
-
-
-def _never_in_scope(own: Sequence[StatusInterval]) -> bool:
-    seen = [interval.status.kind for interval in own if interval.status.kind not in _BEFORE_ALL]
-    return bool(seen) and seen[0] is OffsetStatusKind.BELOW_START
-
-
-_BEFORE_ALL = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})

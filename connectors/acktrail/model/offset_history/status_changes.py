@@ -16,8 +16,6 @@ from enum import StrEnum
 from typing import Final
 
 from acktrail.model.offset_history.offset_status import (
-    ABSENT,
-    UNKNOWN,
     KnownState,
     OffsetStatus,
     OffsetStatusKind,
@@ -105,10 +103,10 @@ class History:
         state = before if isinstance(before, SharePartitionState) else None
         new: KnownState = apply(state, record) or OffsetStatusKind.ABSENT
         self.known_states[record.key] = new
-        at = self._position(offset, timestamp_ms, _cause(state, record))
-        if before is None:
-            return _first_changes(record.key, new, at)
-        return _changes(record.key, before, new, at)
+        cause = _cause(state, record)
+        was: KnownState = before or (OffsetStatusKind.ABSENT if cause is Cause.INITIALIZE else OffsetStatusKind.UNKNOWN)
+        at = self._position(offset, timestamp_ms, cause)
+        return _changes(record.key, was, new, at, all_offsets=before is None)
 
     def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
         """A record of `key` that cannot be read: from here on its state is not known."""
@@ -131,19 +129,11 @@ class History:
         )
 
 
-def _changes(key: SharePartition, old: KnownState, new: KnownState, at: RecordPosition) -> Iterator[StatusChange]:
-    return (_change(key, *difference, at) for difference in differences(status_ranges(old), status_ranges(new)))
-
-
-def _first_changes(key: SharePartition, new: KnownState, at: RecordPosition) -> Iterator[StatusChange]:
-    before = ABSENT if at.cause is Cause.INITIALIZE else UNKNOWN
-    return (_change(key, span.first_offset, span.last_offset, before, span.status, at) for span in status_ranges(new))
-
-
-def _change(
-    key: SharePartition, first: int, last: int, before: OffsetStatus, after: OffsetStatus, at: RecordPosition
-) -> StatusChange:
-    return StatusChange(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
+def _changes(
+    key: SharePartition, old: KnownState, new: KnownState, at: RecordPosition, *, all_offsets: bool = False
+) -> Iterator[StatusChange]:
+    for first, last, before, after in differences(status_ranges(old), status_ranges(new), all_offsets=all_offsets):
+        yield StatusChange(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
 
 
 def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
@@ -152,12 +142,8 @@ def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
             return Cause.TOMBSTONE
         case ShareUpdate():
             return Cause.UPDATE
+        case ShareSnapshot() if state is None:
+            return Cause.INITIALIZE if record.snapshot_epoch == 0 and not record.batches else Cause.SNAPSHOT
         case ShareSnapshot():
-            return _cause_of_snapshot(state, record)
-
-
-def _cause_of_snapshot(state: SharePartitionState | None, record: ShareSnapshot) -> Cause:
-    if state is None:
-        return Cause.INITIALIZE if record.snapshot_epoch == 0 and not record.batches else Cause.SNAPSHOT
-    is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
-    return Cause.RESET if is_new_epoch or record.is_initialization else Cause.SNAPSHOT
+            is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
+            return Cause.RESET if is_new_epoch or record.is_initialization else Cause.SNAPSHOT

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final
 
 from acktrail.model.offset_history.offset_status import LAST_OFFSET, OffsetStatus, OffsetStatusKind
@@ -63,27 +64,38 @@ def status_intervals(changes: Iterable[StatusChange]) -> tuple[StatusInterval, .
     closed: list[StatusInterval] = []
     for change in changes:
         if not open_now:
-            open_now.append(_of_all(change.before))
+            whole = StatusInterval(
+                first_offset=0, last_offset=LAST_OFFSET, status=change.before, since=None, is_dated=False
+            )
+            open_now.append(whole)
         _cut(open_now, change.first_offset)
         _cut(open_now, change.last_offset + 1)
-        begin, end = (bisect_left(open_now, edge, key=_first) for edge in (change.first_offset, change.last_offset + 1))
-        how = status_end(change)
+        begin, end = (bisect_left(open_now, edge, key=_FIRST) for edge in (change.first_offset, change.last_offset + 1))
+        how = _status_end(change)
         closed.extend(replace(piece, until=change.at, ended_by=how) for piece in open_now[begin:end])
-        open_now[begin:end] = [_begun(change)]
-    return tuple(sorted((*closed, *open_now), key=_place))
+        begun = StatusInterval(
+            first_offset=change.first_offset,
+            last_offset=change.last_offset,
+            status=change.after,
+            since=change.at,
+            is_dated=change.is_dated,
+        )
+        open_now[begin:end] = [begun]
+    every = (*closed, *open_now)
+    return tuple(sorted(every, key=lambda own: (-1 if own.since is None else own.since.offset, own.first_offset)))
 
 
-def status_end(change: StatusChange) -> StatusEnd:
+def _status_end(change: StatusChange) -> StatusEnd:
     """How the status before `change` ended."""
-    of_cause = _OF_CAUSE.get(change.at.cause)
-    if of_cause is not None:
-        return of_cause
     return (
-        _FROM_NOTHING.get(change.before.kind)
+        _OF_CAUSE.get(change.at.cause)
+        or _FROM_NOTHING.get(change.before.kind)
         or _OF_STANDING.get(change.after.kind)
         or _NO_MORE.get(change.before.kind, StatusEnd.STARTED)
     )
 
+
+_FIRST: Final = attrgetter("first_offset")
 
 _OF_CAUSE: Final = {
     Cause.GAP: StatusEnd.LOST,
@@ -106,33 +118,11 @@ _NO_MORE: Final = {OffsetStatusKind.RECORDED: StatusEnd.DROPPED, OffsetStatusKin
 """By the status before, where the offset afterwards is at or above the start offset without a delivery state."""
 
 
-def _of_all(condition: OffsetStatus) -> StatusInterval:
-    return StatusInterval(first_offset=0, last_offset=LAST_OFFSET, status=condition, since=None, is_dated=False)
-
-
-def _begun(change: StatusChange) -> StatusInterval:
-    return StatusInterval(
-        first_offset=change.first_offset,
-        last_offset=change.last_offset,
-        status=change.after,
-        since=change.at,
-        is_dated=change.is_dated,
-    )
-
-
 def _cut(pieces: list[StatusInterval], edge: int) -> None:
     """Split the piece that contains `edge`, so that one begins there."""
     if not 0 < edge <= LAST_OFFSET:
         return
-    index = bisect_left(pieces, edge, key=_first)
+    index = bisect_left(pieces, edge, key=_FIRST)
     if index == len(pieces) or pieces[index].first_offset != edge:
         piece = pieces[index - 1]
         pieces[index - 1 : index] = [replace(piece, last_offset=edge - 1), replace(piece, first_offset=edge)]
-
-
-def _first(interval: StatusInterval) -> int:
-    return interval.first_offset
-
-
-def _place(interval: StatusInterval) -> tuple[int, int]:
-    return (-1 if interval.since is None else interval.since.offset, interval.first_offset)

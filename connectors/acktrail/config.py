@@ -60,11 +60,8 @@ class KafkaConfig:
 
     @classmethod
     def from_environment(cls, bootstrap_servers: str | None = None, client_config: Path | None = None) -> KafkaConfig:
-        """From arguments, else from the environment.
-
-        Raises:
-            ConfigurationError: when no broker is named, or the client configuration cannot be read.
-        """
+        """From arguments, else from the environment. Raises ConfigurationError when no broker is named, or the client
+        configuration cannot be read."""
         address = bootstrap_servers or os.environ.get(_BOOTSTRAP)
         if not address:
             raise ConfigurationError("no broker named", hint=f"give --bootstrap-server or set {_BOOTSTRAP}")
@@ -80,11 +77,8 @@ class TablesConfig:
 
     @classmethod
     def from_environment(cls, uri: str | None = None, options_file: Path | None = None) -> TablesConfig:
-        """From arguments, else from the environment.
-
-        Raises:
-            ConfigurationError: when no root is named, or the options cannot be read.
-        """
+        """From arguments, else from the environment. Raises ConfigurationError when no root is named, or the options
+        cannot be read."""
         root = uri or os.environ.get(_TABLES)
         if not root:
             raise ConfigurationError("no tables named", hint=f"give --tables or set {_TABLES}")
@@ -97,11 +91,8 @@ class TablesConfig:
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """``key=value`` lines; blank lines and lines that start with ``#`` are skipped.
-
-    Raises:
-        ConfigurationError: when the file cannot be read or a line has no ``=``. The line's text is not shown.
-    """
+    """``key=value`` lines; blank lines and lines that start with ``#`` are skipped. Raises ConfigurationError when the
+    file cannot be read or a line has no ``=``. The line's text is not shown."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -134,11 +125,8 @@ def notifiers_factory() -> str | None:
 
 
 def driver_rows() -> int:
-    """Rows (new records and share partitions) that a job processes itself, without Spark.
-
-    Raises:
-        ConfigurationError: the variable holds no number of 0 or more.
-    """
+    """Rows (new records and share partitions) that a job processes itself, without Spark. Raises ConfigurationError
+    when the variable holds no number of 0 or more."""
     text = os.environ.get("ACKTRAIL_DRIVER_ROWS") or str(_FEW_ROWS)
     if not text.isascii() or not text.isdigit():
         raise ConfigurationError(f"ACKTRAIL_DRIVER_ROWS={text!r} is no number", hint="0: always start Spark")
@@ -146,11 +134,8 @@ def driver_rows() -> int:
 
 
 def reconcile_every() -> dt.timedelta:
-    """The least time between the beginnings of two scheduled reconciliations.
-
-    Raises:
-        ConfigurationError: the variable holds no duration, or more than an hour.
-    """
+    """The least time between the beginnings of two scheduled reconciliations. Raises ConfigurationError when the
+    variable holds no duration, or more than an hour."""
     text = os.environ.get("ACKTRAIL_RECONCILE_EVERY") or "5m"
     found = _DURATION.fullmatch(text)
     every = None if found is None else dt.timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
@@ -161,11 +146,8 @@ def reconcile_every() -> dt.timedelta:
 
 
 def approval_rule() -> ApprovalRule:
-    """The approval that the environment requires; unset: none.
-
-    Raises:
-        ConfigurationError: the environment names no such rule. A misspelled rule must not switch approvals off.
-    """
+    """The approval that the environment requires; unset: none. Raises ConfigurationError when the environment names no
+    such rule. A misspelled rule must not switch approvals off."""
     text = os.environ.get("ACKTRAIL_RESET_APPROVAL") or ApprovalRule.OPTIONAL
     try:
         return ApprovalRule(text)

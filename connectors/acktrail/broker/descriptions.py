@@ -9,17 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_SHARE_GROUP_DESCRIBE: Final = 77
-_DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
-_ALTER_SHARE_GROUP_OFFSETS: Final = 91
-
 # The newest first: a release is the first one that serves this request (api key) in this version.
 _SIGNS: Final = (
     ("4.4 or later", 42, 3),  # DeleteGroups
     ("4.3", 35, 5),  # DescribeLogDirs
     ("4.2", 2, 11),  # ListOffsets
-    ("4.1", _DESCRIBE_SHARE_GROUP_OFFSETS, 0),
-    ("4.0", _SHARE_GROUP_DESCRIBE, 0),
+    ("4.1", 90, 0),  # DescribeShareGroupOffsets
+    ("4.0", 77, 0),  # ShareGroupDescribe
 )
 
 
@@ -51,10 +47,10 @@ class Capabilities:
 
         return cls(
             release=next((name for name, key, version in _SIGNS if serves(key, version)), "before 4.0"),
-            describes_share_groups=serves(_SHARE_GROUP_DESCRIBE, 1) and _DESCRIBE_SHARE_GROUP_OFFSETS in api_versions,
-            reports_lag=serves(_DESCRIBE_SHARE_GROUP_OFFSETS, 1),
-            # 4.1 answers 91 without an error and does nothing; it is the release without a lag in 90.
-            resets_share_groups=serves(_ALTER_SHARE_GROUP_OFFSETS, 0) and serves(_DESCRIBE_SHARE_GROUP_OFFSETS, 1),
+            describes_share_groups=serves(77, 1) and 90 in api_versions,
+            reports_lag=serves(90, 1),
+            # 4.1 answers 91 (AlterShareGroupOffsets) without an error and does nothing; its 90 has no lag.
+            resets_share_groups=serves(91, 0) and serves(90, 1),
         )
 
 

@@ -110,11 +110,7 @@ def query_leaders(
     client: BrokerClient, partitions: Iterable[TopicPartition], queries: Sequence[Query]
 ) -> dict[TopicPartition, _Results]:
     """The leaders' results for each query in each log, in the order asked for. A partition that cannot be asked has an
-    error everywhere.
-
-    All leaders are asked at once. When a leader moved they are looked up and asked again until
-    `client.request_timeout_s` have passed.
-    """
+    error everywhere. Where a leader moved it is looked up and asked again, for `client.request_timeout_s` in all."""
     wanted = tuple(dict.fromkeys(partitions))
     results: dict[TopicPartition, _Results] = {}
     backoff, unknown = Backoff(client.request_timeout_s), Backoff(_UNKNOWN_TIMEOUT_S)

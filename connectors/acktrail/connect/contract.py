@@ -113,11 +113,7 @@ class StoredLogs(Protocol):
 
     def check_state_topic(self, topic_id: str | None) -> None:
         """Pass when the stored records are of the topic incarnation `topic_id` (None: the cluster has no such topic),
-        or when there are none.
-
-        Raises:
-            ForeignCluster: they are of another incarnation.
-        """
+        or when there are none. Raises ForeignCluster when they are of another incarnation."""
 
 
 class SourceTask(Protocol):
@@ -144,11 +140,7 @@ class Source(Protocol):
     """Where batches come from."""
 
     def tasks(self) -> Sequence[SourceTask]:
-        """The tasks as of now.
-
-        Raises:
-            Unreachable, NotAuthorized: when the source cannot be asked.
-        """
+        """The tasks as of now. Raises Unreachable or NotAuthorized when the source cannot be asked."""
 
     def close(self) -> None: ...
 
@@ -167,8 +159,5 @@ class Sink(Protocol):
         """Rows put since the last flush."""
 
     def flush(self) -> Commit:
-        """Commit everything put so far with its positions, or nothing.
-
-        Raises:
-            ConcurrentCommit: another writer moved one of the positions; nothing of this flush landed.
-        """
+        """Commit everything put so far with its positions, or nothing. Raises ConcurrentCommit when another writer
+        moved one of the positions; nothing of this flush landed."""

@@ -104,11 +104,8 @@ class ReadAhead:
         self._thread.join()
 
     def take(self, timeout_s: float) -> SourceBatch | None:
-        """The next batch; None when none came within `timeout_s`, or when it is over.
-
-        Raises:
-            AcktrailError: any error of a task, after the batches read before it.
-        """
+        """The next batch; None when none came within `timeout_s`, or when it is over. Raises any error of a task, after
+        the batches read before it."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._read_out, timeout_s)
             if self._waiting:

@@ -107,12 +107,8 @@ class LogRecord:
 
 
 def read_header(raw: bytes | memoryview) -> BatchHeader:
-    """The header at the start of `raw`.
-
-    Raises:
-        MalformedRecord: it is cut off, of another version, or has a value that is not possible (a negative offset, a
-            length below that of a header).
-    """
+    """The header at the start of `raw`. Raises MalformedRecord when it is cut off, of another version, or has a value
+    that is not possible (a negative offset, a length below that of a header)."""
     if len(raw) < HEADER_BYTES:
         raise MalformedRecord("batch header is cut off", part=_PART, position=len(raw))
     fields = _HEADER.unpack_from(raw)
@@ -171,11 +167,8 @@ def _crc_table() -> array[int]:
 
 def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
     """The records of a batch, from the decompressed bytes after its header. Positions in errors are within `records`.
-
-    Raises:
-        MalformedRecord: after the records that could be read, when bytes are not a record, a record is missing, offsets
-            do not ascend within the batch, or bytes are left over.
-    """
+    Raises MalformedRecord after the records that could be read, when bytes are not a record, a record is missing,
+    offsets do not ascend within the batch, or bytes are left over."""
     reader, last_delta = Reader(records, _PART), -1
     if header.record_count < 0:
         raise reader.malformed(f"record count {header.record_count}")
@@ -195,11 +188,8 @@ def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
 
 
 def control_type(key: bytes | None) -> int:
-    """The type of a control record, by its key: int16 version, int16 type.
-
-    Raises:
-        MalformedRecord: the key is null or cut off.
-    """
+    """The type of a control record, by its key: int16 version, int16 type. Raises MalformedRecord when the key is null
+    or cut off."""
     if key is None:
         raise MalformedRecord("null key of a control record", part="key", position=0)
     reader = Reader(key, "key")

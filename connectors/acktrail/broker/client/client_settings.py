@@ -93,21 +93,24 @@ class ClientSettings:
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> ClientSettings:
-        """Read the properties. Those that Kafka's clients know and acktrail does not need have no effect.
-
-        Raises:
-            ConfigurationError: an address or a value is not understood, or no client knows a property. No value is
-                shown that could be a secret.
-        """
+        """Read the properties. Those that Kafka's clients know and acktrail does not need have no effect. Raises
+        ConfigurationError when an address or a value is not understood, or no client knows a property. No value is
+        shown that could be a secret."""
         properties = config.properties
         _refuse_unknown(properties)
         protocol = _one_of(properties, "security.protocol", _PROTOCOLS, default="PLAINTEXT")
+        mechanism = None
+        if protocol.startswith("SASL"):
+            name = "sasl.mechanism" if "sasl.mechanism" in properties else "sasl.mechanisms"
+            if name not in properties:
+                _refuse("sasl.mechanism is missing", f"use one of {', '.join(_MECHANISMS)}")
+            mechanism = _one_of(properties, name, _MECHANISMS, default="")
         login = dict(_JAAS_OPTION.findall(properties.get("sasl.jaas.config", "")))
         login = {name: re.sub(r"\\(.)", r"\1", v[1:-1]) if v.startswith('"') else v for name, v in login.items()}
         settings = cls(
             bootstrap_servers=addresses_of(config.bootstrap_servers),
             security_protocol=protocol,
-            sasl_mechanism=_mechanism(properties) if protocol.startswith("SASL") else None,
+            sasl_mechanism=mechanism,
             sasl_plain_username=properties.get("sasl.username", login.get("username")),
             sasl_plain_password=properties.get("sasl.password", login.get("password")),
             ssl_cafile=_pem(properties, "ssl.ca.location", "ssl.truststore"),
@@ -124,11 +127,8 @@ class ClientSettings:
 
 
 def addresses_of(bootstrap_servers: str) -> tuple[str, ...]:
-    """The addresses in a comma-separated list, each ``host:port``; ``PROTOCOL://`` in front is dropped.
-
-    Raises:
-        ConfigurationError: none is there, or one is not ``host:port``.
-    """
+    """The addresses in a comma-separated list, each ``host:port``; ``PROTOCOL://`` in front is dropped. Raises
+    ConfigurationError when none is there, or one is not ``host:port``."""
     texts = [re.sub(r"^[A-Za-z_]*://", "", text.strip()) for text in bootstrap_servers.split(",")]
     addresses = tuple(_address(text) for text in texts if text)
     return addresses or _refuse("no broker named", "give host:port[,host:port]")
@@ -166,13 +166,6 @@ def _one_of(properties: Mapping[str, str], name: str, allowed: tuple[str, ...], 
     if value not in allowed:
         _refuse(f"{name} {value!r} is not supported", f"use one of {', '.join(allowed)}")
     return value
-
-
-def _mechanism(properties: Mapping[str, str]) -> str:
-    name = "sasl.mechanism" if "sasl.mechanism" in properties else "sasl.mechanisms"
-    if name not in properties:
-        _refuse("sasl.mechanism is missing", f"use one of {', '.join(_MECHANISMS)}")
-    return _one_of(properties, name, _MECHANISMS, default="")
 
 
 def _pem(properties: Mapping[str, str], direct: str, store: str) -> str | None:

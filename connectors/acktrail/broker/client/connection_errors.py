@@ -46,11 +46,8 @@ _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED
 
 
 def ensure_pem_files(settings: ClientSettings) -> None:
-    """Pass when every file that `settings` names can be read and is PEM; a client without TLS needs none.
-
-    Raises:
-        ConfigurationError: it names the property and the file.
-    """
+    """Pass when every file that `settings` names can be read and is PEM; a client without TLS needs none. Raises
+    ConfigurationError with the property and the file."""
     if not settings.uses_tls:
         return
     files = {

@@ -45,7 +45,6 @@ UNANSWERED: Final = ASK_AGAIN | {REQUEST_TIMED_OUT}
 """No coordinator answered for a group: its state is not known."""
 LOOK_AGAIN: Final = frozenset({LEADER_NOT_AVAILABLE, 6, 9, 13, 72, 74, 75, 78})
 """The leader moved or is not ready: fetch metadata, then repeat the request."""
-
 _AUTHORIZATION: Final = frozenset(
     {TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED}
 )

@@ -65,11 +65,7 @@ _NO_CHANGES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
-    """librdkafka's properties for how to connect.
-
-    Raises:
-        ConfigurationError: the configuration is not understood.
-    """
+    """librdkafka's properties for how to connect; raises as ``ClientSettings.from_config``."""
     settings = ClientSettings.from_config(config)
     properties: dict[str, Any] = {
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
@@ -155,12 +151,7 @@ class LogReader:
 
     def messages(self, positions: Mapping[int, int]) -> Generator[Any, None, None]:
         """Messages from `positions` (by partition) on, and events: messages with an error. Close the iterator when it
-        has given enough.
-
-        Raises:
-            ConfigurationError: the broker refuses the connection.
-            RetryableError: nothing came, and `timeout_s` have passed since the begin.
-        """
+        has given enough. Raises what `read_failure` gives, and RetryableError when nothing came in `timeout_s`."""
         self._consumer.assign([TopicPartition(self._topic, partition, at) for partition, at in positions.items()])
         deadline = time.monotonic() + self._timeout_s
         try:
@@ -185,12 +176,7 @@ class RecordReader(LogReader):
         super().__init__(config, topic, group_id="acktrail-export", timeout_s=30.0, changes=_ONE_BATCH)
 
     def records_at(self, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:
-        """The record at one offset of each partition; None: there is no record at that offset.
-
-        Raises:
-            NotAuthorized, ConfigurationError: the topic may not be read.
-            RetryableError: nothing came in time.
-        """
+        """The record at one offset of each partition; None: there is no record at that offset. Raises as `messages`."""
         records: dict[int, RawRecord | None] = {}
         with closing(self.messages(offsets)) as messages:
             while len(records) < len(offsets):

@@ -140,13 +140,9 @@ class GroupWriter(BrokerClient):
 
 
 def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
-    """Request 91; every topic once.
-
-    Raises:
-        InputError: a partition or start offset that is no int, below 0 or beyond what Kafka can hold, or a partition
-            given twice. Kafka would store a negative start offset, fail on a negative partition, and take the last of
-            two.
-    """
+    """Request 91; every topic once. Raises InputError for a partition or start offset that is no int, below 0 or
+    beyond what Kafka can hold, and for a partition given twice. Kafka would store a negative start offset, fail on a
+    negative partition, and take the last of two."""
     by_topic: dict[str, dict[int, int]] = defaultdict(dict)
     for new in offsets:
         where = f"{new.topic}:{new.partition}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,11 +28,9 @@ from acktrail.model.share_partition import STATE_TOPIC
 _BEFORE: Final = "before"
 _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
 
+_UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
+
 _Row = dict[str, Any]
-
-
-def _utc_now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
 
 
 def observe(
@@ -41,7 +40,7 @@ def observe(
     phase: str,
     groups: Collection[str] = (),
     topic_ids: Collection[str] = (),
-    clock: Callable[[], dt.datetime] = _utc_now,
+    clock: Callable[[], dt.datetime] = _UTC_NOW,
 ) -> SourceBatch:
     """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
     ``offset_observations``.

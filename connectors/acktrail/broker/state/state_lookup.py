@@ -73,7 +73,7 @@ class StateLookup(LogReader):
         """
         for _ in range(_ATTEMPTS):
             readings = {key: PartitionReading(state_partition=self.state_partition(key)) for key in keys}
-            starts, ends = self._bounds({reading.state_partition for reading in readings.values()})
+            starts, ends = self.bounds({reading.state_partition for reading in readings.values()})
             try:
                 for key, record in self._records(keys, starts, ends):
                     readings[key] = after_record(readings[key], record)
@@ -90,17 +90,14 @@ class StateLookup(LogReader):
 
         Raises as `read`; RetryableError also when records from `starts` on were pruned.
         """
-        _, ends = self._bounds(set(starts))
+        _, ends = self.bounds(starts)
         try:
             return list(self._records(keys, starts, ends)), ends
         except _Pruned:
             raise RetryableError(f"{self._topic} was pruned while it was watched", hint="describe again") from None
 
-    def starts(self, partitions: set[int]) -> dict[int, int]:
-        """Where the logs of state partitions start now. Raises as `read`."""
-        return self._bounds(partitions)[0]
-
-    def _bounds(self, partitions: set[int]) -> tuple[dict[int, int], dict[int, int]]:
+    def bounds(self, partitions: Collection[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """Where the logs of state partitions start and end now. Raises as `read`."""
         logs = self._state_topic.log_offsets(partitions).items()
         return {p: log.log_start_offset or 0 for p, log in logs}, {p: log.last_stable_offset or 0 for p, log in logs}
 

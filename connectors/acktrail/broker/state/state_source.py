@@ -28,9 +28,6 @@ class StateSource:
     `bounded`: every task ends where its log ended when it was started; else tasks never end. All tasks share one
     consumer and are driven from one thread. `run_id` is written to every row. `stored` are the sink's logs: with them a
     log that Kafka replaced, and a state topic that was deleted or recreated, are noticed.
-
-    Raises:
-        Unreachable, ConfigurationError: the cluster cannot be asked.
     """
 
     def __init__(
@@ -90,13 +87,12 @@ class StateTask:
         return self._task_id
 
     def start(self, position: int | None) -> None:
-        """Begin at `position`; None: at the log's start. When the log starts after `position`, the gap comes first. See
-        ``StateTopicConsumer.open`` for the errors."""
+        """As ``StateTopicConsumer.open``. When the log starts after `position`, the gap comes first."""
         stored = None if self._stored is None else self._stored.stored_log(self._task_id, self._partition)
         self._consumer.open(self._partition, position, stored)
 
     def poll(self, timeout_s: float) -> SourceBatch | None:
-        """The next batch, or None. See ``StateTopicConsumer.read`` for the errors."""
+        """As ``StateTopicConsumer.read``."""
         return self._consumer.read(self._partition, timeout_s)
 
     @property

@@ -14,12 +14,7 @@ from acktrail.model.share_partition import STATE_TOPIC
 
 class StateTopic:
     """``__share_group_state`` of one cluster (or the topic `name`), as the incarnation that was there when this object
-    was made.
-
-    Raises:
-        NotAuthorized: READ on the topic is missing.
-        Unreachable: no broker answered.
-    """
+    was made. Raises NotAuthorized when READ on the topic is missing, Unreachable when no broker answered."""
 
     def __init__(self, admin: ShareGroupAdmin, name: str = STATE_TOPIC) -> None:
         self._admin = admin
@@ -55,11 +50,7 @@ class StateTopic:
             )
 
     def log_offsets(self, partitions: Collection[int] | None = None) -> dict[int, LogOffsets]:
-        """Where the logs begin and end, by partition; None: all of them.
-
-        Raises:
-            NotAuthorized, RetryableError: one of them cannot be asked.
-        """
+        """Where the logs begin and end, by partition; None: all of them."""
         chosen = range(self.partition_count) if partitions is None else sorted(partitions)
         wanted = [TopicPartition(topic=self.name, partition=index) for index in chosen]
         rows = self._admin.list_offsets(wanted)

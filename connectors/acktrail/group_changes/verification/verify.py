@@ -147,7 +147,7 @@ class _Verification:
         try:
             records, self._position = self._lookup.read_from(self._keys, before)
         except RetryableError:
-            starts = self._lookup.starts(set(before))
+            starts = self._lookup.bounds(before)[0]
             pruned = {p: (at, starts[p]) for p, at in before.items() if at < starts[p]}
             if not pruned:
                 raise

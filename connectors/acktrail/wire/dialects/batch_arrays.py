@@ -34,11 +34,7 @@ def absent_if_none(number: int | None) -> int:
 
 
 def packed(kind: Struct, number: int, field: str) -> bytes:
-    """`number` as an integer of `kind`.
-
-    Raises:
-        ValueError: when it does not fit; the message names the field.
-    """
+    """`number` as an integer of `kind`. Raises ValueError when it does not fit; the message names the field."""
     try:
         return kind.pack(number)
     except struct.error as error:
@@ -46,11 +42,7 @@ def packed(kind: Struct, number: int, field: str) -> bytes:
 
 
 def read_version(reader: Reader, accepted: tuple[int, ...]) -> int:
-    """The leading int16 version of a key or value.
-
-    Raises:
-        UnsupportedRecord: when it is none of `accepted`.
-    """
+    """The leading int16 version of a key or value. Raises UnsupportedRecord when it is none of `accepted`."""
     version = reader.integer(INT16)
     if version not in accepted:
         raise UnsupportedRecord(f"unknown {reader.part} version", part=reader.part, number=version)

@@ -26,12 +26,9 @@ _HINT: Final = "name the dialect that the brokers' release writes: 4.0, or 4.2 f
 
 def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> str:
     """The name of the dialect that all records of `sample`, as (key, value), agree on. Tombstones, other record types
-    and records that both dialects or none can read decide nothing.
-
-    Raises:
-        ConfigurationError: when they do not agree, when both dialects read all there is, or when nothing can be read;
-            `data["readings"]` has a record of each reading.
-    """
+    and records that both dialects or none can read decide nothing. Raises ConfigurationError when they do not agree,
+    when both dialects read all there is, or when nothing can be read; `data["readings"]` has a record of each
+    reading."""
     witnesses: dict[str, tuple[bytes, bytes]] = {}
     counts = dict.fromkeys((c.name for c in CANDIDATES), 0)
     both: tuple[bytes, bytes] | None = None

@@ -86,11 +86,8 @@ def decode(key: bytes | None, value: bytes | None, layout: _Layout = _4_2) -> St
 
 
 def encode(record: StateRecord, layout: _Layout = _4_2) -> tuple[bytes, bytes | None]:
-    """Key and value of `record` as Kafka 4.2 and later write them; an unknown complete count is left out.
-
-    Raises:
-        ValueError: for a snapshot without timestamps (Kafka 4.0), or a number that does not fit.
-    """
+    """Key and value of `record` as Kafka 4.2 and later write them; an unknown complete count is left out. Raises
+    ValueError for a snapshot without timestamps (Kafka 4.0), or a number that does not fit."""
     if isinstance(record, Tombstone):
         return encode_key(SNAPSHOT_TYPE, record.key), None
     count = record.delivery_complete_count

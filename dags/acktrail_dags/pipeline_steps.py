@@ -63,8 +63,7 @@ def observe(**context: Unpack[Context]) -> ReconcileTarget:
 
 
 def _skip_unless_due(target: ReconcileTarget, exported_run_id: str) -> None:
-    from acktrail.reconcile.schedule.reconcile_checks import check_due
-    from acktrail.reconcile.schedule.reconcile_due import CheckDecision
+    from acktrail.reconcile.reconcile_due import CheckDecision, check_due
 
     decided = check_due(tables_config(target["tables_uri"]), exported_run_id, target["run_id"])
     if decided.decision is not CheckDecision.RUN:

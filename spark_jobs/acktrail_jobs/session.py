@@ -1,22 +1,23 @@
-"""A Spark session that behaves the same everywhere."""
+"""A Spark session that behaves the same everywhere, except where the user's own settings say otherwise."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from acktrail.config import environment, java_home
 from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
-from acktrail_jobs.user_settings import submitted_settings, user_settings
 
 DEFAULT_MASTER: Final = "local[2]"
 
@@ -34,11 +35,8 @@ _SETTINGS: Final = MappingProxyType(
 """Workers reduce rows before they reach the JVM: compiling code for the rest would be more work than the rest."""
 
 _CONNECT: Final = "sc://"
-
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
-
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
-
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
 
 _LOCAL: Final = MappingProxyType(
@@ -50,6 +48,14 @@ _LOCAL: Final = MappingProxyType(
 )
 """A local master needs no network: it must not depend on what the machine's name resolves to. It lives for seconds, so
 that compiling its own code twice costs more than it saves (with both options, a first job takes half the CPU time)."""
+
+
+_DEFAULTS: Final = "spark-defaults.conf"
+_NAME: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
+_OPTIONS: Final[Mapping[str, str]] = {
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--driver-memory": "spark.driver.memory",
+}
 
 
 @contextmanager
@@ -79,7 +85,7 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
 
 def parallelism(session: SparkSession) -> int:
     """How many tasks run at once; for a Connect server that does not report it, the partitions of a shuffle."""
-    if not _is_remote(session):
+    if "connect" not in type(session).__module__.split("."):
         return int(session.sparkContext.defaultParallelism)
     said = session.conf.get("spark.default.parallelism", None) or session.conf.get("spark.sql.shuffle.partitions")
     return int(said or 1)
@@ -124,10 +130,6 @@ def _configured(settings: Mapping[str, str]) -> SparkSession.Builder:
     return builder
 
 
-def _is_remote(session: SparkSession) -> bool:
-    return "connect" in type(session).__module__.split(".")
-
-
 def _ensure_java() -> None:
     home = java_home()
     found = find_java(home)
@@ -136,3 +138,46 @@ def _ensure_java() -> None:
             f"JAVA_HOME names {home}, where there is no Java that runs Spark",
             hint=f"correct JAVA_HOME, or unset it: {found} would do",
         )
+
+
+def user_settings(environment: Mapping[str, str]) -> frozenset[str]:
+    """Settings in the ``spark-defaults.conf`` that Spark reads (SPARK_CONF_DIR, else SPARK_HOME/conf), and those in
+    PYSPARK_SUBMIT_ARGS: where PySpark starts its own Java."""
+    arguments = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    home = environment.get("SPARK_HOME")
+    folder = environment.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    files = [Path(folder) / _DEFAULTS] if folder else []
+    files += [Path(value) for option, value in _pairs(arguments) if option == "--properties-file"]
+    return frozenset([*_of_arguments(arguments), *(name for file in files for name in _of_file(file))])
+
+
+def submitted_settings() -> frozenset[str]:
+    """Settings that ``spark-submit`` was given, by options, ``--conf`` or its files: in the Java it has started."""
+    SparkContext._ensure_initialized()  # noqa: SLF001  # a SparkConf has these once Java is connected
+    return frozenset(name for name, _ in SparkConf().getAll())
+
+
+def _of_file(file: Path) -> Iterator[str]:
+    """Names in a Java properties file; none where there is no such file."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if found := _NAME.match(line):
+            yield found[1]
+
+
+def _of_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    for option, value in _pairs(arguments):
+        if option in ("--conf", "-c"):
+            yield value.partition("=")[0]
+        elif option in _OPTIONS:
+            yield _OPTIONS[option]
+
+
+def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each option with its value, written as two words or with ``=``."""
+    for word, after in zip(arguments, [*arguments[1:], ""], strict=False):
+        option, is_one, value = word.partition("=")
+        yield (option, value) if is_one and option.startswith("--") else (word, after)

@@ -20,14 +20,13 @@ from acktrail.model.reconciliation import DescribedPartition, ReconciliationInpu
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of
 from acktrail.reconcile import verdict_rows
-from acktrail.reconcile.derived_columns import derived_columns, int64
+from acktrail.reconcile.derived_columns import broken_rules, derived_columns, int64
 from acktrail.reconcile.share_partition_keys import (
     coordinator_keys,
     first_matches,
     key_codes,
     state_partitions_of,
 )
-from acktrail.reconcile.state_rules import broken_rules
 from acktrail.reconcile.verdict_rows import verdicts_of
 
 SAMPLE = {

@@ -139,5 +139,3 @@ def test_a_replaced_log_is_a_gap_and_its_ends_are_those_of_the_tables(tmp_path: 
     (found,) = read_coverage(tables, read_observation(tables, "r1")).values()
     assert found.gaps == (Gap(first_offset=100, last_offset=100),)
     assert (found.end_offset, found.incomplete) == (131, None)
-    assert found.gap_after(50) is not None
-    assert found.gap_after(110) is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.described_partitions import PHASES, read_descriptions
+from acktrail.reconcile.observed_run import PHASES, read_descriptions
 from acktrail.tables.delta.store import Tables
 
 Row = Mapping[str, Any]

@@ -10,7 +10,7 @@ from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState, replay
-from acktrail.reconcile.state_rules import STATE_RULES, broken_rules
+from acktrail.reconcile.derived_columns import STATE_RULES, broken_rules
 
 KEY = key_of("g")
 

@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acktrail.config import environment
-from acktrail_jobs.session import spark_session
-from acktrail_jobs.user_settings import user_settings
+from acktrail_jobs.session import spark_session, user_settings
 
 SCRIPT = Path(__file__).with_name("session_settings.py")
 SUBMIT = Path(sys.executable).with_name("spark-submit")

@@ -64,11 +64,6 @@ def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) 
     return rows[0]
 
 
-def subject_of(row: _Row) -> str:
-    """The coordinator key of the share partition that a row names."""
-    return share_partition_of(row).coordinator_key
-
-
 def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iterator[_Row]:
     """Rows of ``RECHECKED`` for one state partition, range by range up to the first difference."""
     held, begin, bound = HELD_COLUMNS.empty_table(), 0, 0
@@ -79,7 +74,10 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
         applied = apply_range(own, records, held, partial(commit_spans, tables))
         held = pa.concat_tables([drop_partitions(held, applied.held), applied.held])
         yield {"records": applied.records, "changes": applied.changes.num_rows}
-        different = first_difference(_stored_changes(tables, number, begin, applied.end), applied.changes, _IN_LOG)
+        at = pc.field("record_offset")
+        where = (pc.field("state_partition") == number) & (at >= begin) & (at < applied.end)
+        stored = tables.read(CHANGES, columns=CHANGE_COLUMNS.names, where=where)
+        different = first_difference(stored, applied.changes, _IN_LOG)
         if different is not None:
             yield _difference(CHANGES, number, different, f"at state record {number}:{different['record_offset']}")
             return
@@ -90,12 +88,6 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
         yield _difference(HELD, number, different, "its state")
 
 
-def _stored_changes(tables: Tables, number: int, begin: int, end: int) -> pa.Table:
-    """The changes that the table has of records from `begin` to before `end`."""
-    at = pc.field("record_offset")
-    where = (pc.field("state_partition") == number) & (at >= begin) & (at < end)
-    return tables.read(CHANGES, columns=CHANGE_COLUMNS.names, where=where)
-
-
 def _difference(table: str, number: int, row: _Row, detail: str) -> _Row:
-    return {"table": table, "state_partition": number, "subject": subject_of(row), "detail": f"{detail} differs"}
+    key = share_partition_of(row).coordinator_key
+    return {"table": table, "state_partition": number, "subject": key, "detail": f"{detail} differs"}

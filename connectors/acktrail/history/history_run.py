@@ -14,6 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.history.history_step import STEP_RESULTS, ApplyRanges, RecordRange
+from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
@@ -52,9 +53,10 @@ def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySum
     stored = Tables(tables)
     ensure_whole(stored)
     records = stored.snapshot(RECORDS)
-    if records is None:
-        raise _nothing_exported(stored)
-    run = _Run(stored, records)
+    cluster_id = None if records is None else cluster_of(records)
+    if records is None or cluster_id is None:
+        raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")
+    run = _Run(stored, records, cluster_id)
     if not run.is_done:
         with open_workers(run.rows) as workers:
             while not run.is_done:
@@ -69,9 +71,9 @@ def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySum
 class _Run:
     """One run, step by step. `_bounds`: by state partition, the offset before which this run applied all records."""
 
-    def __init__(self, stored: Tables, records: TableSnapshot) -> None:
+    def __init__(self, stored: Tables, records: TableSnapshot, cluster_id: str) -> None:
         self._stored = stored
-        self._history = HistoryTables(stored, _cluster_id(stored, records))
+        self._history = HistoryTables(stored, cluster_id)
         files = RecordFiles(stored, records)
         self._newest, source = all_used(files), source_of(records, HISTORY)
         saved = self._history.saved()
@@ -103,7 +105,11 @@ class _Run:
         work = ApplyRanges(config=self._stored.config, paths=self._paths, saved=self._saved)
         found = run_in_turn(workers, ranges, work, STEP_RESULTS)
         self._bounds |= {own.state_partition: own.end for own in ranges}
-        self._commit(found)
+        ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))
+        self._history.add(found["changes"], self._report_from, ends)
+        self._report_from |= {number: max(end, self._report_from[number]) for number, end in ends.items()}
+        self._rows = pa.concat_tables([drop_partitions(self._rows, found["held"]), found["held"]])
+        self._save({**self._saved.positions, **ends})
         self.records += pc.sum(found["ranges"]["records"]).as_py()
         self.changes += found["changes"].num_rows
         self.steps += 1
@@ -118,9 +124,15 @@ class _Run:
         return {number: int(new.end[-1]) - self._bounds[number] for number, new in self._new.items()}
 
     def _next_ranges(self) -> list[RecordRange]:
-        """The next records of the state partitions in turn, an equal quota of each; the longest range first."""
-        numbers = self._partitions_in_turn()
-        quota = max(1, RECORDS_AT_ONCE // len(numbers))
+        """The next records of the state partitions with the most left, an equal quota of each; the longest range first.
+        Few state partitions, so that ranges are long: saved states are read and written once for each range."""
+        left = {number: count for number, count in self._left().items() if count > 0}
+        chosen: list[int] = []
+        for number in sorted(left, key=lambda n: (-left[n], n)):
+            if len(chosen) >= _PARTITIONS_AT_LEAST and sum(left[n] for n in chosen) >= RECORDS_AT_ONCE:
+                break
+            chosen.append(number)
+        quota = max(1, RECORDS_AT_ONCE // len(chosen))
         ranges = [
             RecordRange(
                 state_partition=number,
@@ -128,29 +140,9 @@ class _Run:
                 report_from=self._report_from[number],
                 end=self._new[number].end_after(self._bounds[number], quota),
             )
-            for number in numbers
+            for number in chosen
         ]
         return sorted(ranges, key=lambda own: own.begin - own.end)
-
-    def _partitions_in_turn(self) -> list[int]:
-        """The state partitions with the most records left, until they fill a step. Few, so that ranges are long: the
-        saved states of a state partition are read and written once for each of its ranges."""
-        left = self._left()
-        chosen: list[int] = []
-        records = 0
-        for number in sorted((number for number, count in left.items() if count > 0), key=lambda n: (-left[n], n)):
-            if len(chosen) >= _PARTITIONS_AT_LEAST and records >= RECORDS_AT_ONCE:
-                break
-            chosen.append(number)
-            records += left[number]
-        return chosen
-
-    def _commit(self, found: dict[str, pa.Table]) -> None:
-        ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))
-        self._history.add(found["changes"], self._report_from, ends)
-        self._report_from |= {number: max(end, self._report_from[number]) for number, end in ends.items()}
-        self._rows = pa.concat_tables([drop_partitions(self._rows, found["held"]), found["held"]])
-        self._save({**self._saved.positions, **ends})
 
     def _save(self, positions: Mapping[int, int]) -> None:
         used = self._newest if self.is_done else self._saved.used
@@ -164,18 +156,3 @@ def _new_offsets(stored: Tables, paths: Sequence[str], positions: Mapping[int, i
     stored_runs = stored_offsets(batches, {}).runs
     new = {number: runs.above(positions.get(number, 0)) for number, runs in stored_runs.items()}
     return {number: runs for number, runs in new.items() if runs.total}
-
-
-def _cluster_id(stored: Tables, records: TableSnapshot) -> str:
-    """Whose records they are. Tables that do not say are asked for a row."""
-    named = records.properties.get("cluster_id")
-    if named:
-        return named
-    for batch in records.batches(columns=["cluster_id"]):
-        if batch.num_rows:
-            return str(batch["cluster_id"][0].as_py())
-    raise _nothing_exported(stored)
-
-
-def _nothing_exported(stored: Tables) -> ConfigurationError:
-    return ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")

@@ -98,13 +98,11 @@ class ApplyRanges:
 
 
 def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:
-    """Apply the records of a range to the saved states of its state partition.
+    """Apply the records of a range (rows of ``HISTORY_INPUTS``, in any order) to `held`, the saved states of its state
+    partition.
 
-    Args:
-        records: rows of ``HISTORY_INPUTS`` of the range, in any order.
-        held: rows of ``HELD_COLUMNS`` of its state partition.
-        spans: asked only where offsets are missing. Those that one commit of the exporter spans are not in Kafka
-            either; any others were not exported.
+    `spans` is asked only where offsets are missing. Those that one commit of the exporter spans are not in Kafka
+    either; any others were not exported.
     """
     ascending = records.sort_by("offset")
     gaps = _gaps(own, ascending["offset"].to_numpy(), spans)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS, change_table, record_of, share_partition_of
 from acktrail.model.offset_history.offset_status import KnownState, OffsetStatusKind
-from acktrail.model.offset_history.status_changes import DATING, Cause, History, StatusChange
+from acktrail.model.offset_history.status_changes import DATING, Cause, History
 from acktrail.model.offset_history.status_marks import LEAST_RECORDED, UNRECORDED_KINDS, OffsetMarks, mark_of_status
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
@@ -114,28 +114,23 @@ class MarkedHistory:
 
     def _by_history(self, row: dict[str, Any], flat: list[int]) -> int:
         """Apply a row by ``History``; the cause of its changes."""
-        cause = _UPDATE
-        for change in self._changes(row):
-            flat += (
-                change.first_offset,
-                change.last_offset,
-                mark_of_status(change.before),
-                mark_of_status(change.after),
-            )
-            cause = _CAUSES.index(change.at.cause)
-        return cause
-
-    def _changes(self, row: dict[str, Any]) -> Iterator[StatusChange]:
         if row["group_id"] is None or row["decode_status"] == _SKIPPED:
-            return iter(())
+            return _UPDATE
         key = (row["group_id"], row["topic_id"], row["partition"])
         marked = self._marked.pop(key, None)
         if marked is not None:
             self._history.known_states[_share_partition(key)] = marked.state
-        offset, timestamp_ms = row["offset"], row["timestamp_ms"]
+        at: dict[str, int] = {"offset": row["offset"], "timestamp_ms": row["timestamp_ms"]}
+        cause = _UPDATE
         if row["decode_status"] == "decoded":
-            return self._history.record(record_of(row), offset=offset, timestamp_ms=timestamp_ms)
-        return self._history.unreadable(share_partition_of(row), offset=offset, timestamp_ms=timestamp_ms)
+            changes = self._history.record(record_of(row), **at)
+        else:
+            changes = self._history.unreadable(share_partition_of(row), **at)
+        for change in changes:
+            marks = mark_of_status(change.before), mark_of_status(change.after)
+            flat += (change.first_offset, change.last_offset, *marks)
+            cause = _CAUSES.index(change.at.cause)
+        return cause
 
     def _table(self, records: pa.RecordBatch, found: _Integers, rows: _Integers, causes: _Integers) -> pa.Table:
         if not len(found):
@@ -162,8 +157,7 @@ class _Columns:
     """A batch of rows as lists: item access without an Arrow scalar for each value."""
 
     def __init__(self, records: pa.RecordBatch) -> None:
-        names = KEY_COLUMNS
-        self.keys: list[_Key] = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
+        self.keys: list[_Key] = list(zip(*(records.column(name).to_pylist() for name in KEY_COLUMNS), strict=True))
         is_update = pc.and_(
             pc.equal(records.column("decode_status"), "decoded"), pc.equal(records.column("record_type"), "update")
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,21 @@ from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES, DeliveryState
 from acktrail.model.lag import counts_by_state
 from acktrail.model.replay import SharePartitionState
-from acktrail.reconcile.state_rules import HIGHEST_DELIVERY_COUNT, STATE_RULES, broken_rules
+
+HIGHEST_DELIVERY_COUNT: Final = 25
+"""Greatest value of group.share.max.delivery.count.limit: no configuration allows more."""
+
+STATE_RULES: Final = {
+    "batch_first_le_last": ("critical", "a batch ends before it begins"),
+    "batches_ascending": ("critical", "a batch begins before the one it follows"),
+    "batches_non_overlapping": ("critical", "two batches share an offset"),
+    "batches_not_below_start": ("critical", "a batch lies below the start offset"),
+    "delivery_state_allowed": ("critical", "a batch is in a state that no broker persists"),
+    "delivery_count_possible": ("error", "a delivery count that no configuration allows"),
+    "uninitialized_without_batches": ("error", "batches without a start offset"),
+    "delivery_complete_count_covers": ("warning", "fewer records are counted as complete than the batches show"),
+}
+"""What holds of every state that a broker writes, named as the expectations name it: severity, and how it is broken."""
 
 LARGE: Final = 1 << 61
 """Offsets at or beyond it are left to the model's unlimited integers: sums of smaller ones fit into 64 bits."""
@@ -32,6 +47,24 @@ _DERIVED: Final = ("effective_start_offset", "end_offset", *_COUNTED, "max_deliv
 _BIT: Final = {rule: 1 << number for number, rule in enumerate(STATE_RULES)}
 
 _Numbers = dict[str, NumberColumn]
+
+
+def broken_rules(state: SharePartitionState) -> tuple[str, ...]:
+    """Names of the rules that `state` breaks, in the order of ``STATE_RULES``."""
+    batches, start, done = state.batches, state.start_offset, state.delivery_complete_count
+    ascending = sorted((b.first_offset, b.last_offset) for b in batches if b.first_offset <= b.last_offset)
+    least = sum(counts_by_state(state)[kind] for kind in TERMINAL_STATES)
+    broken = {
+        "batch_first_le_last": any(b.first_offset > b.last_offset for b in batches),
+        "batches_ascending": any(later.first_offset < batch.first_offset for batch, later in pairwise(batches)),
+        "batches_non_overlapping": any(first <= last for (_, last), (first, _) in pairwise(ascending)),
+        "batches_not_below_start": start is not None and any(b.first_offset < start for b in batches),
+        "delivery_state_allowed": any(b.delivery_state not in DURABLE_STATES for b in batches),
+        "delivery_count_possible": any(not 0 <= b.delivery_count <= HIGHEST_DELIVERY_COUNT for b in batches),
+        "uninitialized_without_batches": start is None and bool(batches),
+        "delivery_complete_count_covers": done is not None and start is not None and done < least,
+    }
+    return tuple(rule for rule in STATE_RULES if broken[rule])
 
 
 def int64(number: int | None) -> int | None:

@@ -19,7 +19,7 @@ export_complete               critical  offsets of a state partition that were p
 records_quarantined           error     records of a state partition that could not be decoded
 ============================  ========  ===============================================================================
 
-and the rules of ``state_rules``, broken by a replayed state.
+and ``STATE_RULES``, broken by a replayed state.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.table_schemas import FINDINGS, INSTANT
 from acktrail.model.reconciliation import Verdict
 from acktrail.reconcile.coverage import Coverage
+from acktrail.reconcile.derived_columns import STATE_RULES
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.share_partition_keys import coordinator_keys
-from acktrail.reconcile.state_rules import STATE_RULES
 
 STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
 """A share-partition leader drives archiving records on within seconds, also after a restart."""
@@ -60,7 +60,7 @@ def share_partition_findings(rows: pa.Table, observation: Observation) -> pa.Tab
     found = [_of_rule(rule, severity, broken(rows), observation) for rule, (severity, broken) in _RULES.items()]
     parents = pc.list_parent_indices(rows["broken_rules"]).combine_chunks()
     names = pc.list_flatten(rows["broken_rules"]).combine_chunks()
-    for rule, (severity, detail, _) in STATE_RULES.items():
+    for rule, (severity, detail) in STATE_RULES.items():
         own = rows.take(parents.filter(pc.equal(names, rule)))
         found.append(_of_rule(rule, severity, (own, detail, "last_record_offset"), observation))
     for verdict, severity in _SEVERITIES.items():
@@ -88,26 +88,30 @@ def _of_rule(rule: str, severity: str, broken: tuple[pa.Table, Any, str], observ
 
 def state_partition_findings(coverages: Iterable[Coverage], observation: Observation) -> pa.Table:
     """Rows of ``FINDINGS`` about state partitions as a whole."""
-    return pa.Table.from_pylist(list(_state_partition_findings(coverages, observation)), schema=FINDINGS)
-
-
-def _state_partition_findings(coverages: Iterable[Coverage], observation: Observation) -> Iterator[dict[str, Any]]:
-    for coverage in coverages:
-        subject = {
-            "subject": f"state partition {coverage.state_partition}",
+    rows = [
+        {
+            **{name: value.as_py() for name, value in _common(rule, severity, observation).items()},
+            "subject": f"state partition {coverage.state_partition}{where}",
+            "detail": detail,
             "evidence_state_partition": coverage.state_partition,
+            "evidence_offset": offset,
         }
-        for gap in coverage.gaps:
-            detail = f"offsets {gap.first_offset} to {gap.last_offset} were not exported"
-            own = {**subject, "subject": f"{subject['subject']}, offsets {gap.first_offset} to {gap.last_offset}"}
-            yield _finding(observation, "export_complete", "critical", own, detail, gap.first_offset)
-        if coverage.incomplete is not None and coverage.log.log_end_before is not None:
-            yield _finding(
-                observation, "export_complete", "critical", subject, coverage.incomplete, coverage.end_offset
-            )
-        if coverage.quarantined:
-            detail = f"{coverage.quarantined} record(s) could not be decoded, the newest at {coverage.quarantined_at}"
-            yield _finding(observation, "records_quarantined", "error", subject, detail, coverage.quarantined_at)
+        for coverage in coverages
+        for rule, severity, where, detail, offset in _broken_as_a_whole(coverage)
+    ]
+    return pa.Table.from_pylist(rows, schema=FINDINGS)
+
+
+def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, str, str, str, int | None]]:
+    """Rule, severity, end of the subject, detail, offset of the record that shows it."""
+    for gap in coverage.gaps:
+        offsets = f"offsets {gap.first_offset} to {gap.last_offset}"
+        yield "export_complete", "critical", f", {offsets}", f"{offsets} were not exported", gap.first_offset
+    if coverage.incomplete is not None and coverage.log.log_end_before is not None:
+        yield "export_complete", "critical", "", coverage.incomplete, coverage.end_offset
+    if coverage.quarantined:
+        detail = f"{coverage.quarantined} record(s) could not be decoded, the newest at {coverage.quarantined_at}"
+        yield "records_quarantined", "error", "", detail, coverage.quarantined_at
 
 
 def _misplaced(rows: pa.Table) -> tuple[pa.Table, Any, str]:
@@ -167,15 +171,3 @@ def _common(rule: str, severity: str, observation: Observation) -> dict[str, pa.
         **dict.fromkeys(("first_seen_at", "last_seen_at"), pa.scalar(observation.observed_at, INSTANT)),
         "times_seen": pa.scalar(1, pa.int64()),
     }
-
-
-def _finding(
-    observation: Observation,
-    rule: str,
-    severity: str,
-    subject: Mapping[str, Any],
-    detail: str,
-    evidence_offset: int | None,
-) -> dict[str, Any]:
-    common = {name: value.as_py() for name, value in _common(rule, severity, observation).items()}
-    return {**common, **subject, "detail": detail, "evidence_offset": evidence_offset}

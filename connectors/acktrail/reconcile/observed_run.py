@@ -1,23 +1,43 @@
-"""Which observation a job works on, and what the state topic looked like in it."""
+"""Which observation a job works on, and what the cluster answered in it, as columns beside share partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.schemas.table_schemas import INSTANT
 from acktrail.errors import ConfigurationError, InputError, UnknownName
-from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
+from acktrail.reconcile.share_partition_keys import first_matches, key_codes
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import offset_shifts
 
 _SAMPLED: Final = ("offset_observations", "group_observations")
-_PHASES: Final = ("before", "after")
+PHASES: Final = ("before", "after")
+
+_SHARE_GROUP: Final = "share"
+_OFFSETS: Final = (
+    *("phase", *KEY_COLUMNS, "topic", "log_start_offset", "log_end_offset"),
+    *("start_offset", "lag", "error_code", "error"),
+)
+_GROUPS: Final = ("phase", "group_id", "group_type", "group_state", "error_code")
+_TOPICS: Final = ("topic_id", "topic", "status", "last_seen_at")
+
+_GROUP_NOT_FOUND: Final = 69
+_NOT_AUTHORIZED: Final = {
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    30: "GROUP_AUTHORIZATION_FAILED",
+    31: "CLUSTER_AUTHORIZATION_FAILED",
+}
+_REFUSED_CODES: Final = pa.array([*_NOT_AUTHORIZED], pa.int16())
+_REFUSED_TEXTS: Final = f"^({'|'.join(_NOT_AUTHORIZED.values())})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +64,14 @@ class Observation:
     observed_at: datetime
     state_logs: Mapping[int, StateLog] = field(default_factory=dict)
 
+    def columns(self, count: int) -> dict[str, pa.Array]:
+        """`cluster_id`, `run_id` and `observed_at` of `count` rows."""
+        return {
+            "cluster_id": pa.repeat(pa.scalar(self.cluster_id, pa.string()), count),
+            "run_id": pa.repeat(self.run_id, count),
+            "observed_at": pa.repeat(pa.scalar(self.observed_at, INSTANT), count),
+        }
+
     @property
     def state_partition_count(self) -> int | None:
         """Partitions of the state topic."""
@@ -57,7 +85,7 @@ def newest_run(tables: Tables) -> str:
         ConfigurationError: when there is none.
     """
     runs = _sampled_runs(tables)
-    complete = [run for run, phases in runs.items() if set(_PHASES) <= phases.keys()]
+    complete = [run for run, phases in runs.items() if set(PHASES) <= phases.keys()]
     if not complete:
         raise ConfigurationError(
             f"no complete observation in the tables at {tables.root}", hint="run `acktrail export` against the cluster"
@@ -83,62 +111,158 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
             f"observation {run_id!r} has no sample from after the export", hint="let the export finish, or name another"
         )
     times = pc.min_max(after["observed_at"]).as_py()
-    logs = _state_logs(tables, run_id)
-    shifts = offset_shifts(tables, logs, own | (pc.field("exported_at") <= times["min"]))
     return Observation(
         cluster_id=after["cluster_id"][0].as_py(),
         run_id=run_id,
         after_began_at=times["min"],
         observed_at=times["max"],
-        state_logs={number: _shifted(log, shifts.get(number, 0)) for number, log in logs.items()},
+        state_logs=_state_logs(tables, run_id, own | (pc.field("exported_at") <= times["min"])),
     )
 
 
 def _sampled_runs(tables: Tables) -> dict[str, dict[str, datetime]]:
-    """The newest instant by run and phase."""
+    """The newest instant by run and phase, read piece by piece: a table holds every observation ever made."""
     runs: dict[str, dict[str, datetime]] = {}
-    for name in _SAMPLED:
-        for row in _sides(tables, name):
-            phases = runs.setdefault(row["run_id"], {})
-            phases[row["phase"]] = max(row["observed_at_max"], phases.get(row["phase"], row["observed_at_max"]))
+    for snapshot in filter(None, map(tables.snapshot, _SAMPLED)):
+        for batch in snapshot.batches(columns=["run_id", "phase", "observed_at"]):
+            sides = pa.Table.from_batches([batch]).group_by(["run_id", "phase"], use_threads=False)
+            for row in sides.aggregate([("observed_at", "max")]).to_pylist():
+                phases, instant = runs.setdefault(row["run_id"], {}), row["observed_at_max"]
+                phases[row["phase"]] = max(instant, phases.get(row["phase"], instant))
     return runs
 
 
-def _sides(tables: Tables, name: str) -> Iterable[dict[str, Any]]:
-    """Each run and phase with its newest instant, read piece by piece: a table holds every observation ever made."""
-    snapshot = tables.snapshot(name)
-    if snapshot is None:
-        return []
-    sides: pa.Table | None = None
-    for batch in snapshot.batches(columns=["run_id", "phase", "observed_at"]):
-        piece = _newest(pa.Table.from_batches([batch]), "observed_at")
-        sides = piece if sides is None else _newest(pa.concat_tables([sides, piece]), "observed_at_max")
-    found: list[dict[str, Any]] = [] if sides is None else sides.to_pylist()
+def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> dict[int, StateLog]:
+    """By state partition; `known`: the rows of ``export_ranges`` that say how far a log was shifted."""
+    asked = (pc.field("run_id") == run_id) & (pc.field("topic") == STATE_TOPIC) & pc.field("group_id").is_null()
+    columns = ["phase", "partition", "log_start_offset", "log_end_offset"]
+    rows = tables.read("offset_observations", columns=columns, where=asked).to_pylist()
+    sides = {(row["partition"], row["phase"]): row for row in rows}
+    shifts = offset_shifts(tables, {row["partition"] for row in rows}, known)
+
+    def offset(number: int, phase: str, name: str) -> int | None:
+        found = sides.get((number, phase), {}).get(name)
+        return None if found is None else found + shifts.get(number, 0)
+
+    return {
+        number: StateLog(
+            log_start_before=offset(number, "before", "log_start_offset"),
+            log_end_before=offset(number, "before", "log_end_offset"),
+            log_end_after=offset(number, "after", "log_end_offset"),
+        )
+        for number, _ in sides
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptions:
+    """The two samples of one observation; of several rows with one key in a phase the first counts.
+
+    `shares`: described share partitions; a null topic id: the cluster did not name it. `logs`: log offsets by topic id
+    and partition. `groups`: share groups. `group_errors`: errors that stand for every share partition of a group. These
+    have the columns of their tables. `topics`: name and status of each topic id, the newest first.
+    """
+
+    shares: pa.Table
+    logs: pa.Table
+    groups: pa.Table
+    group_errors: pa.Table
+    topics: pa.Table
+
+    def only_described(self, replayed: pa.Table) -> pa.Table:
+        """The keys (``KEY_COLUMNS``) of share partitions that were described and are not in `replayed`, each once."""
+        columns = self.shares.select(KEY_COLUMNS)
+        distinct = columns.take(pa.array(np.unique(key_codes(columns.columns), return_index=True)[1]))
+        return distinct.filter(pc.is_null(first_matches(distinct.columns, replayed.select(KEY_COLUMNS).columns)))
+
+    def beside(self, keys: pa.Table) -> dict[str, pa.Array]:
+        """Columns for each row of `keys` (``KEY_COLUMNS``), null where nothing was answered.
+
+        `topic`, `described_topic`, `topic_status`, `group_state`; and for each phase, with its name at the end, the
+        fields of a ``DescribedPartition``.
+        """
+        own = self.topics.take(first_matches([keys["topic_id"]], [self.topics["topic_id"]]))
+        described = self.shares["topic"].take(_matches(keys, self.shares, KEY_COLUMNS))
+        samples = {phase: self._sample(keys, phase) for phase in PHASES}
+        states = [samples[phase].pop("group_state") for phase in reversed(PHASES)]
+        present = [samples[phase].pop("group_answered") for phase in reversed(PHASES)]
+        return {
+            "topic": own["topic"],
+            "topic_status": own["status"],
+            "described_topic": described,
+            "group_state": pc.if_else(present[0], *states),
+            **{f"{name}_{phase}": column for phase in PHASES for name, column in samples[phase].items()},
+        }
+
+    def _sample(self, keys: pa.Table, phase: str) -> dict[str, pa.Array]:
+        share = _of_phase(self.shares, phase, keys, KEY_COLUMNS)
+        log = _of_phase(self.logs, phase, keys, ("topic_id", "partition"))
+        group = _of_phase(self.groups, phase, keys, ("group_id",))
+        errors = _of_phase(self.group_errors, phase, keys, ("group_id",))
+        code, group_error = group["error_code"], _error_texts(errors)
+        is_present = pc.if_else(_is(pc.not_equal(code, 0)), pa.scalar(None, pa.bool_()), pa.scalar(value=True))
+        is_absent = pc.or_(pc.is_null(group["phase"]), _is(pc.equal(code, _GROUP_NOT_FOUND)))
+        refused = [pc.is_in(codes, value_set=_REFUSED_CODES) for codes in (share["error_code"], code)]
+        refused.append(_is(pc.match_substring_regex(group_error, _REFUSED_TEXTS)))
+        return {
+            "is_listed": pc.is_valid(share["phase"]),
+            "start_offset": share["start_offset"],
+            "lag": share["lag"],
+            "error": pc.coalesce(_error_texts(share), group_error),
+            "is_group_present": pc.if_else(is_absent, pa.scalar(value=False), is_present),
+            "is_authorized": pc.invert(pc.or_(pc.or_(refused[0], refused[1]), refused[2])),
+            "log_start_offset": log["log_start_offset"],
+            "log_end_offset": log["log_end_offset"],
+            "group_state": group["group_state"],
+            "group_answered": pc.is_valid(group["phase"]),
+        }
+
+
+def read_descriptions(tables: Tables, run_id: str) -> Descriptions:
+    """The samples of observation `run_id`."""
+    own = pc.field("run_id") == run_id
+    offsets = tables.read("offset_observations", columns=_OFFSETS, where=own)
+    groups = tables.read("group_observations", columns=_GROUPS, where=own)
+    of_group, has_error = pc.is_valid(offsets["group_id"]), _is(pc.not_equal(offsets["error_code"], 0))
+    of_share = pc.and_(of_group, pc.is_valid(offsets["partition"]))
+    kinds = pc.utf8_lower(pc.if_else(_is(pc.not_equal(groups["group_type"], "")), groups["group_type"], _SHARE_GROUP))
+    return Descriptions(
+        # without a topic id and an error a row says only that the topic is not there
+        shares=offsets.filter(pc.and_(of_share, pc.or_(pc.is_valid(offsets["topic_id"]), has_error))),
+        logs=offsets.filter(pc.invert(of_group)),
+        groups=groups.filter(pc.equal(kinds, _SHARE_GROUP)),
+        group_errors=offsets.filter(pc.and_(pc.and_(of_group, pc.is_null(offsets["partition"])), has_error)),
+        topics=tables.read("topics", columns=_TOPICS).sort_by([("last_seen_at", "descending")]),
+    )
+
+
+def with_topics(states: pa.Table, described: Descriptions) -> pa.Table:
+    """`states` with the newest name of each topic id; null where it was never seen."""
+    names = described.topics["topic"].take(first_matches([states["topic_id"]], [described.topics["topic_id"]]))
+    return states.set_column(states.column_names.index("topic"), "topic", names)
+
+
+def _of_phase(rows: pa.Table, phase: str, keys: pa.Table, key: tuple[str, ...]) -> Mapping[str, pa.ChunkedArray]:
+    """The first of `rows` in that phase for each of `keys`, nulls where there is none."""
+    own = rows.filter(pc.equal(rows["phase"], phase))
+    matches = _matches(keys, own, key)
+    if "topic_id" in key and key != KEY_COLUMNS:
+        matches = pc.if_else(pc.is_valid(keys["topic_id"]), matches, pa.scalar(None, pa.int64()))
+    found: pa.Table = own.take(matches)
     return found
 
 
-def _newest(rows: pa.Table, column: str) -> pa.Table:
-    newest = rows.group_by(["run_id", "phase"], use_threads=False).aggregate([(column, "max")])
-    return newest.select(["run_id", "phase", f"{column}_max"]).rename_columns(["run_id", "phase", "observed_at_max"])
+def _matches(keys: pa.Table, rows: pa.Table, key: tuple[str, ...]) -> pa.Array:
+    return first_matches(keys.select(key).columns, rows.select(key).columns)
 
 
-def _state_logs(tables: Tables, run_id: str) -> dict[int, StateLog]:
-    asked = (pc.field("run_id") == run_id) & (pc.field("topic") == STATE_TOPIC) & pc.field("group_id").is_null()
-    columns = ["phase", "partition", "log_start_offset", "log_end_offset"]
-    sides: dict[int, dict[str, dict[str, Any]]] = {}
-    for row in tables.read("offset_observations", columns=columns, where=asked).to_pylist():
-        sides.setdefault(row["partition"], {})[row["phase"]] = row
-    return {partition: _state_log(*(found.get(phase, {}) for phase in _PHASES)) for partition, found in sides.items()}
+def _error_texts(rows: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The error of each row, by its code where it has no text; null without an error."""
+    said = pc.if_else(_is(pc.not_equal(rows["error"], "")), rows["error"], pa.scalar(None, pa.string()))
+    coded = pc.binary_join_element_wise("error", pc.cast(rows["error_code"], pa.string()), " ")
+    return pc.if_else(_is(pc.not_equal(rows["error_code"], 0)), pc.coalesce(said, coded), pa.scalar(None, pa.string()))
 
 
-def _shifted(log: StateLog, shift: int) -> StateLog:
-    offsets = {name: getattr(log, name) for name in StateLog.__slots__}
-    return StateLog(**{name: None if offset is None else offset + shift for name, offset in offsets.items()})
-
-
-def _state_log(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateLog:
-    return StateLog(
-        log_start_before=before.get("log_start_offset"),
-        log_end_before=before.get("log_end_offset"),
-        log_end_after=after.get("log_end_offset"),
-    )
+def _is(mask: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`mask`, false where it is null."""
+    return pc.fill_null(mask, fill_value=False)

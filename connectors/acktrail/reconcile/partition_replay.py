@@ -17,18 +17,11 @@ from acktrail.columnar.model_values import RECORD_COLUMNS
 from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.replaying.apply_records import replay_decoded
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
-from acktrail.columnar.schemas.table_schemas import (
-    INSTANT,
-    REPLAY_MEMORY,
-    SHARE_PARTITION_STATES,
-    STATE_RECORDS,
-    saved_columns,
-)
+from acktrail.columnar.schemas.table_schemas import REPLAY_MEMORY, SHARE_PARTITION_STATES, STATE_RECORDS, saved_columns
 from acktrail.model.reconciliation import Completeness
-from acktrail.reconcile.archived_offsets import offset_counts
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
-from acktrail.reconcile.newest_offsets import FIRST_PASS_COLUMNS, NewestOffsets
+from acktrail.reconcile.newest_offsets import FIRST_PASS_COLUMNS, NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.share_partition_keys import state_partitions_of
 
@@ -171,18 +164,18 @@ def replayed_states(saved: pa.Table, observation: Observation, coverages: Mappin
     """
     rows = saved.filter(_may_have_state(saved))
     completeness, reasons = _completeness(rows, coverages)
-    count = rows.num_rows
+    count, homes, own = rows.num_rows, rows["state_partition"].to_numpy(), observation.state_partition_count
+    if own is not None:
+        homes = state_partitions_of(rows, own)
     columns: dict[str, Any] = {
         **{name: rows[name] for name in rows.column_names if name in REPLAYED.names},
         **derived_columns(rows),
-        "cluster_id": pa.repeat(pa.scalar(observation.cluster_id, pa.string()), count),
-        "run_id": pa.repeat(observation.run_id, count),
-        "observed_at": pa.repeat(pa.scalar(observation.observed_at, INSTANT), count),
+        **observation.columns(count),
         "topic": pa.nulls(count, pa.string()),
         "archived_seen": offset_counts(rows["archived_ranges"].combine_chunks()),
         "completeness": completeness,
         "completeness_reason": reasons,
-        "is_misplaced": _is_misplaced(rows, observation.state_partition_count),
+        "is_misplaced": pa.array(homes != rows["state_partition"].to_numpy()),
         **{f"{name}_at": rows[f"{name}_offset"] for name in ("initialized", "archived", "unreadable")},
     }
     return pa.table([columns[name] for name in REPLAYED.names], schema=REPLAYED)
@@ -195,12 +188,6 @@ def _may_have_state(saved: pa.Table) -> pa.ChunkedArray:
     return pc.or_(
         pc.is_null(tombstone), reduce(pc.or_, (pc.fill_null(is_later, fill_value=False) for is_later in later))
     )
-
-
-def _is_misplaced(rows: pa.Table, state_partitions: int | None) -> pa.Array:
-    if state_partitions is None:
-        return pa.repeat(pa.scalar(value=False), rows.num_rows)
-    return pa.array(state_partitions_of(rows, state_partitions) != rows["state_partition"].to_numpy())
 
 
 def _completeness(rows: pa.Table, coverages: Mapping[int, Coverage]) -> tuple[pa.Array, pa.Array]:
@@ -224,8 +211,7 @@ def _doubt(base: int, unreadable: int, coverage: Coverage) -> tuple[str, str]:
         return Completeness.UNREADABLE.value, (
             f"the record at offset {unreadable} of state partition {coverage.state_partition} could not be decoded"
         )
-    gap = coverage.gap_after(base)
-    assert gap is not None
+    gap = max(gap for gap in coverage.gaps if gap.last_offset > base)
     return Completeness.GAP.value, (
         f"offsets {gap.first_offset} to {gap.last_offset} of state partition {coverage.state_partition} "
         "were not exported, and no snapshot came after them"

@@ -13,12 +13,11 @@ from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS, SHARE_PARTI
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.described_partitions import read_descriptions, with_topics
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
-from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
+from acktrail.reconcile.observed_run import Observation, newest_run, read_descriptions, read_observation, with_topics
 from acktrail.reconcile.partition_replay import replayed_states
+from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
 from acktrail.reconcile.replay_resume import ReplayResume, run_replay
-from acktrail.reconcile.schedule.reconcile_checks import note_begun, note_reconciled
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
@@ -56,9 +55,8 @@ def reconcile(
 ) -> ReconcileSummary:
     """Reconcile an observation: write ``share_partition_states``, ``reconciliations`` and ``findings``.
 
-    Replays the records that came since the last reconciliation, from the states that it left (``replay_memory``); or
-    all of them, where these cannot be used or are of later records. The same run again changes nothing: a run that was
-    stopped half-way is completed.
+    Replays the records that came since the last reconciliation, from the states that it left, or all of them. The same
+    run again changes nothing: a run that was stopped half-way is completed.
 
     Args:
         run_id: the observation; None: the newest complete one.
@@ -93,11 +91,12 @@ def _reconcile(workers: Workers, stored: Tables, observation: Observation, resum
     verdicts = reconcile_rows(states, described, observation, coverages)
     doing(f"writing the states of {states.num_rows:,} share partitions")
     for number, rows in _pieces(with_topics(states, described).select(SHARE_PARTITION_STATES.names)):
-        _append_once(stored, "share_partition_states", rows.cast(SHARE_PARTITION_STATES), observation, number)
-    _write_findings(stored, observation, "state partitions", state_partition_findings(coverages.values(), observation))
+        _write_once(stored, observation, "share_partition_states", str(number), rows.cast(SHARE_PARTITION_STATES))
+    found = state_partition_findings(coverages.values(), observation)
+    _write_once(stored, observation, "findings", "state partitions", found)
     for number, rows in _pieces(verdicts):
-        _write_findings(stored, observation, str(number), share_partition_findings(rows, observation))
-        _append_once(stored, "reconciliations", rows.select(RECONCILIATIONS.names), observation, number)
+        _write_once(stored, observation, "findings", str(number), share_partition_findings(rows, observation))
+        _write_once(stored, observation, "reconciliations", str(number), rows.select(RECONCILIATIONS.names))
     resume.save(saved)
 
 
@@ -110,31 +109,15 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield number, rows.slice(number * _ROWS_AT_ONCE, _ROWS_AT_ONCE)
 
 
-def _append_once(stored: Tables, table: str, rows: pa.Table, observation: Observation, number: int) -> None:
-    _once(
-        stored,
-        table,
-        _app_id(observation, str(number)),
-        lambda app_id: stored.append(table, rows, transactions={app_id: 1}, expected={app_id: None}),
-    )
-
-
-def _write_findings(stored: Tables, observation: Observation, piece: str, rows: pa.Table) -> None:
-    _once(
-        stored,
-        "findings",
-        _app_id(observation, piece),
-        lambda app_id: stored.upsert("findings", rows, transactions={app_id: 1}),
-    )
-
-
-def _app_id(observation: Observation, piece: str) -> str:
-    return reconciliation_commit(observation.cluster_id, observation.run_id, piece)
-
-
-def _once(stored: Tables, table: str, app_id: str, commit: Callable[[str], object]) -> None:
-    if stored.transaction_version(table, app_id) is None:
-        commit(app_id)
+def _write_once(stored: Tables, observation: Observation, table: str, piece: str, rows: pa.Table) -> None:
+    """Commit one piece of a table, unless an earlier attempt of this run did."""
+    app_id = reconciliation_commit(observation.cluster_id, observation.run_id, piece)
+    if stored.transaction_version(table, app_id) is not None:
+        return
+    if table == "findings":
+        stored.upsert(table, rows, transactions={app_id: 1})
+    else:
+        stored.append(table, rows, transactions={app_id: 1}, expected={app_id: None})
 
 
 def _summary(stored: Tables, run_id: str) -> ReconcileSummary:

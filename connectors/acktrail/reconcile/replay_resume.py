@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -13,14 +13,22 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
-from acktrail.reconcile.coverage import QUARANTINE_COLUMNS, QUARANTINED, Coverage, count_quarantined, coverage_of
-from acktrail.reconcile.exported_until import ExportedRange, ExportedRanges, Gap, KnownRanges
+from acktrail.reconcile.coverage import (
+    QUARANTINE_COLUMNS,
+    QUARANTINED,
+    Coverage,
+    ExportedRange,
+    ExportedRanges,
+    Gap,
+    KnownRanges,
+    count_quarantined,
+    coverage_of,
+)
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.partition_replay import SAVED_COLUMNS, Replay, SavedReplay
-from acktrail.reconcile.schedule.cluster_fingerprint import records_version
+from acktrail.reconcile.reconcile_due import records_version
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles
+from acktrail.tables.exported.record_files import RECORDS, NewRecords, RecordFiles
 from acktrail.tables.saved_states import (
     REPLAY,
     SavedStates,
@@ -44,6 +52,9 @@ _QUARANTINED: Final = {
     "unattributed_at": "unattributed_offset",
 }
 """Fields of a ``Coverage`` and their names in the column `exported`, where names that end in ``_at`` are times."""
+
+_OF_ALL: Final = ("ranges_table", "ranges_version", "until", "latest")
+"""What `exported` has of ``KnownRanges`` in every row."""
 
 _Row = Mapping[str, Any]
 
@@ -84,23 +95,19 @@ class ReplayResume:
         self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
         self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they name
         self._files = None if self._records is None else RecordFiles(tables, self._records)
-        self._unusable, self._paths = self._new_files()
+        new = NewRecords(paths=frozenset(), changed=self._saved.unusable or "there are no records")
+        if self._records is not None and self._files is not None:
+            new = files_to_read(self._saved, self._records, self._files)
+        self._unusable, self._paths = new.changed, new.paths
         self._is_older = not self._unusable and any(
             position > self._ends.get(number, 0) for number, position in self._saved.positions.items()
         )
-        self.coverages = self._with_quarantined(coverages)
-
-    @property
-    def full_replay_reason(self) -> str | None:
+        later = f"run {self._saved.run_id!r} saved states of later records"
+        self.full_replay_reason = later if self._is_older else self._unusable
         """Why all records are replayed; None where they are not."""
-        if self._is_older:
-            return f"run {self._saved.run_id!r} saved states of later records"
-        return self._unusable
-
-    @property
-    def run_id(self) -> str | None:
+        self.run_id = None if self.full_replay_reason else self._saved.run_id
         """The run whose saved replay is continued."""
-        return None if self.full_replay_reason else self._saved.run_id
+        self.coverages = self._with_quarantined(coverages)
 
     @property
     def covered_version(self) -> str | None:
@@ -137,13 +144,6 @@ class ReplayResume:
         with contextlib.suppress(ConcurrentCommit):  # another reconciliation saved its own: as good as this one
             save(self._tables, saved, rows, cluster_id=cluster_id, step=step)
 
-    def _new_files(self) -> tuple[str | None, frozenset[str]]:
-        """Why the saved replay cannot be continued, and the files to read: those with records that it lacks, or all."""
-        if self._records is None or self._files is None:
-            return self._saved.unusable or "there are no records", frozenset()
-        new = files_to_read(self._saved, self._records, self._files)
-        return new.changed, new.paths
-
     def _beyond(self) -> list[str]:
         """The files with records after the end of the observation."""
         return [] if self._files is None else self._files.beyond(self._paths, self._ends)
@@ -168,7 +168,7 @@ def run_replay(
 ) -> pa.Table:
     """Rows of ``SAVED_COLUMNS``: what a replay by `workers` leaves of every share partition."""
     shares = replay_shares(coverages, start, workers.count)
-    work = _ReplayShare(config=tables.config, observation=observation, start=start)
+    work = partial(_replayed, tables.config, observation, start)
     return merged(workers.run(shares, work), {"saved": SAVED_COLUMNS})["saved"]
 
 
@@ -184,35 +184,21 @@ def replay_of(tables: Tables, observation: Observation, start: ReplayStart, cove
     numbers = [coverage.state_partition for coverage in coverages]
     positions = {number: start.saved.positions[number] for number in numbers if number in start.saved.positions}
     saved = SavedReplay(rows=start.saved.rows(tables, numbers), positions=positions)
-    if start.paths is not None:
-        return Replay(partial(_read_files, tables, start.paths), observation, coverages, saved)
-    snapshot = tables.snapshot(RECORDS, version=start.records_version)
-    return Replay(partial(_read_table, snapshot), observation, coverages, saved)
+    snapshot = tables.snapshot(RECORDS, version=start.records_version) if start.paths is None else None
+
+    def read(columns: Sequence[str], where: pc.Expression) -> Iterable[pa.RecordBatch]:
+        if snapshot is not None:
+            return snapshot.batches(columns=columns, where=where)
+        return tables.file_batches(RECORDS, start.paths or (), columns=columns, where=where)
+
+    return Replay(read, observation, coverages, saved)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ReplayShare:
-    """What a worker does with its share of the state partitions: replay them."""
-
-    config: TablesConfig
-    observation: Observation
-    start: ReplayStart
-
-    def __call__(self, coverages: Sequence[Coverage]) -> Results:
-        """Results of kind ``saved``: rows of ``SAVED_COLUMNS``."""
-        yield "saved", replay_of(Tables(self.config), self.observation, self.start, coverages).rows()
-
-
-def _read_files(
-    tables: Tables, paths: Sequence[str], columns: Sequence[str], where: pc.Expression
-) -> Iterator[pa.RecordBatch]:
-    return tables.file_batches(RECORDS, paths, columns=columns, where=where) if paths else iter(())
-
-
-def _read_table(
-    snapshot: TableSnapshot | None, columns: Sequence[str], where: pc.Expression
-) -> Iterator[pa.RecordBatch]:
-    return iter(()) if snapshot is None else snapshot.batches(columns=columns, where=where)
+def _replayed(
+    config: TablesConfig, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]
+) -> Results:
+    """Rows of ``SAVED_COLUMNS`` of a worker's share of the state partitions."""
+    yield "saved", replay_of(Tables(config), observation, start, coverages).rows()
 
 
 def known_ranges(saved: SavedStates) -> KnownRanges | None:
@@ -220,15 +206,16 @@ def known_ranges(saved: SavedStates) -> KnownRanges | None:
     rows = {number: row for number, row in saved.exported.items() if row is not None}
     if not rows or len(rows) < len(saved.exported):
         return None
-    first = next(iter(rows.values()))
+    first, extents = next(iter(rows.values())), dict[int, ExportedRange]()
+    for number, row in rows.items():
+        if row["first_offset"] is not None or row["gaps"]:
+            counted = {name: row[name] for name in ("first_offset", "last_offset", "offsets", "lost")}
+            extents[number] = ExportedRange(**counted, gaps=tuple(Gap(**gap) for gap in row["gaps"] or ()))
     return KnownRanges(
-        table_id=first["ranges_table"],
-        version=first["ranges_version"],
+        **{name: first[name] for name in _OF_ALL},
         pending=frozenset(first["pending"] or ()),
         run_id=saved.run_id,
-        until=first["until"],
-        latest=first["latest"],
-        extents={n: _exported_range(row) for n, row in rows.items() if row["first_offset"] is not None or row["gaps"]},
+        extents=extents,
     )
 
 
@@ -240,16 +227,8 @@ def quarantined_of(row: _Row | None) -> dict[str, Any]:
 def _exported_column(known: KnownRanges, coverage: Coverage) -> dict[str, Any]:
     """The value of `exported` of the state partition of `coverage`."""
     return {
-        "ranges_table": known.table_id,
-        "ranges_version": known.version,
+        **{name: getattr(known, name) for name in _OF_ALL},
         "pending": sorted(known.pending),
-        "until": known.until,
-        "latest": known.latest,
         **asdict(known.extents.get(coverage.state_partition, ExportedRange())),
         **{column: getattr(coverage, name) for name, column in _QUARANTINED.items()},
     }
-
-
-def _exported_range(row: _Row) -> ExportedRange:
-    gaps = tuple(Gap(**gap) for gap in row["gaps"] or ())
-    return ExportedRange(**{name: row[name] for name in ("first_offset", "last_offset", "offsets", "lost")}, gaps=gaps)

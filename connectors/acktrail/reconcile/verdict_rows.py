@@ -7,6 +7,7 @@ healthy cluster's, are recognized by columns (``_agree``) and get the same verdi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -15,12 +16,11 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray
 from acktrail.columnar.record_columns import NumberColumn
-from acktrail.columnar.schemas.table_schemas import INSTANT, RECONCILIATIONS
+from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS
 from acktrail.model.delivery import TERMINAL_STATES
 from acktrail.model.reconciliation import (
     Completeness,
     DescribedPartition,
-    Reconciliation,
     ReconciliationInput,
     TopicStatus,
     Verdict,
@@ -29,8 +29,7 @@ from acktrail.model.reconciliation import (
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import StateBatches, int64, is_large, state_of
-from acktrail.reconcile.described_partitions import PHASES, Descriptions
-from acktrail.reconcile.observed_run import Observation
+from acktrail.reconcile.observed_run import PHASES, Descriptions, Observation
 from acktrail.reconcile.partition_replay import REPLAYED
 from acktrail.reconcile.share_partition_keys import key_codes, state_partitions_of
 
@@ -55,7 +54,10 @@ _SAMPLE: Final = tuple(DescribedPartition.__slots__)
 _VERDICTS: Final = pa.schema(
     [RECONCILIATIONS.field(name) for name in ("verdict", "reason", "durable_lag", "effective_backlog")]
 )
-_SAID: Final = ("start_offset", "lag", "log_start_offset", "log_end_offset")
+_UNRELIABLE: Final = pa.array([Completeness.GAP.value, Completeness.UNREADABLE.value])
+_END: Final = "log_end_offset"
+_LOWEST: Final = np.iinfo(np.int64).min
+_SAID: Final = ("start_offset", "lag", "log_start_offset", _END)
 
 _Columns = dict[str, pa.ChunkedArray | pa.Array]
 _Numbers = dict[str, NumberColumn]
@@ -87,9 +89,7 @@ def reconcile_rows(
 ) -> pa.Table:
     """Rows of ``RECONCILED``: a verdict on each of `states`, and on each share partition that was only described.
 
-    Args:
-        states: what ``one_state_per_partition`` gives.
-        coverages: by state partition.
+    `states`: what ``one_state_per_partition`` gives; `coverages`: by state partition.
     """
     only_described = described.only_described(states)
     rows = pa.concat_tables([states, only_described], promote_options="default").combine_chunks()
@@ -100,22 +100,15 @@ def reconcile_rows(
     columns["moved"] = _moved(columns)
     verdicts = verdicts_of(pa.table(columns))
     columns |= dict(zip(verdicts.column_names, verdicts.columns, strict=True))
-    count = rows.num_rows
+    named = pc.if_else(pc.not_equal(columns["topic"], ""), columns["topic"], pa.scalar(None, pa.string()))
     columns |= {
-        "cluster_id": pa.repeat(pa.scalar(observation.cluster_id, pa.string()), count),
-        "run_id": pa.repeat(observation.run_id, count),
-        "observed_at": pa.repeat(pa.scalar(observation.observed_at, INSTANT), count),
-        "topic": pc.coalesce(_text(columns["topic"]), columns["described_topic"]),
+        **observation.columns(rows.num_rows),
+        "topic": pc.coalesce(named, columns["described_topic"]),
         "durable_start_offset": columns["start_offset"],
         "log_start_offset": pc.coalesce(columns["log_start_offset_after"], columns["log_start_offset_before"]),
         **{f"described_{name}_{phase}": columns[f"{name}_{phase}"] for name in _SAID[:2] for phase in PHASES},
     }
     return pa.table([columns[name] for name in RECONCILED.names], schema=RECONCILED)
-
-
-def _text(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`texts`, null where empty."""
-    return pc.if_else(pc.not_equal(texts, ""), texts, pa.scalar(None, pa.string()))
 
 
 def _state_partitions(rows: pa.Table, count: int | None) -> pa.ChunkedArray:
@@ -134,15 +127,12 @@ def _reliance(columns: _Columns, only_described: int, coverages: Mapping[int, Co
     """`incomplete` and `was_initialized` of each row; the last `only_described` rows were not replayed."""
     numbers = list(coverages)
     index = pc.index_in(columns["state_partition"], value_set=pa.array(numbers, pa.int32()))
-    texts = {
-        "stated": [coverages[n].incomplete for n in numbers],
-        "stateless": [_incomplete_without_state(coverages[n]) for n in numbers],
-    }
-    own = {kind: pa.array(found, pa.string()).take(index) for kind, found in texts.items()}
+    texts = ([getattr(coverages[n], name) for n in numbers] for name in ("incomplete", "incomplete_without_state"))
+    stated, stateless = (pa.array(found, pa.string()).take(index) for found in texts)
     ends = pa.array([coverages[n].log.log_end_before for n in numbers], pa.int64()).take(index)
     is_replayed = pa.array(np.arange(len(index)) < len(index) - only_described)
     unseen = pa.scalar("the state topic was not seen before the export")
-    covered = pc.if_else(pc.is_null(index), unseen, pc.if_else(is_replayed, own["stated"], own["stateless"]))
+    covered = pc.if_else(pc.is_null(index), unseen, pc.if_else(is_replayed, stated, stateless))
     unreliable = pc.is_in(columns["completeness"], value_set=_UNRELIABLE)
     initialized = pc.greater_equal(columns["initialized_at"], ends)
     return {
@@ -151,41 +141,21 @@ def _reliance(columns: _Columns, only_described: int, coverages: Mapping[int, Co
     }
 
 
-_UNRELIABLE: Final = pa.array([Completeness.GAP.value, Completeness.UNREADABLE.value])
-
-
-def _incomplete_without_state(coverage: Coverage) -> str | None:
-    if coverage.incomplete is not None or coverage.unattributed_at is None:
-        return coverage.incomplete
-    return (
-        f"the record at offset {coverage.unattributed_at} of state partition {coverage.state_partition} "
-        "names no share partition; it may be this one's"
-    )
-
-
 def _moved(columns: _Columns) -> pa.Array:
-    """Where the two descriptions differ."""
-    pairs = ([columns[f"{name}_{phase}"] for phase in PHASES] for name in ("is_listed", "start_offset", "lag"))
-    differs = [_differs(*pair) for pair in pairs]
-    return pc.or_(pc.or_(differs[0], differs[1]), differs[2])
-
-
-def _differs(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(
-        pc.and_(pc.is_valid(before), pc.is_valid(after)),
-        pc.not_equal(before, after),
-        pc.not_equal(pc.is_valid(before), pc.is_valid(after)),
-    )
+    """Where the two descriptions differ: in a value, or in whether there is one."""
+    differs = []
+    for name in ("is_listed", "start_offset", "lag"):
+        before, after = (columns[f"{name}_{phase}"] for phase in PHASES)
+        is_lost = pc.not_equal(pc.is_valid(before), pc.is_valid(after))
+        differs.append(pc.coalesce(pc.not_equal(before, after), is_lost))
+    return reduce(pc.or_, differs)
 
 
 def verdicts_of(evidence: pa.Table) -> pa.Table:
     """Verdict, reason and lags of each row: what ``reconcile`` gives for it.
 
-    Rows on which both sides plainly agree are decided as columns, the others one by one by ``reconcile``.
-
-    Args:
-        evidence: the columns of a replayed state (null: none), the fields of ``DescribedPartition`` with ``_before``
-            and ``_after`` at the end of their names, `topic_status`, `incomplete`, `was_initialized`.
+    `evidence`: the columns of a replayed state (null: none), the fields of ``DescribedPartition`` with ``_before`` and
+    ``_after`` at the end of their names, `topic_status`, `incomplete`, `was_initialized`.
     """
     batches = StateBatches.of(evidence)
     agree = _agree(evidence, batches)
@@ -194,19 +164,19 @@ def verdicts_of(evidence: pa.Table) -> pa.Table:
     if not len(others):
         return found
     rows = evidence.take(pa.array(others)).to_pylist()
-    plain = pa.Table.from_pylist([_plain(reconcile(_evidence(row))) for row in rows], schema=_VERDICTS)
+    one_by_one = [reconcile(_evidence(row)) for row in rows]
+    plain = pa.table(
+        {
+            "verdict": [one.verdict.value for one in one_by_one],
+            "reason": [one.reason for one in one_by_one],
+            "durable_lag": [int64(one.durable_lag) for one in one_by_one],
+            "effective_backlog": [int64(one.effective_backlog) for one in one_by_one],
+        },
+        schema=_VERDICTS,
+    )
     places = np.arange(len(agree))
     places[others] = len(agree) + np.arange(len(others))
     return pa.concat_tables([found, plain]).take(pa.array(places))
-
-
-def _plain(found: Reconciliation) -> dict[str, Any]:
-    return {
-        "verdict": found.verdict.value,
-        "reason": found.reason,
-        "durable_lag": int64(found.durable_lag),
-        "effective_backlog": int64(found.effective_backlog),
-    }
 
 
 def _evidence(row: Mapping[str, Any]) -> ReconciliationInput:
@@ -244,10 +214,6 @@ def _agree(rows: pa.Table, batches: StateBatches) -> BoolArray:
     agree &= ~(ends[0].mask | ends[1].mask) | (batches.end_offsets().values <= log_end)
     log_start = _newest(numbers, "log_start_offset")
     return agree & (~log_start.mask | (start >= log_start.values))
-
-
-_END: Final = "log_end_offset"
-_LOWEST: Final = np.iinfo(np.int64).min
 
 
 def _agreements(rows: pa.Table, batches: StateBatches) -> _Columns:

@@ -107,6 +107,15 @@ def _layout(dialect: str) -> str:
     return "4.2" if dialect == "4.1" else dialect
 
 
+def cluster_of(snapshot: TableSnapshot) -> str | None:
+    """The cluster of a table: as its properties name it, else a row; None where there is neither."""
+    named = snapshot.properties.get(_CLUSTER)
+    if named:
+        return named
+    rows = (value for batch in snapshot.batches(columns=[_CLUSTER]) for value in batch[_CLUSTER].drop_null())
+    return next((str(value.as_py()) for value in rows), None)
+
+
 def _check_cluster(tables: Tables, snapshot: TableSnapshot, cluster_id: str) -> None:
     kept = snapshot.properties.get(_CLUSTER)
     if kept not in (None, cluster_id):

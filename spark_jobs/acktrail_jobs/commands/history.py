@@ -40,14 +40,9 @@ def _command(
 
 
 def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
-    """Build the history: see ``acktrail.history.history_run.build_history`` and ``workers_on``.
-
-    Raises:
-        AcktrailError: as stated there; also where the Spark job fails, with the failure's last line.
-    """
+    """See ``acktrail.history.history_run.build_history``, ``workers_on`` and ``translated``."""
     from acktrail.history.history_run import build_history as run
-    from acktrail_jobs.commands.open_workers import workers_on
-    from acktrail_jobs.commands.spark_errors import translated
+    from acktrail_jobs.commands.open_workers import translated, workers_on
 
     with translated():
         return run(tables, workers_on(master))

@@ -46,17 +46,14 @@ def _command(
 def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
-    """Reconcile an observation: see ``acktrail.reconcile.reconcile_run.reconcile`` and ``workers_on``; `with_history`,
-    bring ``delivery_history`` up to date with the same workers.
+    """See ``acktrail.reconcile.reconcile_run.reconcile``, ``workers_on`` and ``translated``.
 
-    Raises:
-        AcktrailError: as stated there; also where the Spark job fails, with the failure's last line.
+    `with_history`: bring ``delivery_history`` up to date with the same workers.
     """
     from acktrail.history.history_run import build_history
     from acktrail.reconcile.reconcile_run import reconcile as run
     from acktrail.tables.delta.store import Tables
-    from acktrail_jobs.commands.open_workers import workers_on
-    from acktrail_jobs.commands.spark_errors import translated
+    from acktrail_jobs.commands.open_workers import translated, workers_on
 
     open_workers = workers_on(master)
 
@@ -71,10 +68,7 @@ def reconcile(
 def _text(summary: ReconcileSummary) -> str:
     from acktrail.plain_tables import printable, table
 
-    counted: list[tuple[str, dict[str, int]]] = [
-        ("verdict", summary.verdicts),
-        ("finding", summary.findings),
-    ]
+    counted = (("verdict", summary.verdicts), ("finding", summary.findings))
     rows: list[tuple[Any, ...]] = [(kind, name, count) for kind, counts in counted for name, count in counts.items()]
     replay = f"all records were replayed: {printable(summary.replayed_all or '')}"
     if summary.went_on_from is not None:

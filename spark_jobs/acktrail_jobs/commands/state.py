@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -84,7 +85,9 @@ def _command(
     notes = _notes(moment)
     for note in notes:
         typer.echo(note, err=True)
-    found = sorted(({**row, "topic": topics.get(row["topic_id"])} for row in rows), key=_place)
+    place = itemgetter("group_id", "topic", "topic_id", "partition", "state_partition")
+    found = [{**row, "topic": topics.get(row["topic_id"])} for row in rows]
+    found.sort(key=lambda row: place({**row, "topic": row["topic"] or ""}))
     if as_json:
         from acktrail.cli.text.json_text import json_line
 
@@ -123,14 +126,8 @@ def _notes(moment: TopicAtTime) -> list[str]:
     return notes
 
 
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (row["group_id"], row["topic"] or "", row["topic_id"], row["partition"], row["state_partition"])
-
-
 def _json(row: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
-    batches = [
-        [b["first_offset"], b["last_offset"], b["delivery_state"], b["delivery_count"]] for b in row["batches"] or ()
-    ]
+    batches = [list(batch.values()) for batch in row["batches"] or ()]
     return {
         "group": row["group_id"],
         "topic": row["topic"],
@@ -146,16 +143,8 @@ def _json(row: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
 def _text(rows: list[dict[str, Any]]) -> str:
     from acktrail.plain_tables import table
 
-    return table(
-        ("GROUP", "TOPIC", "PARTITION", *_SHOWN, "NOTE"),
-        [
-            (
-                row["group_id"],
-                row["topic"] or row["topic_id"],
-                row["partition"],
-                *(row[name] for name in _SHOWN.values()),
-                row["completeness_reason"] or "",
-            )
-            for row in rows
-        ],
-    )
+    cells = []
+    for row in rows:
+        name = (row["group_id"], row["topic"] or row["topic_id"], row["partition"])
+        cells.append((*name, *(row[column] for column in _SHOWN.values()), row["completeness_reason"] or ""))
+    return table(("GROUP", "TOPIC", "PARTITION", *_SHOWN, "NOTE"), cells)

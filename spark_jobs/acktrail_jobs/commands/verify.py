@@ -46,13 +46,8 @@ def _command(
 
 
 def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
-    """Verify: see ``acktrail_jobs.commands.verify_tables.verify`` and ``workers_on``.
-
-    Raises:
-        AcktrailError: as stated there; also where the Spark job fails, with the failure's last line.
-    """
-    from acktrail_jobs.commands.open_workers import workers_on
-    from acktrail_jobs.commands.spark_errors import translated
+    """See ``acktrail_jobs.commands.verify_tables.verify``, ``workers_on`` and ``translated``."""
+    from acktrail_jobs.commands.open_workers import translated, workers_on
     from acktrail_jobs.commands.verify_tables import verify as run
 
     with translated():

@@ -10,12 +10,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.model_values import share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
-from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_difference, subject_of
-from acktrail.reconcile.coverage import read_coverage
-from acktrail.reconcile.exported_until import ExportedRanges
+from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_difference
+from acktrail.reconcile.coverage import ExportedRanges, read_coverage
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.replay_resume import ReplayStart, known_ranges, quarantined_of, run_replay
 from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
@@ -68,7 +68,12 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
         raise ConfigurationError(
             f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
         )
-    _check_readable(stored, saved)
+    if saved.unusable is not None and stored.exists(REPLAY.name):
+        raise DamagedTables(
+            f"tables at {stored.root}: {saved.unusable}",
+            hint="the next `acktrail reconcile` writes it again",
+            table=REPLAY.name,
+        )
     moment = topic_at_time(stored)
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
     with open_workers(records) as workers:
@@ -87,19 +92,12 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
             *_of_records(contradicting),
             *export_differences(stored, saved),
             *_of_memory(own, again),
-            *_of_history(rechecked),
+            *(
+                Difference(**{name: row[name] for name in Difference.__slots__})
+                for row in rechecked.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist()
+            ),
         ),
     )
-
-
-def _check_readable(stored: Tables, saved: SavedStates) -> None:
-    """Raise where the table is there and cannot be read."""
-    if not saved.positions and saved.unusable is not None and stored.exists(REPLAY.name):
-        raise DamagedTables(
-            f"tables at {stored.root}: {saved.unusable}",
-            hint="the next `acktrail reconcile` writes it again",
-            table=REPLAY.name,
-        )
 
 
 def export_differences(stored: Tables, saved: SavedStates) -> Iterator[Difference]:
@@ -155,16 +153,14 @@ def _contradictions_in(config: TablesConfig, paths: Sequence[str]) -> Results:
 
 def _of_records(rows: pa.Table) -> Iterator[Difference]:
     """The first record of each state partition whose bytes and columns differ."""
-    seen: set[int] = set()
-    for row in rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist():
-        if row["state_partition"] not in seen:
-            seen.add(row["state_partition"])
-            yield Difference(
-                table=RECORDS,
-                state_partition=row["state_partition"],
-                subject=f"offset {row['offset']}",
-                detail=f"raw bytes and decoded columns differ: {row['columns']}",
-            )
+    last_first = rows.sort_by([("offset", "descending")]).to_pylist()
+    for number, row in sorted({row["state_partition"]: row for row in last_first}.items()):
+        yield Difference(
+            table=RECORDS,
+            state_partition=number,
+            subject=f"offset {row['offset']}",
+            detail=f"raw bytes and decoded columns differ: {row['columns']}",
+        )
 
 
 def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
@@ -173,10 +169,8 @@ def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
         different = first_difference(kept, found, order=_ADDRESS)
         if different is not None:
             yield Difference(
-                table=REPLAY.name, state_partition=number, subject=subject_of(different), detail="its state differs"
+                table=REPLAY.name,
+                state_partition=number,
+                subject=share_partition_of(different).coordinator_key,
+                detail="its state differs",
             )
-
-
-def _of_history(rechecked: pa.Table) -> Iterator[Difference]:
-    for row in rechecked.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist():
-        yield Difference(**{name: row[name] for name in ("table", "state_partition", "subject", "detail")})

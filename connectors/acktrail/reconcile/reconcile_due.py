@@ -1,0 +1,234 @@
+"""Whether a scheduled reconciliation is due: something changed, and neither too soon nor too late.
+
+A reconciliation runs where something changed since the last one that succeeded, and at most every
+ACKTRAIL_RECONCILE_EVERY; where nothing changed, once an hour. A change that comes too soon waits: every export compares
+again with the last reconciliation, until one covers it. A clock that was set back makes it due.
+
+``reconcile_checks`` has the newest reconciliation, what it covered, and the newest check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig, reconcile_every
+from acktrail.errors import ConcurrentCommit, DamagedTables
+from acktrail.tables.cluster_check import cluster_of, create_anew_for
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+
+CHECKS: Final = "reconcile_checks"
+_OF_EXPORTS: Final = ("offset_observations", "group_observations", "state_records")
+_OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
+"""Columns that differ between two samples of a cluster in which nothing happened."""
+
+_ROWS_AT_ONCE: Final = 8_192
+_NOTHING: Final[Mapping[str, Any]] = {**dict.fromkeys(TABLES[CHECKS].names), "checks": 0}
+
+LONGEST: Final = dt.timedelta(hours=1)
+"""The greatest age of a reconciliation, whether or not anything changed."""
+
+
+class CheckDecision(StrEnum):
+    """What a check decides."""
+
+    RUN = "run"
+    UNCHANGED = "unchanged"
+    WAITING = "waiting"
+    """Something changed, but the last reconciliation began less than the interval ago."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFingerprint:
+    """`records`: version of ``state_records``; `offsets`, `groups`: digests of the brokers' answers. None: unknown, and
+    equal to nothing."""
+
+    records: str | None = None
+    offsets: str | None = None
+    groups: str | None = None
+
+    def changes_since(self, earlier: ClusterFingerprint) -> tuple[str, ...]:
+        """What differs, or is unknown on one side."""
+        pairs = {
+            "state records": (earlier.records, self.records),
+            "start offsets or log ends": (earlier.offsets, self.offsets),
+            "groups": (earlier.groups, self.groups),
+        }
+        return tuple(name for name, (before, now) in pairs.items() if before is None or before != now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastReconciliation:
+    """The newest reconciliation that succeeded (`run_id` None: none did), and when the newest one began."""
+
+    run_id: str | None = None
+    reconciled_at: dt.datetime | None = None
+    covered: ClusterFingerprint = field(default_factory=ClusterFingerprint)
+    attempted_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueCheck:
+    """A decision and its reason."""
+
+    decision: CheckDecision
+    reason: str
+
+
+def decide(now: dt.datetime, last: LastReconciliation, found: ClusterFingerprint, every: dt.timedelta) -> DueCheck:
+    """Whether a reconciliation should begin `now`, after an export that saw `found`."""
+    why = _why(now, last, found)
+    if why is None:
+        return DueCheck(
+            decision=CheckDecision.UNCHANGED,
+            reason=f"nothing changed since run {last.run_id}, reconciled at {_text(last.reconciled_at)}",
+        )
+    began = last.attempted_at
+    if began is not None and dt.timedelta(0) <= now - began < every:
+        return DueCheck(
+            decision=CheckDecision.WAITING, reason=f"{why}; the next reconciliation is due at {_text(began + every)}"
+        )
+    return DueCheck(decision=CheckDecision.RUN, reason=why)
+
+
+def _why(now: dt.datetime, last: LastReconciliation, found: ClusterFingerprint) -> str | None:
+    if last.run_id is None or last.reconciled_at is None:
+        return "nothing was reconciled yet"
+    age = now - last.reconciled_at
+    if age < dt.timedelta(0):
+        return f"the clock went back: run {last.run_id} was reconciled at {_text(last.reconciled_at)}"
+    changes = found.changes_since(last.covered)
+    if changes:
+        return f"changed since run {last.run_id}: {', '.join(changes)}"
+    if age >= LONGEST:
+        return f"run {last.run_id} was reconciled an hour ago"
+    return None
+
+
+def _text(instant: dt.datetime | None) -> str:
+    return "an unknown time" if instant is None else f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.datetime | None = None) -> DueCheck:
+    """Decide whether run `run_id` should reconcile after the export `exported_run_id`, and note the decision.
+
+    Reads the brokers' answers to that export from the tables, without a broker and without Spark.
+
+    Raises:
+        ConfigurationError: ACKTRAIL_RECONCILE_EVERY is no duration, or the tables cannot be read or written.
+    """
+    every, instant, stored = reconcile_every(), now or _now(), Tables(tables)
+    found = cluster_fingerprint(stored, exported_run_id, "before", records_version(stored.snapshot("state_records")))
+    row = _row(stored)
+    decided = decide(instant, _last(row), found, every)
+    changes = {"checked_run_id": exported_run_id, "checked_at": instant, "decision": decided.decision.value}
+    if decided.decision is CheckDecision.RUN:
+        own = {"attempt_run_id": run_id, "attempted_at": instant, "checks": 0}
+    else:
+        own = {"checks": row["checks"] + 1}
+    _replace_row(stored, {**row, **changes, **own, "reason": decided.reason})
+    return decided
+
+
+def note_begun(tables: Tables, cluster_id: str | None, run_id: str, now: dt.datetime | None = None) -> None:
+    """Note that run `run_id` begins, unless that is noted already: the interval to the next one starts here."""
+    row = _row(tables)
+    if row["attempt_run_id"] != run_id:
+        _replace_row(tables, {**row, "attempt_run_id": run_id, "attempted_at": now or _now()}, cluster_id)
+
+
+def note_reconciled(
+    tables: Tables, cluster_id: str | None, run_id: str, records: str | None, now: dt.datetime | None = None
+) -> None:
+    """Note that run `run_id` was reconciled, with all of `records` (``records_version``)."""
+    seen = cluster_fingerprint(tables, run_id, "after", records)
+    own = {
+        "run_id": run_id,
+        "reconciled_at": now or _now(),
+        "records_version": seen.records,
+        "offsets_digest": seen.offsets,
+        "groups_digest": seen.groups,
+        "checks": 0,
+    }
+    _replace_row(tables, {**_row(tables), **own}, cluster_id)
+
+
+def cluster_fingerprint(tables: Tables, run_id: str, phase: str, records: str | None) -> ClusterFingerprint:
+    """What run `run_id` saw before or after its export (`phase`); `records`: see ``records_version``.
+
+    A cluster without groups, or without logs, has rows of one kind only. Without any row, nothing is known.
+    """
+    samples = [_lines_of(tables, name, run_id, phase) for name in _OF_EXPORTS[:2]]
+    if not any(samples):
+        return ClusterFingerprint(records=records)
+    offsets, groups = (hashlib.sha256("\n".join(lines).encode()).hexdigest() for lines in samples)
+    return ClusterFingerprint(records=records, offsets=offsets, groups=groups)
+
+
+def records_version(snapshot: TableSnapshot | None) -> str | None:
+    """Names a version of ``state_records``: an export that brings no record makes none."""
+    return None if snapshot is None else f"{snapshot.table_id}@{snapshot.version}"
+
+
+def _lines_of(tables: Tables, name: str, run_id: str, phase: str) -> list[str]:
+    """The rows of a sample as text, sorted."""
+    snapshot = tables.snapshot(name)
+    if snapshot is None:
+        return []
+    bounds = snapshot.statistics(["min.run_id", "max.run_id"])
+    paths = [path for path, said in bounds.items() if _may_have(said, run_id)]
+    rows = tables.read_files(name, paths, where=(pc.field("run_id") == run_id) & (pc.field("phase") == phase))
+    kept = rows.select([name for name in rows.column_names if name not in _OF_A_SAMPLE])
+    return sorted(
+        repr([sorted(value) if isinstance(value, list) else value for value in row.values()])  # a map has any order
+        for batch in kept.to_batches(max_chunksize=_ROWS_AT_ONCE)
+        for row in batch.to_pylist()
+    )
+
+
+def _may_have(bounds: Mapping[str, str | None], run_id: str) -> bool:
+    """False only where the statistics, which may be cut off or missing, rule the run out."""
+    least, greatest = bounds["min.run_id"], bounds["max.run_id"]
+    return (least is None or least <= run_id) and (greatest is None or len(greatest) >= 32 or run_id <= greatest)
+
+
+def _last(row: Mapping[str, Any]) -> LastReconciliation:
+    seen = ClusterFingerprint(
+        records=row["records_version"], offsets=row["offsets_digest"], groups=row["groups_digest"]
+    )
+    names = ("run_id", "reconciled_at", "attempted_at")
+    return LastReconciliation(covered=seen, **{name: row[name] for name in names})
+
+
+def _row(tables: Tables) -> Mapping[str, Any]:
+    """The only row; an empty one where the table cannot be read: a reconciliation is due then, and replaces it."""
+    try:
+        rows = tables.read(CHECKS).to_pylist()
+    except DamagedTables:
+        return _NOTHING
+    return rows[0] if rows else _NOTHING
+
+
+def _replace_row(tables: Tables, row: Mapping[str, Any], cluster_id: str | None = None) -> None:
+    """Replace the only row. Another writer may win: at worst one more reconciliation follows."""
+    exported = filter(None, map(tables.snapshot, _OF_EXPORTS))
+    owner = cluster_id or row["cluster_id"] or next(filter(None, map(cluster_of, exported)), None)
+    if owner is None:
+        return
+    create_anew_for(tables, CHECKS, owner)
+    with contextlib.suppress(ConcurrentCommit):
+        tables.replace(CHECKS, pa.Table.from_pylist([{**row, "cluster_id": owner}], schema=TABLES[CHECKS]))
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -1,1 +1,0 @@
-"""Whether a scheduled reconciliation is due."""

@@ -14,13 +14,12 @@ from acktrail.broker.changes import ChangeResult, Outcome
 from acktrail.config import TablesConfig
 from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry, chained
 from acktrail.group_changes.audit.journal import Journal, planned_entry
-from acktrail.group_changes.execution.sent_request import answer_detail, request_detail
-from acktrail.group_changes.json_values import to_json_value, with_hash
-from acktrail.group_changes.lifecycle.change_status import GroupStatus, Status, standings
+from acktrail.group_changes.execution.attempt import answer_detail, request_detail
+from acktrail.group_changes.json_values import with_hash
+from acktrail.group_changes.lifecycle.plan_life import GroupStatus, Status, standings
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
-from acktrail.group_changes.verification.open_attempts import closing, group_outcome, open_attempts
-from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
+from acktrail.group_changes.verification.verify import closing, group_outcome, open_attempts
 from acktrail.tables.cluster_check import create_for
 
 __all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
@@ -100,19 +99,10 @@ def _closing(plan: ResetPlan, begun: Sequence[GroupStatus]) -> list[AuditEntry]:
     return closing(plan, begun, {one.group_id: group_outcome(one, statuses) for one in begun})
 
 
-def _found(plan: ResetPlan) -> list[VerifiedPartition]:
-    return [_verified(plan.groups[0].group_id, row.topic, row.partition) for row in plan.partitions]
-
-
 def _executions(plan: ResetPlan, journal: Journal) -> list[dict[str, Any]]:
-    at = {"plan_id": plan.plan_id, "attempt": 1, "verified_at": journal._clock()}
-    return [{**to_json_value(one), **at} for one in _found(plan)]
-
-
-def _verified(group: str, topic: str, partition: int) -> VerifiedPartition:
-    unknown: dict[str, Any] = dict.fromkeys(VerifiedPartition.__dataclass_fields__)
-    known = {"group_id": group, "topic": topic, "partition": partition, "target_offset": 0, "advice": ""}
-    return VerifiedPartition(**{**unknown, **known, "status": Status.OK})
+    about = {"plan_id": plan.plan_id, "attempt": 1, "verified_at": journal._clock(), "status": "OK", "target_offset": 0}
+    names = ("group_id", "topic", "partition")
+    return [{**about, **{name: getattr(row, name) for name in names}} for row in plan.partitions]
 
 
 def delta(root: Path, table: str) -> deltalake.DeltaTable:

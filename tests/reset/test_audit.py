@@ -23,18 +23,17 @@ from acktrail.group_changes.audit.audit_chain import (
     AuditEntry,
     AuditRow,
     Event,
-    Stamp,
     chained,
     check_chain,
     first_link,
 )
 from acktrail.group_changes.audit.journal import Journal, read_audit
-from acktrail.group_changes.lifecycle.change_status import ChangeStatus, Lease, blocking, standings, worst_status
+from acktrail.group_changes.lifecycle.plan_life import ChangeStatus, Lease, blocking, standings, worst_status
 from acktrail.tables.delta import compaction
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
-STAMP = Stamp(cluster_id="c1", run_id="r1", actor="ann", host="here", audited_at=NOW)
+STAMP = {"cluster_id": "c1", "run_id": "r1", "actor": "ann", "host": "here", "audited_at": NOW}
 
 
 def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:

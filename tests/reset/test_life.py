@@ -13,14 +13,21 @@ from hypothesis import strategies as st
 
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused
-from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, Stamp, chained, first_link
-from acktrail.group_changes.lifecycle.admission import check_approvals, check_approver, requesters
-from acktrail.group_changes.lifecycle.change_status import ChangeStatus, worst_status
-from acktrail.group_changes.lifecycle.plan_life import LIFE, PlanLife, Refusal, Step, life_of
+from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, chained, first_link
+from acktrail.group_changes.lifecycle.plan_life import (
+    LIFE,
+    ChangeStatus,
+    PlanLife,
+    Refusal,
+    Step,
+    life_of,
+    worst_status,
+)
+from acktrail.group_changes.lifecycle.plan_status import check_approvals, check_approver, requesters
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
-STAMP = Stamp(cluster_id="c1", run_id="r1", actor="ann", host="elsewhere", audited_at=NOW)
+STAMP = {"cluster_id": "c1", "run_id": "r1", "actor": "ann", "host": "elsewhere", "audited_at": NOW}
 CHANGED = {ChangeStatus.DONE, ChangeStatus.PARTLY, ChangeStatus.STOPPED, ChangeStatus.OVERWRITTEN}
 
 

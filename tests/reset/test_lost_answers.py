@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from broker.workload import until
 from drivers.command_line import Done, run
 from reset.plan_scene import ONE_RELEASE, TOPIC, Command, Scene
 from reset.world import change_plan
+from servers.real_broker import kill
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.errors import OutcomeUnknown
@@ -233,13 +235,16 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
     down, and for a deletion; settled when it is back. The module's functions raise the same."""
     group, other = scene.group(), scene.group()
     plan, deletion = scene.earliest(group), scene.plan_deletion([other], [TOPIC])
-    with after_the_call(monkeypatch, "alter_offsets", scene.broker.kill):
+    with after_the_call(monkeypatch, "alter_offsets", partial(kill, scene.broker)):
         assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
     assert unknown(reset("verify", plan["plan_id"], "--watch", "0"), plan["plan_id"])
     scene.broker.start()
     assert scene.is_open(plan["plan_id"])
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
-    with after_the_call(monkeypatch, "delete_offsets", scene.broker.kill), pytest.raises(OutcomeUnknown) as caught:
+    with (
+        after_the_call(monkeypatch, "delete_offsets", partial(kill, scene.broker)),
+        pytest.raises(OutcomeUnknown) as caught,
+    ):
         scene.execute_change(deletion)
     assert f"acktrail reset verify {deletion['plan_id']}" in caught.value.hint
     scene.broker.start()

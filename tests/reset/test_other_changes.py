@@ -15,7 +15,7 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
 from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.execution.raise_outcome import raise_unless_changed
+from acktrail.group_changes.execution.execute_group_change import raise_unless_changed
 
 pytestmark = pytest.mark.broker
 

@@ -25,7 +25,7 @@ from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, Grou
 from acktrail.group_changes import api
 from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.execution.raise_outcome import raise_unless_ok
+from acktrail.group_changes.execution.execute_reset import raise_unless_ok
 from acktrail.group_changes.lifecycle.plan_status import list_plans
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.facts import PartitionState
-from acktrail.group_changes.lifecycle.change_status import Status
+from acktrail.group_changes.lifecycle.plan_life import Status
 from acktrail.group_changes.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,

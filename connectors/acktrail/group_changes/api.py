@@ -31,11 +31,10 @@ from acktrail.errors import (
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.execution.attempt import OpenRequests
-from acktrail.group_changes.json_values import to_json_value, with_hash
-from acktrail.group_changes.lifecycle.admission import Admission, account
-from acktrail.group_changes.lifecycle.change_status import ChangeStatus
-from acktrail.group_changes.lifecycle.plan_life import Step
-from acktrail.group_changes.lifecycle.undo import check_not_undone, read_ledger, undo_offsets
+from acktrail.group_changes.json_values import with_hash
+from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Step
+from acktrail.group_changes.lifecycle.plan_status import Admission, account
+from acktrail.group_changes.lifecycle.undo import check_not_undone, undo_offsets
 from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan
@@ -278,10 +277,10 @@ def verify(
     from acktrail.group_changes.verification import verify as verification
 
     with requests or OpenRequests(plan.plan_id) as sent:
-        if not sent.has_left and _is_open(journal, plan):
-            sent.add()
+        if not sent.out and _is_open(journal, plan):
+            sent.out += 1
         found = verification.verify_reset(cluster, journal, plan, wait_s=wait_s, watch_s=watch_s)
-        sent.settled()
+        sent.out = 0
     return found
 
 
@@ -290,7 +289,7 @@ def outcomes(journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartitio
     when nothing was ever attempted. `found` is the result of `verify` just now."""
     from acktrail.group_changes.lifecycle.plan_status import outcomes_of
 
-    newest = {(one.group_id, one.topic, one.partition): to_json_value(one) for one in found}
+    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in found}
     rows = outcomes_of(journal, plan)
     return [newest.get((row["group_id"], row["topic"], row["partition"]), row) for row in rows]
 
@@ -316,12 +315,11 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
 def _is_open(journal: Journal, plan: Plan) -> bool:
     """Whether a request of the plan was sent, or may have been, and its outcome was not verified."""
     found = journal.standings({"plan_id": plan.plan_id})
-    return any(one.standing in (ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED) for one in found)
+    return any(one.standing in OPEN for one in found)
 
 
 def _admission(journal: Journal, plan: Plan, longest_ms: int = DAY_MS, rule: ApprovalRule | None = None) -> Admission:
-    ledger = (lambda: read_ledger(journal.tables, [plan.plan_id])) if isinstance(plan, ResetPlan) else None
-    return Admission(journal, plan, rule=rule or approval_rule(), longest_ms=longest_ms, ledger=ledger)
+    return Admission(journal=journal, plan=plan, rule=rule or approval_rule(), longest_ms=longest_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,7 +371,7 @@ def settle_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan)
     journal = open_journal(tables, plan)
     with OpenRequests(plan.plan_id) as sent:
         if _is_open(journal, plan):
-            sent.add()
+            sent.out += 1
         found = settle_group_change(cluster, journal, plan)
-        sent.settled()
+        sent.out = 0
     return found

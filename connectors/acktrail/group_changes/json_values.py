@@ -7,6 +7,7 @@ and no other: a hand-edited file is found out by its shape first, then by its ha
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import types
@@ -27,7 +28,7 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def to_json_value(value: Any) -> Any:
-    """`value` as objects, lists, text, whole numbers, booleans and null."""
+    """`value` as objects, lists, text (times to the microsecond), whole numbers, booleans and null."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -39,6 +40,8 @@ def to_json_value(value: Any) -> Any:
         return {name: to_json_value(part) for name, part in pairs if part is not None or name not in absent}
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat(timespec="microseconds")
     if isinstance(value, Mapping):
         return {str(key): to_json_value(part) for key, part in value.items()}
     raise TypeError(f"{kind.__name__} is not plain data")

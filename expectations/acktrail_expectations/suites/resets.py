@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from acktrail.group_changes.lifecycle.change_status import Status
+from acktrail.group_changes.lifecycle.plan_life import Status
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, is_true, unique, warning
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, where

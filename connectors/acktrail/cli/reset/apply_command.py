@@ -190,7 +190,7 @@ def _show_outcomes(
     printed."""
     from acktrail.cli.reset.reset_text import results_text
     from acktrail.group_changes import api
-    from acktrail.group_changes.execution.raise_outcome import raise_unless_ok
+    from acktrail.group_changes.execution.execute_reset import raise_unless_ok
     from acktrail.group_changes.json_values import to_json_value
 
     verified = to_json_value(tuple(found))

@@ -95,7 +95,7 @@ def execute_stored(
 
 def _execute(cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, expect: str | None, as_json: bool) -> None:
     from acktrail.group_changes import api
-    from acktrail.group_changes.execution.raise_outcome import raise_unless_changed
+    from acktrail.group_changes.execution.execute_group_change import raise_unless_changed
     from acktrail.group_changes.json_values import to_json_value
 
     with interruptible():

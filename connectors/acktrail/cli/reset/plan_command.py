@@ -173,7 +173,7 @@ def reject(
 
 def _decide(plan: str, target: TablesConfig, reason: str, as_json: bool, *, approved: bool) -> None:
     from acktrail.group_changes import api
-    from acktrail.group_changes.lifecycle.admission import account
+    from acktrail.group_changes.lifecycle.plan_status import account
 
     by, loaded = account(), load_any_plan(plan, target)
     standing = api.note_decision(target, loaded, approved=approved, actor=by, note=reason)

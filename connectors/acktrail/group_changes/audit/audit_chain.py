@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan_file import Plan
 
 AUDIT: Final = "reset_audit"
+PLANS: Final = "reset_plans"
+PARTITIONS: Final = "reset_plan_partitions"
+EXECUTIONS: Final = "reset_executions"
 
 
 class Event(StrEnum):
@@ -58,20 +61,15 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
-    """Who writes, when, from where, in which run."""
+class AuditRow:
+    """An entry in its place, and who wrote it when, from where, in which run. `detail` is canonical JSON. `row_hash`
+    covers every other field."""
 
     cluster_id: str
     run_id: str
     actor: str
     host: str
     audited_at: dt.datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRow(Stamp):
-    """An entry in its place. `detail` is canonical JSON. `row_hash` covers every other field."""
-
     sequence: int
     kind: str
     event: str
@@ -130,12 +128,14 @@ def first_link(cluster_id: str) -> str:
     return fingerprint({"cluster_id": cluster_id})
 
 
-def chained(entries: Sequence[AuditEntry], stamp: Stamp, *, sequence: int, previous_hash: str) -> list[AuditRow]:
-    """`entries` as the rows that follow `previous_hash`, numbered from `sequence` on."""
+def chained(
+    entries: Sequence[AuditEntry], stamp: Mapping[str, Any], *, sequence: int, previous_hash: str
+) -> list[AuditRow]:
+    """`entries` as the rows that follow `previous_hash`, numbered from `sequence` on; `stamp` has what all share."""
     rows: list[AuditRow] = []
     for number, entry in enumerate(entries, start=sequence):
         detail = canonical_json(to_json_value(entry.detail))
-        values = {**_by_name(stamp), **_by_name(entry), "event": entry.event.value, "detail": detail}
+        values = {**stamp, **_by_name(entry), "event": entry.event.value, "detail": detail}
         row = AuditRow(**values, sequence=number, previous_hash=previous_hash, row_hash="")
         rows.append(replace(row, row_hash=_hash_of(row)))
         previous_hash = rows[-1].row_hash
@@ -176,13 +176,12 @@ def _why_broken(row: AuditRow, number: int, previous: str) -> str | None:
 
 
 def _hash_of(row: AuditRow) -> str:
-    data = {name: _json_value(value) for name, value in row.to_row().items() if name != "row_hash"}
-    return fingerprint(data)
+    return fingerprint({name: to_json_value(value) for name, value in row.to_row().items() if name != "row_hash"})
 
 
 def row_digest(row: Mapping[str, Any]) -> str:
     """The hash of one stored row. Null columns do not count: a column that a later release adds changes nothing."""
-    return fingerprint({name: _json_value(value) for name, value in row.items() if value is not None})
+    return fingerprint({name: to_json_value(value) for name, value in row.items() if value is not None})
 
 
 def rows_digest(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -190,13 +189,5 @@ def rows_digest(rows: Iterable[Mapping[str, Any]]) -> str:
     return fingerprint(sorted(row_digest(row) for row in rows))
 
 
-def _by_name(value: AuditEntry | Stamp) -> dict[str, Any]:
+def _by_name(value: AuditEntry | AuditRow) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, dt.datetime):
-        return value.astimezone(dt.UTC).isoformat(timespec="microseconds")
-    if isinstance(value, Mapping):
-        return {name: _json_value(part) for name, part in value.items()}
-    return [_json_value(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,5 +1,4 @@
-"""Whether the tables of changes are as they were written: the audit whole up to its end, and plans and results those
-that the audit knows.
+"""Whether the tables of changes are as they were written: the audit whole, plans and results those that it knows.
 
 The evidence, from the inside out: each audit row holds the hash of the one before; the table's log holds the newest
 sequence; rows of plans and results hold the newest sequence and hash of their time; the audit holds their hashes. An
@@ -19,6 +18,9 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.group_changes.audit.audit_chain import (
     AUDIT,
+    EXECUTIONS,
+    PARTITIONS,
+    PLANS,
     AuditRow,
     Event,
     Flaw,
@@ -31,9 +33,6 @@ from acktrail.group_changes.audit.journal import SEQUENCE
 from acktrail.group_changes.planning.plan_file import write_text
 
 Row = Mapping[str, Any]
-_PLANS: Final = "reset_plans"
-_PARTITIONS: Final = "reset_plan_partitions"
-_EXECUTIONS: Final = "reset_executions"
 _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
 
 
@@ -57,22 +56,22 @@ class AuditReport:
 
 def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditReport:
     """The report on audit, plans and results. `anchor`: a file with a row of the audit, which is compared and then
-    moved on to the newest row; a file that is not there yet is made.
+    replaced by the newest row; made if it is not there yet.
 
     Raises:
         ConfigurationError: something is not as it was written; it says what.
         MalformedFile: `anchor` is no such file, or cannot be written.
     """
-    kept = None if anchor is None or not anchor.exists() else _read_anchor(anchor)
+    kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
     stored = _Stored(tables)
-    flaws = stored.flaws()
-    if kept is not None:
-        flaws = [*_anchor_flaw(stored.audit, *kept, str(anchor)), *flaws]
+    flaws = stored.flaws(kept)
     if flaws:
         raise _broken(flaws)
     newest = stored.audit[-1] if stored.audit else None
     if anchor is not None and newest is not None:
-        _write_anchor(anchor, newest)
+        about = {name: getattr(newest, name) for name in ("cluster_id", "sequence", "row_hash")}
+        text = json.dumps({**_ANCHOR, **about, "audited_at": newest.audited_at.isoformat()}, indent=1)
+        write_text(text + "\n", anchor)
     return AuditReport(
         rows=len(stored.audit),
         newest_sequence=None if newest is None else newest.sequence,
@@ -93,9 +92,9 @@ class _Stored:
 
         store = Tables(tables)
         early = len(store.read(AUDIT, columns=["sequence"]))
-        self.plans = store.rows(_PLANS)
-        self.partitions = store.rows(_PARTITIONS)
-        self.executions = store.rows(_EXECUTIONS)
+        self.plans = store.rows(PLANS)
+        self.partitions = store.rows(PARTITIONS)
+        self.executions = store.rows(EXECUTIONS)
         snapshot = store.snapshot(AUDIT)
         rows = () if snapshot is None else snapshot.rows()
         self.audit = in_order(AuditRow.from_row(row) for row in rows)
@@ -106,9 +105,10 @@ class _Stored:
         self.known_plans = sum(plan["plan_id"] in self._planned for plan in self.plans)
         self.known_executions = 0
 
-    def flaws(self) -> list[Flaw]:
-        """Everything compared with everything else."""
-        return [*self._chain_flaws(), *self._anchor_flaws(), *self._plan_flaws(), *self._execution_flaws()]
+    def flaws(self, kept: Iterable[tuple[int, str, str]]) -> list[Flaw]:
+        """Everything compared with everything else, and with the rows that are `kept` elsewhere."""
+        found = [*self._anchor_flaws(kept), *self._chain_flaws(), *self._anchor_flaws(self._anchors())]
+        return [*found, *self._plan_flaws(), *self._execution_flaws()]
 
     def _chain_flaws(self) -> Iterator[Flaw]:
         rows, newest = self.audit, self.newest
@@ -124,22 +124,25 @@ class _Stored:
             why = f"the log has rows up to {newest}, and those after {last} are missing"
             yield Flaw(sequence=last + 1, why=why)
 
-    def _anchor_flaws(self) -> Iterable[Flaw]:
-        """The first row that other tables remember otherwise."""
-        anchors = sorted(
+    def _anchors(self) -> list[tuple[int, str, str]]:
+        """The audit rows that other tables remember: sequence, hash, where."""
+        return sorted(
             {
                 (row["audit_sequence"], row["audit_hash"], f"{table}, plan {row['plan_id']}")
-                for table, found in ((_PLANS, self.plans), (_EXECUTIONS, self.executions))
+                for table, found in ((PLANS, self.plans), (EXECUTIONS, self.executions))
                 for row in found
                 if row.get("audit_sequence") is not None
             }
         )
-        by_sequence = {row.sequence: row for row in self.audit}
+
+    def _anchor_flaws(self, anchors: Iterable[tuple[int, str, str]]) -> list[Flaw]:
+        """The first row that is remembered otherwise."""
+        by_sequence = {row.sequence: row.row_hash for row in self.audit}
         for sequence, row_hash, where in anchors:
-            same = [by_sequence[sequence]] if sequence in by_sequence else []
-            if flaws := _anchor_flaw(same, sequence, row_hash, where):
-                return flaws
-        return ()
+            if by_sequence.get(sequence) != row_hash:
+                what = "it is another one" if sequence in by_sequence else "it is missing"
+                return [Flaw(sequence=sequence, why=f"{what}: {where} has noted its hash")]
+        return []
 
     def _plan_flaws(self) -> Iterator[Flaw]:
         """Rows of plans against the audit rows that planned them."""
@@ -152,7 +155,7 @@ class _Stored:
         for plan_id, found in plans.items():
             known = hashes.get(plan_id)
             if plan_id not in self._planned and known and {plan["plan_hash"] for plan in found} != known:
-                yield Flaw(table=_PLANS, why=f"plan {plan_id} is another than the audit has: its hash differs")
+                yield Flaw(table=PLANS, why=f"plan {plan_id} is another than the audit has: its hash differs")
 
     def _execution_flaws(self) -> Iterator[Flaw]:
         """Results against the audit rows that vouch for them: of the same run, by the newest audit row of the time when
@@ -170,34 +173,27 @@ class _Stored:
             is_early = index < len(self.early)
             if is_early and len(mine) != noted.get("rows"):
                 why = f"results {about}: {noted.get('rows')} were written and {len(mine)} are there"
-                yield Flaw(table=_EXECUTIONS, why=why)
+                yield Flaw(table=EXECUTIONS, why=why)
             elif is_early and rows_digest(mine) != noted.get("hash"):
-                yield Flaw(table=_EXECUTIONS, why=f"a result {about} was altered")
+                yield Flaw(table=EXECUTIONS, why=f"a result {about} was altered")
 
 
 def _planned_flaws(plan_id: str, noted: Row, plans: Sequence[Row], parts: Sequence[Row]) -> Iterator[Flaw]:
     if not plans:
-        yield Flaw(table=_PLANS, why=f"plan {plan_id} is missing")
+        yield Flaw(table=PLANS, why=f"plan {plan_id} is missing")
     elif len(plans) > 1:
-        yield Flaw(table=_PLANS, why=f"plan {plan_id} is there {len(plans)} times")
+        yield Flaw(table=PLANS, why=f"plan {plan_id} is there {len(plans)} times")
     elif row_digest(plans[0]) != noted.get("plan"):
-        yield Flaw(table=_PLANS, why=f"plan {plan_id} was altered")
+        yield Flaw(table=PLANS, why=f"plan {plan_id} was altered")
     if len(parts) != noted.get("rows"):
         why = f"plan {plan_id} had {noted.get('rows')} share partitions and has {len(parts)}"
-        yield Flaw(table=_PARTITIONS, why=why)
+        yield Flaw(table=PARTITIONS, why=why)
     elif rows_digest(parts) != noted.get("partitions"):
-        yield Flaw(table=_PARTITIONS, why=f"a share partition of plan {plan_id} was altered")
+        yield Flaw(table=PARTITIONS, why=f"a share partition of plan {plan_id} was altered")
 
 
-def _anchor_flaw(rows: Iterable[AuditRow], sequence: int, row_hash: str, where: str) -> list[Flaw]:
-    """What is wrong with the row that `where` remembers; nothing: it is there, as it was."""
-    found = [row.row_hash for row in rows if row.sequence == sequence]
-    what = "it is another one" if found else "it is missing"
-    return [] if row_hash in found else [Flaw(sequence=sequence, why=f"{what}: {where} has noted its hash")]
-
-
-def _read_anchor(file: Path) -> tuple[int, str]:
-    """Sequence and hash of the audit row that `file` remembers. Raises MalformedFile: it cannot be read, or is none."""
+def _read_anchor(file: Path) -> tuple[int, str, str]:
+    """The audit row that `file` remembers: sequence, hash, where. Raises MalformedFile when it is no such file."""
     hint = "name a file that acktrail reset audit --anchor wrote, or one that is not there yet"
     try:
         data: Any = json.loads(file.read_text(encoding="ascii"))
@@ -208,14 +204,8 @@ def _read_anchor(file: Path) -> tuple[int, str]:
     if isinstance(data, dict) and {name: data.get(name) for name in _ANCHOR} == _ANCHOR:
         sequence, row_hash = data.get("sequence"), data.get("row_hash")
         if type(sequence) is int and isinstance(row_hash, str):
-            return sequence, row_hash
+            return sequence, row_hash, str(file)
     raise MalformedFile("is no anchor of an audit", file=str(file), hint=hint)
-
-
-def _write_anchor(file: Path, row: AuditRow) -> None:
-    """Let `file` remember `row`, whole or not at all."""
-    about = {"cluster_id": row.cluster_id, "sequence": row.sequence, "row_hash": row.row_hash}
-    write_text(json.dumps({**_ANCHOR, **about, "audited_at": row.audited_at.isoformat()}, indent=1) + "\n", file)
 
 
 def _broken(flaws: Sequence[Flaw]) -> ConfigurationError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +15,12 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ConcurrentCommit, ConfigurationError, PlanStale, UnknownName
 from acktrail.group_changes.audit.audit_chain import (
     AUDIT,
+    EXECUTIONS,
+    PARTITIONS,
+    PLANS,
     AuditEntry,
     AuditRow,
     Event,
-    Stamp,
     chained,
     first_link,
     in_order,
@@ -27,19 +28,16 @@ from acktrail.group_changes.audit.audit_chain import (
     row_digest,
     rows_digest,
 )
-from acktrail.group_changes.lifecycle.change_status import ChangeStatus, GroupStatus, blocking, standings
+from acktrail.group_changes.lifecycle.plan_life import ChangeStatus, GroupStatus, blocking, standings
 from acktrail.group_changes.planning.plan_file import Plan
 from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-Check = Callable[[list[AuditRow]], object]
-"""Raises when rows that it is given forbid what is about to be noted."""
-
 SEQUENCE: Final = "sequence"
-"""The app id in ``reset_audit`` whose number is the newest sequence: only a writer that knows it appends, and rows
-that are missing at the end are missed."""
+"""The app id whose number is the newest sequence: only a writer that knows it appends, and rows that are missing at
+the end are missed."""
 _SETTLED: Final = "settled"
 """The app id whose number is a sequence: the rows before it block no group any more."""
 _ATTEMPTS: Final = 30
@@ -47,9 +45,6 @@ _ENDS: Final = frozenset({Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, E
 """Events at which nothing waits for the writer: files are put together then."""
 _FORGOTTEN_AFTER_MS: Final = 86_400_000
 """A lease that ran out this long ago blocks no one, by any clock."""
-_PLANS: Final = "reset_plans"
-_PARTITIONS: Final = "reset_plan_partitions"
-_EXECUTIONS: Final = "reset_executions"
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -88,12 +83,10 @@ class Journal:
         """The journal's clock, ms since the epoch."""
         return (self._clock() - _EPOCH) // dt.timedelta(milliseconds=1)
 
-    def note(self, entries: Sequence[AuditEntry], *, check: Check | None = None) -> None:
-        """Append `entries` in one commit, right after the newest row. The first one keeps the hash of the results that
-        this journal wrote since the last note. Two writers cannot both be right: who was overtaken tries again.
-
-        `check` is given the rows of every change that is open, however many were finished, and may raise; then nothing
-        is written. It is called again when another writer was first.
+    def note(self, entries: Sequence[AuditEntry], *, check: Callable[[list[AuditRow]], object] | None = None) -> None:
+        """Append `entries` in one commit, right after the newest row; who was overtaken tries again. The first one
+        keeps the hash of the results that this journal wrote since the last note. `check` is given the rows of every
+        change that is open, however many were finished, each time, and may raise; then nothing is written.
 
         Raises:
             ForeignCluster: the tables belong to another cluster.
@@ -144,11 +137,11 @@ class Journal:
         return standings(self.audit(equal))
 
     def take_lease(self, entries: Sequence[AuditEntry], *, check: Callable[[], object] | None = None) -> None:
-        """Note the beginning of a change (`lease_taken`, one entry a group), unless one of its groups is being changed
-        (then that is noted: `lease_refused`), or `check` raises: it is called again when another writer was first.
+        """Note the beginning of a change (`lease_taken`, one entry a group), unless `check` raises (it is called again
+        when another writer was first) or one of its groups is being changed: then that is noted (`lease_refused`).
 
         Raises:
-            ChangeInProgress: by another plan or process, or with an outcome that was not verified.
+            ChangeInProgress: another plan or process changes a group, or its outcome was not verified.
         """
         now_ms = self.now_ms
 
@@ -159,7 +152,10 @@ class Journal:
             for entry in entries:
                 held = blocking(found, entry.group_id or "", now_ms=now_ms)
                 if held is not None:
-                    raise _in_progress(held, now_ms)
+                    hint = f"settle it first: acktrail reset verify {held.plan_id}"
+                    if held.lease is not None and held.at(now_ms).standing is ChangeStatus.RUNNING:
+                        hint = held.lease.text(now_ms)
+                    raise ChangeInProgress(held.group_id, plan_id=held.plan_id, hint=hint)
 
         try:
             self.note(entries, check=check_groups)
@@ -171,18 +167,18 @@ class Journal:
             raise
 
     def write_plan(self, plan: Plan) -> None:
-        """Store a plan, once, and note its hashes in the audit: one that is stored already must have the same hash. One
-        that an older release stored, or a process that was killed, is noted now.
+        """Store a plan, once, and note its hashes in the audit; one that an older release stored, or a process that was
+        killed, is noted now.
 
         Raises:
             PlanStale: another plan has this id, or the stored one is not the one that was planned.
             ForeignCluster: the tables belong to another cluster.
         """
-        plans, mine = self._table(_PLANS), {"plan_id": plan.plan_id}
+        plans, mine = self._table(PLANS), {"plan_id": plan.plan_id}
         stored = plans.rows(mine)
         if not stored:
             parts = [{**self._origin, **part} for part in partition_rows(plan)]
-            written = self._append(self._table(_PARTITIONS), parts)
+            written = self._append(self._table(PARTITIONS), parts)
             (row,) = self._append(plans, [{**self._origin, **self._anchor(), **plan_row(plan)}])
             self.note([planned_entry(row, written)])
             return
@@ -193,16 +189,16 @@ class Journal:
             text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
             raise PlanStale("edited_plan", text, hint="plan again, and see acktrail reset audit")
         if not any(audited.event == Event.PLANNED for audited in known):
-            self.note([planned_entry(stored[0], self._table(_PARTITIONS).rows(mine))])
+            self.note([planned_entry(stored[0], self._table(PARTITIONS).rows(mine))])
 
     def write_executions(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows of ``reset_executions``; `note` something afterwards, so that the audit vouches for them."""
         about = {**self._origin, **self._anchor()}
-        self._unnoted += self._append(self._table(_EXECUTIONS), [{**about, **row} for row in rows])
+        self._unnoted += self._append(self._table(EXECUTIONS), [{**about, **row} for row in rows])
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
         """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
-        snapshot = self._stored(_EXECUTIONS)
+        snapshot = self._stored(EXECUTIONS)
         return [] if snapshot is None else _by_time(snapshot.rows({"plan_id": plan_id}))
 
     def _stored(self, name: str) -> TableSnapshot | None:
@@ -237,11 +233,7 @@ class Journal:
         return written
 
     def _anchor(self) -> dict[str, Any]:
-        """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off.
-
-        Raises:
-            ConfigurationError: it is missing, there twice, or was altered.
-        """
+        """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off."""
         audit = self._stored(AUDIT)
         newest = None if audit is None else audit.transaction_version(SEQUENCE)
         if audit is None or newest is None:
@@ -250,7 +242,7 @@ class Journal:
         return {"audit_sequence": tail.sequence, "audit_hash": tail.row_hash}
 
     def _checked(
-        self, audit: TableSnapshot, newest: int | None, check: Check | None
+        self, audit: TableSnapshot, newest: int | None, check: Callable[[list[AuditRow]], object] | None
     ) -> tuple[dict[str, int], AuditRow | None]:
         """What to commit as settled after `check`, and the newest row."""
         if newest is None:
@@ -289,13 +281,8 @@ class Journal:
                 known += [row for row in rows if row.plan_id == plan_id]
             self._read_version = now
 
-    def _stamp(self) -> Stamp:
-        return Stamp(**self._origin, actor=self._actor, host=socket.gethostname(), audited_at=self._clock())
-
-
-def host_and_pid() -> tuple[str, int]:
-    """This machine and process."""
-    return socket.gethostname(), os.getpid()
+    def _stamp(self) -> dict[str, Any]:
+        return {**self._origin, "actor": self._actor, "host": socket.gethostname(), "audited_at": self._clock()}
 
 
 def planned_entry(row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> AuditEntry:
@@ -322,25 +309,23 @@ def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list
     return in_order(AuditRow.from_row(row) for row in _read(tables, AUDIT, equal))
 
 
-def read_executions(tables: TablesConfig, plan_id: str) -> list[dict[str, Any]]:
-    """Rows of ``reset_executions`` of a plan, oldest first."""
-    return _by_time(_read(tables, _EXECUTIONS, {"plan_id": plan_id}))
+def read_executions(
+    tables: TablesConfig, plan_ids: Sequence[str], *, columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Rows of ``reset_executions`` of these plans, oldest first."""
+    return _by_time(_read(tables, EXECUTIONS, {"plan_id": list(plan_ids)}, columns))
 
 
 def read_plan_rows(
     tables: TablesConfig, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Rows of ``reset_plans``, oldest first; none when there is no such table yet."""
-    rows = _read(tables, _PLANS, equal, None if columns is None else [*columns, "created_at"])
+    rows = _read(tables, PLANS, equal, None if columns is None else [*columns, "created_at"])
     return sorted(rows, key=lambda row: row["created_at"])
 
 
 def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
-    """One row of ``reset_plans``.
-
-    Raises:
-        UnknownName: there is none; with the nearest ids.
-    """
+    """One row of ``reset_plans``. Raises UnknownName, with the nearest ids, when there is none."""
     found = read_plan_rows(tables, {"plan_id": plan_id})
     if not found:
         known = [row["plan_id"] for row in read_plan_rows(tables, columns=["plan_id"])]
@@ -363,12 +348,3 @@ def _rows(snapshot: TableSnapshot, equal: Mapping[str, object] = _ANY, first: in
 
 def _by_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))
-
-
-def _in_progress(held: GroupStatus, now_ms: int) -> ChangeInProgress:
-    if held.at(now_ms).standing is ChangeStatus.RUNNING and held.lease is not None:
-        left = (held.lease.expires_at_ms - now_ms) // 1000 + 1
-        hint = f"process {held.lease.pid} on {held.lease.host} has it, for at most {left} s more"
-    else:
-        hint = f"settle it first: acktrail reset verify {held.plan_id}"
-    return ChangeInProgress(held.group_id, plan_id=held.plan_id, hint=hint)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from acktrail.errors import ConfigurationError
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.collect import describe_groups
-from acktrail.group_changes.lifecycle.admission import account
+from acktrail.group_changes.lifecycle.plan_status import account
 from acktrail.group_changes.planning.group_change_plan import (
     ConfigStep,
     GroupChange,

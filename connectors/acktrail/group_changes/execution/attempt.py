@@ -1,17 +1,23 @@
-"""One attempt to carry out a plan of any kind: its leases, its requests, and the audit rows before and after each."""
+"""One attempt to carry out a plan of any kind: its leases, its requests, the audit rows before and after each, and what
+these say of a reset."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from acktrail.broker.changes import ChangeResult, Outcome
+from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
-from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry
-from acktrail.group_changes.audit.journal import Journal, host_and_pid
-from acktrail.group_changes.lifecycle.change_status import PARTIAL
+from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
+from acktrail.group_changes.audit.journal import Journal
+from acktrail.group_changes.lifecycle.plan_life import PARTIAL
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.group_changes.planning.plan_file import Plan
 
 _LEASE_MS: Final = 120_000
@@ -19,33 +25,16 @@ _LEASE_MS_A_GROUP: Final = 2_000
 
 
 class OpenRequests:
-    """Around everything from the first request of a plan to its verification, as a context manager; it may be entered
-    again inside itself.
+    """Around everything from the first request of a plan to its verification; it may be entered again inside itself.
 
     Any error that ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect)
-    becomes OutcomeUnknown, which names the plan and how to settle it. Before that nothing is changed.
+    becomes OutcomeUnknown, which names the plan and how to settle it.
     """
 
     def __init__(self, plan_id: str) -> None:
         self._plan_id = plan_id
-        self._out = 0
-
-    @property
-    def has_left(self) -> bool:
-        """Whether the outcome of some request is open."""
-        return self._out > 0
-
-    def add(self) -> None:
-        """A request is about to be sent."""
-        self._out += 1
-
-    def remove(self) -> None:
-        """It was not sent after all, or the coordinator refused all of it: nothing was changed by it."""
-        self._out -= 1
-
-    def settled(self) -> None:
-        """What became of every request is known, and noted."""
-        self._out = 0
+        self.out = 0
+        """The requests that are sent, or about to be, and whose outcome is not noted, nor that they were refused."""
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +42,7 @@ class OpenRequests:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or not self.has_left or isinstance(error, GeneratorExit | ChangeInProgress):
+        if error is None or not self.out or isinstance(error, GeneratorExit | ChangeInProgress):
             return
         if isinstance(error, OutcomeUnknown) and error.data.get("plan") == self._plan_id:
             return
@@ -72,9 +61,9 @@ class Attempt:
 
     def __init__(self, journal: Journal, plan: Plan, groups: Sequence[str]) -> None:
         self.journal = journal
-        self.plan = plan
         before = journal.standings({"plan_id": plan.plan_id})
         self.number = max((standing.attempt for standing in before), default=0) + 1
+        self.entry = partial(audit_entry, plan, self.number)
         self._leased = list(groups)
         self._expires_at_ms = 0
         self._sending = OpenRequests(plan.plan_id)
@@ -83,18 +72,14 @@ class Attempt:
     def take_leases(
         self, check: Callable[[], object] | None = None, requests: OpenRequests | None = None
     ) -> Iterator[None]:
-        """Take the lease of every group, all or none, around the requests, which `requests` counts. `check` raises what
-        forbids the attempt, in the same commit. Where the block fails before a request left, the leases are given back.
-
-        Raises:
-            ChangeInProgress: another plan or process changes a group, or left it unverified.
-        """
+        """Take the lease of every group, all or none, around the requests, which `requests` counts; raises as
+        `Journal.take_lease`. Where the block fails before a request left, the leases are given back."""
         self.journal.take_lease(self._leases(self._leased), check=check)
         with requests or self._sending as self._sending:
             try:
                 yield
             except BaseException as error:
-                if not self._sending.has_left:
+                if not self._sending.out:
                     self._abandon(error)
                 raise
 
@@ -119,8 +104,7 @@ class Attempt:
     ) -> Sequence[ChangeResult] | AcktrailError:
         """Send the request of one group between its two audit rows; the coordinator's answers, one for each of `parts`
         (topic, partition) where it could not be sent. `look` raises when something moved right before it is sent: then
-        that error, and the lease is given back. `is_partial`: the plan has more of the group, which is left out.
-        """
+        that error, and the lease is given back. `is_partial`: the plan has more of the group, which is left out."""
         outcome = PARTIAL if is_partial else None
         self.journal.note([self.entry(Event.BEFORE_CALL, group_id, outcome=outcome, detail=request)])
         if look is not None:
@@ -129,14 +113,14 @@ class Attempt:
             except AcktrailError as error:
                 self.give_up([group_id], {"error": error.message, "hint": error.hint})
                 return error
-        self._sending.add()
+        self._sending.out += 1
         try:
             results = send()
         except AcktrailError as error:
             results = [_not_sent(group_id, topic, partition, error) for topic, partition in parts]
         outcome = call_outcome(results)
         if outcome == "refused":
-            self._sending.remove()
+            self._sending.out -= 1
         else:
             self._leased.remove(group_id)
         self.journal.note([self.entry(Event.AFTER_CALL, group_id, outcome=outcome, detail=detail_of(results))])
@@ -149,16 +133,6 @@ class Attempt:
     def leave(self, groups: Sequence[str]) -> None:
         """Note that `groups` are not reached, and give their leases back."""
         self._release(groups, [self.entry(Event.AFTER_CALL, group, outcome="not_sent") for group in groups])
-
-    def entry(
-        self,
-        event: Event,
-        group_id: str | None = None,
-        *,
-        outcome: str | None = None,
-        detail: Mapping[str, object] | None = None,
-    ) -> AuditEntry:
-        return audit_entry(self.plan, self.number, event, group_id, outcome=outcome, detail=detail)
 
     def _abandon(self, error: BaseException) -> None:
         """Give back the lease of every group, to which nothing was sent. What cannot be noted ends with its time."""
@@ -175,7 +149,7 @@ class Attempt:
 
     def _leases(self, groups: Sequence[str]) -> list[AuditEntry]:
         self._expires_at_ms = self.journal.now_ms + _LEASE_MS + _LEASE_MS_A_GROUP * len(groups)
-        detail = {"expires_at_ms": self._expires_at_ms, "pid": host_and_pid()[1]}
+        detail = {"expires_at_ms": self._expires_at_ms, "pid": os.getpid()}
         return [self.entry(Event.LEASE_TAKEN, group, detail=detail) for group in groups]
 
 
@@ -199,3 +173,89 @@ def _not_sent(group_id: str, topic: str | None, partition: int | None, error: Ac
         error=f"not sent: {error.message}",
         advice=error.hint or "nothing was changed: run it again",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentPartition:
+    """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer:
+    `outcome` UNKNOWN). `ends` are the state partitions' ends right before it was sent. For a look that is not the
+    first: what others asked `later` (the ends then, and their target), and the record (state partition, offset) by
+    which it was found `overwritten_at`."""
+
+    row: PartitionPlan
+    group_epoch: int | None
+    target_offset: int
+    sent_at_ms: int
+    ends: Mapping[int, int]
+    outcome: Outcome
+    error_code: int | None = None
+    error: str | None = None
+    error_scope: ErrorScope | None = None
+    advice: str = ""
+    later: Sequence[tuple[Mapping[int, int], int]] = ()
+    overwritten_at: tuple[int, int] | None = None
+
+
+def request_detail(
+    rows: Sequence[PartitionPlan], state_topic_id: str | None, ends: Mapping[int, int], now_ms: int
+) -> dict[str, Any]:
+    """The detail of the row before a request: what it asks for, and `ends`, after which its effect can be seen."""
+    return {
+        "request": "AlterShareGroupOffsets",
+        "sent_at_ms": now_ms,
+        "state_topic_id": state_topic_id,
+        "ends": {str(partition): end for partition, end in sorted(ends.items())},
+        "parts": [[row.topic, row.partition, row.target_offset] for row in rows],
+    }
+
+
+def answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
+    """The detail of the row after it: the broker's answer, failures one by one."""
+    return {
+        "done": sum(result.outcome is Outcome.DONE for result in results),
+        "failed": [
+            [r.topic, r.partition, r.outcome, r.error_code, r.error_scope, r.error, r.advice]
+            for r in results
+            if r.outcome is not Outcome.DONE
+        ],
+    }
+
+
+def asked_in(detail: Mapping[str, Any]) -> tuple[dict[int, int], list[tuple[str, int, int]]]:
+    """The ends in a `request_detail`, and what it asks for: topic, partition, target; nothing, where it is no reset."""
+    ends = {int(partition): end for partition, end in detail.get("ends", {}).items()}
+    return ends, [(topic, partition, target) for topic, partition, target in detail.get("parts", ())]
+
+
+def sent_partitions(plan: ResetPlan, rows: Iterable[AuditRow]) -> list[SentPartition]:
+    """Every share partition that was sent by `rows`, those of one attempt at each group of `plan`."""
+    requests: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        kept = {Event.BEFORE_CALL: requests, Event.AFTER_CALL: answers}.get(Event(row.event))
+        if kept is not None:
+            kept.setdefault(row.group_id or "", json.loads(row.detail))
+    planned = {row.key: row for row in plan.partitions}
+    epochs = {group.group_id: group.group_epoch for group in plan.groups}
+    found = []
+    for group_id, request in requests.items():
+        answer = answers.get(group_id)
+        failed = {(topic, part): failure for topic, part, *failure in answer["failed"]} if answer is not None else {}
+        no_failure = (Outcome.UNKNOWN if answer is None else Outcome.DONE, None, None, None, "")
+        ends, parts = asked_in(request)
+        for topic, part, target in parts:
+            outcome, error_code, scope, error, advice = failed.get((topic, part), no_failure)
+            one = SentPartition(
+                row=planned[group_id, topic, part],
+                group_epoch=epochs.get(group_id),
+                target_offset=target,
+                sent_at_ms=request["sent_at_ms"],
+                ends=ends,
+                outcome=Outcome(outcome),
+                error_code=error_code,
+                error=error,
+                error_scope=None if scope is None else ErrorScope(scope),
+                advice=advice,
+            )
+            found.append(one)
+    return found

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome
-from acktrail.broker.client.broker_client import Backoff
+from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome, raise_unless_done
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
-from acktrail.errors import AcktrailError, PlanStale
+from acktrail.errors import AcktrailError, OutcomeUnknown, PlanStale
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.collect_group_change import planned_again
 from acktrail.group_changes.execution.attempt import Attempt, OpenRequests
-from acktrail.group_changes.lifecycle.change_status import ChangeStatus
+from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus
 from acktrail.group_changes.planning.group_change_plan import GroupChange, GroupChangeKind, GroupChangePlan
 from acktrail.group_changes.planning.notices import refusal_error
-from acktrail.group_changes.verification.open_attempts import check_free, closing
+from acktrail.group_changes.verification.verify import check_free, closing, until
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.api import ChangeOutcome
 
 _WAIT_S: Final = 5.0
 """How long a change may take to show: brokers learn of it one after the other."""
-_OPEN: Final = frozenset({ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED})
 
 
 def execute_group_change(
@@ -32,14 +35,7 @@ def execute_group_change(
     check: Callable[[], object] | None = None,
 ) -> tuple[ChangeResult, ...]:
     """Send what `plan` holds, unless the same plan, made now, has another preview. Then verify and give the
-    leases back. One result for each group or topic. `check` raises what forbids the attempt, in the same commit as the
-    lease.
-
-    Raises:
-        ChangeRefused, PlanStale: nothing was sent. ChangeInProgress: another process changes a group.
-        RetryableError, ConfigurationError: the cluster does not answer; nothing was sent.
-        OutcomeUnknown: a request left, and then anything went wrong: verify.
-    """
+    leases back. One result for each group or topic. `check` and errors as `execute_reset`."""
     _check_refusals(plan)
     attempt = Attempt(journal, plan, plan.group_ids)
     results: list[ChangeResult] = []
@@ -48,18 +44,19 @@ def execute_group_change(
         with attempt.take_leases(check, requests):
             check_preview(cluster, plan)
             for part in plan.parts:
-                results += _call(cluster.admin, attempt, plan.kind, part)
+                request = {"request": plan.kind.value, "topics": part.topics, "configs": _values(part)}
+                send = partial(_send, cluster.admin, plan.kind, part)
+                answer = attempt.call(part.group_id, request, send, detail_of=_answer_detail)
+                if isinstance(answer, AcktrailError):
+                    raise answer
+                results += answer
         settle_group_change(cluster, journal, plan)
-        requests.settled()
+        requests.out = 0
     return tuple(results)
 
 
 def check_preview(cluster: Cluster, plan: GroupChangePlan) -> None:
-    """Pass when no rule forbids `plan`, and the same plan, made now, has the same preview.
-
-    Raises:
-        ChangeRefused, PlanStale: the rule, or that something changed.
-    """
+    """Raise ChangeRefused when a rule forbids `plan`, PlanStale when the same plan, made now, has another preview."""
     _check_refusals(plan)
     if planned_again(cluster, plan).preview_hash != plan.preview_hash:
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
@@ -72,16 +69,11 @@ def _check_refusals(plan: GroupChangePlan) -> None:
 
 def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePlan) -> dict[str, str]:
     """Look at every group of `plan` that is not settled, note what is found, and give its lease back: `done` or
-    `not_done` by group, as the cluster shows it.
-
-    Raises:
-        ChangeInProgress: another living process executes it.
-        RetryableError, ConfigurationError: cluster or tables do not answer; nothing is settled.
-    """
+    `not_done` by group, as the cluster shows it. Raises as `verify_reset`."""
     found = journal.standings({"plan_id": plan.plan_id})
-    unsettled = [one for one in found if one.lease is not None or one.standing in _OPEN]
+    unsettled = [one for one in found if one.lease is not None or one.standing in OPEN]
     check_free(unsettled, plan.plan_id, journal.now_ms)
-    open_groups = {one.group_id for one in unsettled if one.standing in _OPEN}
+    open_groups = {one.group_id for one in unsettled if one.standing in OPEN}
     outcomes = {
         part.group_id: "done" if _shows(cluster.admin, plan.kind, part) else "not_done"
         for part in plan.parts
@@ -93,12 +85,24 @@ def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePla
     return outcomes
 
 
-def _call(admin: ShareGroupAdmin, attempt: Attempt, kind: GroupChangeKind, part: GroupChange) -> Sequence[ChangeResult]:
-    request = {"request": kind.value, "topics": part.topics, "configs": _values(part)}
-    answer = attempt.call(part.group_id, request, lambda: _send(admin, kind, part), detail_of=_answer_detail)
-    if isinstance(answer, AcktrailError):
-        raise answer
-    return answer
+def raise_unless_changed(change: ChangeOutcome) -> None:
+    """Pass when everything was done and shows.
+
+    Raises:
+        OutcomeUnknown: the outcome is not known, or the broker answered done and it does not show.
+        PartlyDone, NotAuthorized, GroupNotEmpty, UnknownName ...: the broker's answer.
+    """
+    answered = {result.group_id for result in change.results if result.outcome is Outcome.DONE}
+    hidden = [group for group in answered if change.outcomes.get(group) == ChangeStatus.FAILED]
+    if hidden:
+        text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
+        hint = f"acktrail reset verify {change.plan_id} looks again"
+        raise OutcomeUnknown(text, hint=hint, data={"plan": change.plan_id})
+    try:
+        raise_unless_done(change.results, operation="DELETE")
+    except OutcomeUnknown as error:
+        hint = f"acktrail reset show {change.plan_id} lists what was found; {error.hint}".removesuffix("; ")
+        raise OutcomeUnknown(error.message, hint=hint, data={**error.data, "plan": change.plan_id}) from error
 
 
 def _answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
@@ -123,11 +127,7 @@ def _values(part: GroupChange) -> dict[str, str | None]:
 
 def _shows(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> bool:
     """Whether the change shows, now or within seconds."""
-    backoff = Backoff(_WAIT_S)
-    while not _is_done(admin, kind, part):
-        if not backoff.wait():
-            return False
-    return True
+    return until(_WAIT_S, lambda: _is_done(admin, kind, part), is_late=operator.not_)
 
 
 def _is_done(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> bool:

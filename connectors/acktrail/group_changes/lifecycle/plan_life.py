@@ -1,29 +1,203 @@
-"""The life of a plan as one table: what each step does to a plan that stands so, or why it is refused. Pure.
+"""How a change stands, read from its audit rows, and the life of a plan: two tables. Pure.
 
-Every entry point (command line, DAGs, module functions) asks this table, for resets, undos, deletions and changes of
+Every entry point (command line, DAGs, module functions) asks them, for resets, undos, deletions and changes of
 configurations alike. A plan's standing follows from its audit rows alone, the clock, and what other plans took back.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import json
+import os
+import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused
-from acktrail.group_changes.audit.audit_chain import AuditRow, Event
-from acktrail.group_changes.lifecycle.change_status import (
-    NOTHING_CHANGED,
-    ChangeStatus,
-    GroupStatus,
-    standings,
-    worst_status,
-)
+from acktrail.group_changes.audit.audit_chain import AuditRow, Event, in_order
 from acktrail.times import utc_text
+
+
+class ChangeStatus(StrEnum):
+    """How an attempt to change one group stands, or (from PLANNED on) a whole plan alone. In the order of how much it
+    asks of a person.
+
+    UNKNOWN: it was sent, or was about to be, and its outcome was not noted. UNVERIFIED: the coordinator answered that
+    it is done. OVERWRITTEN: it was done, and something changed it again while the group was empty. FAILED: nothing was
+    changed. STARTED: the lease was taken and nothing was sent. STOPPED: parts were carried out, a rejection closed the
+    rest. UNDONE: another plan took back everything that this one did.
+    """
+
+    UNKNOWN = "UNKNOWN"
+    UNVERIFIED = "UNVERIFIED"
+    OVERWRITTEN = "OVERWRITTEN"
+    PARTLY = "PARTLY"
+    FAILED = "FAILED"
+    REFUSED = "REFUSED"
+    RUNNING = "RUNNING"
+    STARTED = "STARTED"
+    DONE = "DONE"
+    PLANNED = "PLANNED"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    EXPIRED = "EXPIRED"
+    STOPPED = "STOPPED"
+    UNDONE = "UNDONE"
+
+
+class Status(StrEnum):
+    """What became of one share partition.
+
+    OK_EPOCH_NOT_BUMPED: done, with the same state epoch as before, as Kafka up to 4.4 does it. OK_BY_DESCRIPTION: the
+    broker describes the target, the state topic was not read. FAILED: the broker refused it. NOT_ATTEMPTED: it was not
+    sent, or the answer did not mention it, and it is not there. LEFT_OUT: a rule forbids it, and the rest was sent.
+    NOT_PERSISTED: the broker said done, and the state topic shows nothing of it. OVERWRITTEN_AFTER_RESET: it was there,
+    and something else than the group's own work changed it. EPOCH_WENT_BACK: the state epoch is lower than before,
+    critical with any start offset.
+    """
+
+    OK = "OK"
+    OK_EPOCH_NOT_BUMPED = "OK_EPOCH_NOT_BUMPED"
+    OK_BY_DESCRIPTION = "OK_BY_DESCRIPTION"
+    FAILED = "FAILED"
+    NOT_ATTEMPTED = "NOT_ATTEMPTED"
+    LEFT_OUT = "LEFT_OUT"
+    NOT_PERSISTED = "NOT_PERSISTED"
+    OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"
+    EPOCH_WENT_BACK = "EPOCH_WENT_BACK"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def is_ok(self) -> bool:
+        return self in (Status.OK, Status.OK_EPOCH_NOT_BUMPED, Status.OK_BY_DESCRIPTION)
+
+
+_S = ChangeStatus
+_NEXT: Final[Mapping[tuple[str, str | None], ChangeStatus]] = MappingProxyType(
+    {
+        (Event.LEASE_TAKEN, None): _S.STARTED,
+        (Event.REFUSED, None): _S.REFUSED,
+        (Event.BEFORE_CALL, None): _S.UNKNOWN,
+        (Event.AFTER_CALL, "done"): _S.UNVERIFIED,
+        (Event.AFTER_CALL, "refused"): _S.FAILED,
+        (Event.AFTER_CALL, "not_sent"): _S.FAILED,
+        (Event.AFTER_CALL, "partly"): _S.UNVERIFIED,
+        (Event.AFTER_CALL, "unknown"): _S.UNKNOWN,
+        (Event.VERIFIED, "done"): _S.DONE,
+        (Event.VERIFIED, "partly"): _S.PARTLY,
+        (Event.VERIFIED, "not_done"): _S.FAILED,
+        (Event.VERIFIED, "overwritten"): _S.OVERWRITTEN,
+        (Event.VERIFIED, "unknown"): _S.UNKNOWN,
+    }
+)
+"""The standing after an event with an outcome (None: any outcome). Other events change nothing."""
+
+_NOTHING_CHANGED: Final = frozenset({_S.FAILED, _S.REFUSED, _S.STARTED, _S.PLANNED})
+_CHANGED: Final = frozenset({_S.DONE, _S.PARTLY})
+OPEN: Final = frozenset({_S.UNKNOWN, _S.UNVERIFIED})
+"""A request was sent, or may have been, and what became of it was not looked for."""
+PARTIAL: Final = "partial"
+"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who may change a group until when. `pid` and `host` name the process."""
+
+    expires_at_ms: int
+    host: str
+    pid: int
+
+    def is_held(self, now_ms: int) -> bool:
+        """Whether its holder may still send: it is in time and, where it can be seen from this machine, alive."""
+        return now_ms < self.expires_at_ms and not (self.host == socket.gethostname() and not _is_alive(self.pid))
+
+    @property
+    def is_own(self) -> bool:
+        return (self.host, self.pid) == (socket.gethostname(), os.getpid())
+
+    def text(self, now_ms: int) -> str:
+        """Who has it for how long, for people."""
+        left = (self.expires_at_ms - now_ms) // 1000 + 1
+        return f"process {self.pid} on {self.host} has it, for at most {left} s more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """One group in the newest attempt at one plan, and the newest row about it. `lease` None: it was given back.
+    `is_partial`: the attempt left out share partitions of the group."""
+
+    plan_id: str
+    attempt: int
+    group_id: str
+    newest: AuditRow
+    standing: ChangeStatus = ChangeStatus.STARTED
+    lease: Lease | None = None
+    is_partial: bool = False
+
+    def at(self, now_ms: int) -> GroupStatus:
+        """As it counts at a moment: what holds a lease that is not over is still running."""
+        if self.lease is not None and self.lease.is_held(now_ms) and self.standing in {*OPEN, ChangeStatus.STARTED}:
+            return replace(self, standing=ChangeStatus.RUNNING)
+        return self
+
+    def after(self, row: AuditRow) -> GroupStatus:
+        """After one more row of the attempt."""
+        is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else self.is_partial
+        standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None)) or self.standing
+        if standing is ChangeStatus.DONE and is_partial:
+            standing = ChangeStatus.PARTLY
+        lease = None if row.event == Event.LEASE_RELEASED else self.lease
+        if row.event == Event.LEASE_TAKEN:
+            detail = json.loads(row.detail)
+            expires_at_ms, pid = int(detail.get("expires_at_ms", 0)), int(detail.get("pid", 0))
+            lease = Lease(expires_at_ms=expires_at_ms, host=row.host, pid=pid)
+        return replace(self, newest=row, standing=standing, lease=lease, is_partial=is_partial)
+
+
+def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
+    """How every group stands in the newest attempt of every plan, oldest first. Rows with `group_id` None are
+    skipped."""
+    found: dict[tuple[str, str], GroupStatus] = {}
+    for row in in_order(rows):
+        if row.group_id is None:
+            continue
+        key = (row.plan_id, row.group_id)
+        before = found.get(key)
+        if before is None or before.attempt < row.attempt:
+            before = GroupStatus(plan_id=row.plan_id, attempt=row.attempt, group_id=row.group_id, newest=row)
+        if before.attempt == row.attempt:
+            found[key] = before.after(row)
+    return list(found.values())
+
+
+def blocking(found: Iterable[GroupStatus], group_id: str, *, now_ms: int) -> GroupStatus | None:
+    """What keeps others from changing a group: a lease that is in force, or an outcome that was not looked for yet.
+    One that verification could not find out gave its lease back: a new plan starts from what is there now."""
+    leased = ((one, one.lease) for one in found if one.group_id == group_id and one.lease is not None)
+    return next((one for one, lease in leased if lease.is_held(now_ms) or one.standing is _S.UNKNOWN), None)
+
+
+def worst_status(found: Iterable[ChangeStatus]) -> ChangeStatus:
+    """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person; PARTLY with
+    one changed and one unchanged group."""
+    every = frozenset(found)
+    if ChangeStatus.RUNNING in every:
+        return ChangeStatus.RUNNING
+    worst = next((standing for standing in ChangeStatus if standing in every), ChangeStatus.PLANNED)
+    return ChangeStatus.PARTLY if worst in _NOTHING_CHANGED and every & _CHANGED else worst
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 class Step(StrEnum):
@@ -33,7 +207,6 @@ class Step(StrEnum):
     REJECT = "reject"
     EXPIRE = "expire"
     APPLY = "apply"
-    VERIFY = "verify"
     UNDO = "undo"
 
 
@@ -61,75 +234,53 @@ _CARRIED_OUT: Final = Refusal(
 )
 _UNDONE: Final = Refusal("plan_undone", "was taken back", _AGAIN)
 _NOTHING: Final = Refusal("nothing_to_undo", "changed nothing: there is nothing to take back")
-
-_S = ChangeStatus
 _ROWS: Final[Mapping[ChangeStatus, tuple[ChangeStatus | Refusal, ...]]] = MappingProxyType(
     {
-        # APPROVE, REJECT, EXPIRE, APPLY, VERIFY, UNDO
-        _S.PLANNED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.PLANNED, _NOTHING),
-        _S.APPROVED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.APPROVED, _NOTHING),
-        _S.REJECTED: (_REJECTED, _S.REJECTED, _S.REJECTED, _REJECTED, _S.REJECTED, _NOTHING),
-        _S.EXPIRED: (_EXPIRED, _S.REJECTED, _S.EXPIRED, _EXPIRED, _S.EXPIRED, _NOTHING),
-        _S.REFUSED: (_S.REFUSED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.REFUSED, _NOTHING),
-        _S.STARTED: (_S.STARTED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.FAILED, _NOTHING),
-        _S.FAILED: (_S.FAILED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _S.FAILED, _NOTHING),
-        _S.RUNNING: (_BUSY, _BUSY, _S.RUNNING, _BUSY, _S.RUNNING, _BUSY),
-        _S.UNKNOWN: (_OPEN, _OPEN, _S.UNKNOWN, _OPEN, _S.UNKNOWN, _OPEN),
-        _S.UNVERIFIED: (_OPEN, _OPEN, _S.UNVERIFIED, _OPEN, _S.UNVERIFIED, _OPEN),
-        _S.PARTLY: (_S.PARTLY, _S.STOPPED, _S.STOPPED, _S.RUNNING, _S.PARTLY, _S.UNDONE),
-        _S.STOPPED: (_REJECTED, _S.STOPPED, _S.STOPPED, _REJECTED, _S.STOPPED, _S.UNDONE),
-        _S.OVERWRITTEN: (_OVERWRITTEN, _CARRIED_OUT, _S.OVERWRITTEN, _OVERWRITTEN, _S.OVERWRITTEN, _S.UNDONE),
-        _S.DONE: (_CARRIED_OUT, _CARRIED_OUT, _S.DONE, _S.DONE, _S.DONE, _S.UNDONE),
-        _S.UNDONE: (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _S.UNDONE, _UNDONE),
+        # APPROVE, REJECT, EXPIRE, APPLY, UNDO
+        _S.PLANNED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.APPROVED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.REJECTED: (_REJECTED, _S.REJECTED, _S.REJECTED, _REJECTED, _NOTHING),
+        _S.EXPIRED: (_EXPIRED, _S.REJECTED, _S.EXPIRED, _EXPIRED, _NOTHING),
+        _S.REFUSED: (_S.REFUSED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.STARTED: (_S.STARTED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.FAILED: (_S.FAILED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.RUNNING: (_BUSY, _BUSY, _S.RUNNING, _BUSY, _BUSY),
+        _S.UNKNOWN: (_OPEN, _OPEN, _S.UNKNOWN, _OPEN, _OPEN),
+        _S.UNVERIFIED: (_OPEN, _OPEN, _S.UNVERIFIED, _OPEN, _OPEN),
+        _S.PARTLY: (_S.PARTLY, _S.STOPPED, _S.STOPPED, _S.RUNNING, _S.UNDONE),
+        _S.STOPPED: (_REJECTED, _S.STOPPED, _S.STOPPED, _REJECTED, _S.UNDONE),
+        _S.OVERWRITTEN: (_OVERWRITTEN, _CARRIED_OUT, _S.OVERWRITTEN, _OVERWRITTEN, _S.UNDONE),
+        _S.DONE: (_CARRIED_OUT, _CARRIED_OUT, _S.DONE, _S.DONE, _S.UNDONE),
+        _S.UNDONE: (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _UNDONE),
     }
 )
 LIFE: Final[Mapping[tuple[ChangeStatus, Step], ChangeStatus | Refusal]] = MappingProxyType(
     {(standing, step): answer for standing, row in _ROWS.items() for step, answer in zip(Step, row, strict=True)}
 )
-"""The standing after a step (for APPLY while it lasts; for VERIFY the least that it leaves), or why it is refused."""
-
-DECISIONS: Final = MappingProxyType(
-    {Step.APPROVE: Event.APPROVED, Step.REJECT: Event.REJECTED, Step.EXPIRE: Event.EXPIRED}
+"""The standing after a step (for APPLY while it lasts), or why it is refused."""
+DECIDES: Final[Mapping[str, Step]] = MappingProxyType(
+    {Event.APPROVED: Step.APPROVE, Event.REJECTED: Step.REJECT, Event.EXPIRED: Step.EXPIRE}
 )
-_DECIDES: Final[Mapping[str, Step]] = {event: step for step, event in DECISIONS.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """Who approved or rejected a plan, when and why; or that no one did in time."""
-
-    step: Step
-    actor: str
-    at: dt.datetime
-    plan_hash: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLife:
-    """How a plan stands. `groups` is empty when nothing was attempted; `undone_by` are the plans that took it back."""
+    """How a plan stands. `groups` is empty when nothing was attempted; `decisions` are the audit rows that say who
+    approved or rejected it, or that no one did in time; `undone_by` are the plans that took it back."""
 
     plan_id: str
     standing: ChangeStatus
     groups: tuple[GroupStatus, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[AuditRow, ...] = ()
     undone_by: tuple[str, ...] = ()
 
     def after(self, step: Step) -> ChangeStatus:
-        """The standing after `step`.
-
-        Raises:
-            ChangeRefused: the table refuses the step; with the rule's name.
-            ChangeInProgress: a process executes it, or it was not verified.
-        """
+        """The standing after `step`. Raises ChangeRefused with the rule that forbids it, or ChangeInProgress when a
+        process executes the plan or it was not verified."""
         answer = LIFE[self.standing, step]
         if isinstance(answer, Refusal):
             raise self._error(answer)
         return answer
-
-    def decisions_of(self, step: Step, plan_hash: str) -> list[Decision]:
-        """Those about the very plan that has this hash."""
-        return [one for one in self.decisions if one.step is step and one.plan_hash == plan_hash]
 
     def _error(self, refusal: Refusal) -> AcktrailError:
         if refusal in (_BUSY, _OPEN):
@@ -144,12 +295,12 @@ class PlanLife:
     def _by(self, refusal: Refusal) -> str:
         if refusal is _UNDONE and self.undone_by:
             return f" by plan {', '.join(self.undone_by)}"
-        step = {_REJECTED: Step.REJECT, _EXPIRED: Step.EXPIRE}.get(refusal)
-        closing = next((one for one in reversed(self.decisions) if one.step is step), None)
+        event = {_REJECTED: Event.REJECTED, _EXPIRED: Event.EXPIRED}.get(refusal)
+        closing = next((row for row in reversed(self.decisions) if row.event == event), None)
         if closing is None:
             return ""
-        by = f" by {closing.actor}" if step is Step.REJECT else ""
-        return f"{by} at {utc_text(closing.at)}" + (f": {closing.why}" if closing.why else "")
+        by, why = f" by {closing.actor}" if refusal is _REJECTED else "", note_of(closing)
+        return f"{by} at {utc_text(closing.audited_at)}" + (f": {why}" if why else "")
 
 
 def life_of(
@@ -170,13 +321,11 @@ def life_of(
     standing = worst_status(group.standing for group in groups)
     if standing is ChangeStatus.PLANNED and is_refused:
         standing = ChangeStatus.REFUSED
-    # Any attempt may have brought a share partition to its target, and the newest one failed at the rest.
-    if standing in NOTHING_CHANGED and any(
-        row.event == Event.VERIFIED and row.outcome in ("done", "partly") for row in mine
-    ):
+    found = {row.outcome for row in mine if row.event == Event.VERIFIED}
+    if standing in _NOTHING_CHANGED and found & {"done", "partly"}:  # an attempt before the newest one did something
         standing = ChangeStatus.PARTLY
-    decisions = tuple(_decision(row) for row in mine if row.event in _DECIDES)
-    steps = [one.step for one in decisions]
+    decisions = tuple(row for row in mine if row.event in DECIDES)
+    steps = [DECIDES[row.event] for row in decisions]
     if is_expired and not groups and not is_refused:
         steps.append(Step.EXPIRE)
     for step in [*steps, Step.UNDO] if is_undone else steps:
@@ -185,6 +334,6 @@ def life_of(
     return PlanLife(plan_id=plan_id, standing=standing, groups=groups, decisions=decisions, undone_by=tuple(undone_by))
 
 
-def _decision(row: AuditRow) -> Decision:
-    why = str(json.loads(row.detail).get("note", ""))
-    return Decision(step=_DECIDES[row.event], actor=row.actor, at=row.audited_at, plan_hash=row.plan_hash, why=why)
+def note_of(row: AuditRow) -> str:
+    """Why a decision was made; empty where no reason was given."""
+    return str(json.loads(row.detail).get("note", ""))

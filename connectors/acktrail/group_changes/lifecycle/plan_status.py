@@ -1,22 +1,24 @@
-"""The status of plans and their results, read from the tables."""
+"""The status of plans and their results, read from the tables, and whether it allows a step: every entry point asks."""
 
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from acktrail.config import TablesConfig
-from acktrail.group_changes.audit.audit_chain import AuditRow
+from acktrail.config import ApprovalRule, TablesConfig
+from acktrail.errors import ChangeRefused
+from acktrail.group_changes.audit.audit_chain import AuditRow, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.lifecycle.change_status import Status
-from acktrail.group_changes.lifecycle.plan_life import PlanLife, life_of
+from acktrail.group_changes.lifecycle.plan_life import DECIDES, LIFE, PlanLife, Refusal, Status, Step, life_of, note_of
 from acktrail.group_changes.lifecycle.undo import UndoLedger, read_ledger, read_whole_ledger
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
-from acktrail.group_changes.planning.plan_file import DAY_MS
+from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age
 from acktrail.times import now_ms, utc_text
 
 _Row = Mapping[str, Any]
@@ -25,15 +27,12 @@ _LISTED: Final = ("plan_id", "created_by", "kind", "strategy", "undoes", "partit
 
 def done_before(cluster: Cluster, journal: Journal, plan: ResetPlan) -> frozenset[tuple[str, str, int]]:
     """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""
-    rows = [row for row in journal.executions(plan.plan_id) if Status(row["status"]).is_ok]
-    if not rows:
-        return frozenset()
-    now = {
-        (answer.group_id, offset.topic, offset.partition): offset.start_offset
-        for answer in cluster.admin.describe_group_offsets({row["group_id"] for row in rows})
-        for offset in answer.offsets
-    }
-    return frozenset(key for key, row in _newest(rows).items() if now.get(key) == row["target_offset"])
+    from acktrail.group_changes.collection.collect import described_offsets
+
+    rows = _newest(row for row in journal.executions(plan.plan_id) if Status(row["status"]).is_ok)
+    now = described_offsets(cluster.admin, {group_id for group_id, _, _ in rows}) if rows else {}
+    offsets = {(group, topic, part): now[group].get((topic, part)) for group, topic, part in rows}
+    return frozenset(key for key, at in offsets.items() if at and at.start_offset == rows[key]["target_offset"])
 
 
 def outcomes_of(journal: Journal, plan: ResetPlan) -> list[dict[str, Any]]:
@@ -64,16 +63,12 @@ def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     about = stored[0] if stored else {"plan_id": plan_id, "refusals": 0, "created_at": None}
     life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms())
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
-    executions = [_execution(row) for row in _newest(read_executions(tables, plan_id)).values()]
+    executions = [_execution(row) for row in _newest(read_executions(tables, [plan_id])).values()]
     return {**_of_life(life), "groups": groups, "executions": executions}
 
 
 def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict[str, Any]]:
-    """The rows of the audit, of one plan or all, oldest first, as JSON; `detail` is what the step is about.
-
-    Raises:
-        UnknownName: there is no such plan.
-    """
+    """The rows of the audit, of one plan or all, oldest first, as JSON. Raises UnknownName: there is no such plan."""
     rows = read_audit(tables, {} if plan_id is None else {"plan_id": plan_id})
     if not rows and plan_id is not None:
         read_plan_row(tables, plan_id)
@@ -108,16 +103,17 @@ def _execution(row: _Row) -> dict[str, Any]:
 
 def _never_sent(row: PartitionPlan) -> dict[str, Any]:
     """A share partition that no attempt came to."""
-    from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
+    from acktrail.columnar.schemas.table_schemas import TABLES
 
     known = {name: getattr(row, name) for name in ("group_id", "topic", "topic_id", "partition", "target_offset")}
-    columns = ["plan_id", "attempt", "verified_at", *(field.name for field in fields(VerifiedPartition))]
-    return {**dict.fromkeys(columns), **known, "status": Status.NOT_ATTEMPTED.value, "error": "it was not sent"}
+    columns: dict[str, Any] = dict.fromkeys(TABLES["reset_executions"].names)
+    return {**columns, **known, "status": Status.NOT_ATTEMPTED.value, "error": "it was not sent"}
 
 
 def _of_life(life: PlanLife) -> dict[str, Any]:
     decisions = [
-        {"decision": one.step.value, "by": one.actor, "at": utc_text(one.at), "why": one.why} for one in life.decisions
+        {"decision": DECIDES[row.event].value, "by": row.actor, "at": utc_text(row.audited_at), "why": note_of(row)}
+        for row in life.decisions
     ]
     return {"standing": life.standing.value, "decisions": decisions, "undone_by": list(life.undone_by)}
 
@@ -131,3 +127,104 @@ def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
         "attempts": max((one.attempt for one in life.groups), default=0),
         "group_standings": {one.group_id: one.standing.value for one in life.groups},
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The questions that one plan is asked before a step; `rule` says which approval it needs, `longest_ms` how old it
+    may be."""
+
+    journal: Journal
+    plan: Plan
+    rule: ApprovalRule
+    longest_ms: int = DAY_MS
+
+    @property
+    def _asked_by(self) -> frozenset[str]:
+        return requesters(self.plan.created_by, self.plan.requested_by)
+
+    def life(self) -> PlanLife:
+        """How the plan stands now."""
+        plan_id = self.plan.plan_id
+        rows = self.journal.audit({"plan_id": plan_id})
+        found = life_of(plan_id, rows, now_ms=self.journal.now_ms, is_refused=bool(self.plan.refusals))
+        if not isinstance(self.plan, ResetPlan) or isinstance(LIFE[found.standing, Step.UNDO], Refusal):
+            return found
+        ledger = read_ledger(self.journal.tables, [plan_id])
+        standing = found.after(Step.UNDO) if ledger.is_undone(plan_id) else found.standing
+        return replace(found, standing=standing, undone_by=ledger.undone_by(plan_id))
+
+    def check_apply(self) -> PlanLife:
+        """Pass when the plan may be carried out now; how it stood.
+
+        Raises:
+            ChangeRefused: it was rejected, undone or overwritten, it needs an approval, (PlanStale) it is too old.
+            ChangeInProgress: it is being carried out, or was not verified.
+        """
+        life = self.life()
+        life.after(Step.APPLY)
+        self._check_age()
+        check_approvals(self.plan.plan_id, self._decided_by(life, Step.APPROVE), self._asked_by, self.rule)
+        return life
+
+    def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
+        """Note that `actor`, for whom the journal writes, approved or rejected the plan, or that the time to answer is
+        over (EXPIRE); the plan's status then. The same decision by the same person is noted once.
+
+        Raises:
+            ChangeRefused: the plan is closed, was carried out, is too old to be approved; or `own_approval`.
+            ChangeInProgress: it is being carried out, or was not verified.
+        """
+        before = self.life()
+        before.after(step)
+        if step is Step.APPROVE:
+            self._check_age()
+            check_approver(actor, self._asked_by, self.rule)
+        if actor not in self._decided_by(before, step):
+            event = next(event for event, decided in DECIDES.items() if decided is step)
+            entry = audit_entry(self.plan, 0, Event(event), detail={"note": why} if why else {})
+            # The life is read again: the rows that `check` is given may be those of open changes alone.
+            self.journal.note([entry], check=lambda _: self.life().after(step))
+        return self.life()
+
+    def _decided_by(self, life: PlanLife, step: Step) -> list[str]:
+        """Who took this decision about the very plan that has the plan's hash."""
+        mine = [row for row in life.decisions if row.plan_hash == self.plan.plan_hash]
+        return [row.actor for row in mine if DECIDES[row.event] is step]
+
+    def _check_age(self) -> None:
+        check_age(self.plan.created_at_ms, now_ms=self.journal.now_ms, longest_ms=self.longest_ms)
+
+
+def account() -> str:
+    """The account that this process runs under, by the system and not by the environment, which anybody may set."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
+
+
+def requesters(created_by: str, requested_by: str) -> frozenset[str]:
+    """Those who may not approve their own plan: who made it, and for whom."""
+    return frozenset(_name(one) for one in (created_by, requested_by) if one.strip())
+
+
+def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> None:
+    """Raise ChangeRefused (`own_approval`) when `actor` may not approve a plan that `asked_by` asked for."""
+    if rule is ApprovalRule.SECOND_PERSON and _name(actor) in asked_by:
+        hint = "somebody else approves it: acktrail reset approve (ACKTRAIL_RESET_APPROVAL=second-person)"
+        raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
+
+
+def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule) -> None:
+    """Raise ChangeRefused (`approval_missing`) unless a plan that these people approved may be carried out."""
+    needs_other = rule is ApprovalRule.SECOND_PERSON
+    if rule is ApprovalRule.OPTIONAL or any(not needs_other or _name(one) not in asked_by for one in approved_by):
+        return
+    text = f"plan {plan_id} needs an approval{' by a second person' if needs_other else ''}"
+    hint = f"acktrail reset approve {plan_id} (ACKTRAIL_RESET_APPROVAL={rule.value})"
+    raise ChangeRefused("approval_missing", text, hint=hint)
+
+
+def _name(person: str) -> str:
+    return person.strip().casefold()

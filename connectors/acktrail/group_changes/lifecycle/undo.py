@@ -9,16 +9,13 @@ from typing import Any, Final
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ChangeRefused
-from acktrail.group_changes.audit.journal import read_audit, read_plan_rows
-from acktrail.group_changes.lifecycle.change_status import ChangeStatus, Status
-from acktrail.group_changes.lifecycle.plan_life import Step, life_of
+from acktrail.group_changes.audit.journal import read_audit, read_executions, read_plan_rows
+from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Status, Step, life_of
 from acktrail.group_changes.planning.plan import ChangeKind, ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 
 Key = tuple[str, str, int]
-
-_OPEN: Final = frozenset({ChangeStatus.RUNNING, ChangeStatus.UNKNOWN, ChangeStatus.UNVERIFIED})
 _NEVER_STARTED: Final = (
     "it had no start offset before, and Kafka cannot remove one alone: `acktrail offsets delete` takes all of it away"
 )
@@ -27,8 +24,7 @@ _NEVER_SENT: Final = frozenset({Status.LEFT_OUT, Status.NOT_ATTEMPTED, Status.FA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoLedger:
-    """What plans did to share partitions: by plan, the newest status of every share partition and its target. `undos`:
-    by plan, the ids of the plans that were made to take it back."""
+    """By plan, the newest status of every share partition with its target, and the plans made to take it back."""
 
     outcomes: Mapping[str, Mapping[Key, tuple[Status, int | None]]] = field(default_factory=dict)
     undos: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -73,8 +69,6 @@ def read_whole_ledger(tables: TablesConfig, plans: Iterable[Mapping[str, Any]]) 
 
 def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: Iterable[str]) -> UndoLedger:
     """Of `plan_ids` and what undoes them, and what undoes that; `rows` are those of all undos."""
-    from acktrail.tables.delta.store import Tables
-
     undos: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         undos[row["undoes"]].append(row["plan_id"])
@@ -88,9 +82,8 @@ def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: I
     if not wanted:
         return UndoLedger()
     columns = ["plan_id", "attempt", "group_id", "topic", "partition", "target_offset", "status", "verified_at"]
-    found = Tables(tables).rows("reset_executions", {"plan_id": sorted(wanted)}, columns=columns)
     outcomes: dict[str, dict[Key, tuple[Status, int | None]]] = defaultdict(dict)
-    for row in sorted(found, key=lambda row: (row["verified_at"], row["attempt"])):
+    for row in read_executions(tables, sorted(wanted), columns=columns):
         key = (row["group_id"], row["topic"], row["partition"])
         outcomes[row["plan_id"]][key] = (Status(row["status"]), row["target_offset"])
     return UndoLedger(outcomes=outcomes, undos=undos)
@@ -105,8 +98,8 @@ def undo_request(
     allow_moved_on: bool = False,
     allow_skip: bool = False,
 ) -> ResetRequest:
-    """The reset that undoes a plan: start offsets only, of what it did. Delivery states cannot come back: Kafka has no
-    request for them. `allow_moved_on`: also where the group moved on since."""
+    """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back.
+    `allow_moved_on`: also where the group moved on since."""
     return parse_request(
         {
             "groups": plan.group_ids,
@@ -124,8 +117,8 @@ def undo_offsets(
     tables: TablesConfig, plan: ResetPlan, topics: Sequence[TopicScope] = (), *, now_ms: int
 ) -> TargetOffsets:
     """Where each share partition of `plan` goes back to: where its group would have begun before, past the finished
-    records at the start of its state. One that the plan did not change, or that was taken back before, has no offset,
-    and a reason. The delivery states of single records cannot come back.
+    records at the start of its state. One that the plan did not change, or that was taken back before, has a reason
+    instead.
 
     Raises:
         ChangeRefused: the plan changed nothing, was taken back, or does not hold what `topics` names.
@@ -148,7 +141,7 @@ def undo_offsets(
         raise ChangeRefused("nothing_to_undo", text, hint=f"see acktrail reset show {plan.plan_id}")
     for undo in ledger.undos.get(plan.plan_id, ()):
         other = life_of(undo, audit, now_ms=now_ms)
-        if other.standing in _OPEN:
+        if other.standing in {ChangeStatus.RUNNING, *OPEN}:
             group = next(one for one in other.groups if one.standing is other.standing)
             raise ChangeInProgress(group.group_id, plan_id=undo, hint=f"settle it first: acktrail reset verify {undo}")
     outcomes, before = ledger.outcomes[plan.plan_id], ledger.taken_back(plan.plan_id)
@@ -164,11 +157,7 @@ def undo_offsets(
 
 
 def check_not_undone(tables: TablesConfig, plan: ResetPlan) -> None:
-    """Pass when no other plan took back what the undo `plan` is to take back; any other plan passes.
-
-    Raises:
-        ChangeRefused: `already_undone`: it names share partition and plan.
-    """
+    """Raise ChangeRefused (`already_undone`) when another plan took back what the undo `plan` is to take back."""
     if plan.undoes is None:
         return
     ledger = read_ledger(tables, [plan.undoes])

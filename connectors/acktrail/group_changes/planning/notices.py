@@ -47,18 +47,21 @@ def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:
 
 
 class RefusedParts:
-    """Which share partitions refusals are about: constant time each."""
+    """Which share partitions refusals are about, and the first about each, its topic, its group or the whole plan:
+    constant time each."""
 
     def __init__(self, notices: Iterable[Notice]) -> None:
-        refusals = refusals_among(notices)
-        self._all = any(n.group_id is None and n.topic is None for n in refusals)
-        self._groups = {n.group_id for n in refusals if n.group_id is not None and n.topic is None}
-        self._topics = {n.topic for n in refusals if n.group_id is None and n.topic is not None}
-        self._parts = {(n.group_id, n.topic, n.partition) for n in refusals if n.partition is not None}
+        self._first: dict[tuple[str | None, str | None, int | None], Notice] = {}
+        for notice in refusals_among(notices):
+            self._first.setdefault((notice.group_id, notice.topic, notice.partition), notice)
+
+    def about(self, part: tuple[str, str, int]) -> Notice | None:
+        group_id, topic, _ = part
+        places = (part, (None, topic, None), (group_id, None, None), (None, None, None))
+        return next((self._first[place] for place in places if place in self._first), None)
 
     def __contains__(self, part: tuple[str, str, int]) -> bool:
-        group_id, topic, _ = part
-        return self._all or group_id in self._groups or topic in self._topics or part in self._parts
+        return self.about(part) is not None
 
 
 def by_severity(notices: Iterable[Notice]) -> tuple[Notice, ...]:

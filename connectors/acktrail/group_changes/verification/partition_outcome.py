@@ -3,28 +3,29 @@
 A reset is one snapshot record: the new start offset, no batches, leader epoch 0, delivery complete count 0 or not
 known, written when it was created, a higher snapshot epoch, the group's epoch as its state epoch. A snapshot that a
 quiet shard writes later has another create time and changes nothing. A leader never writes another state epoch, and
-never moves a start offset back: only a request does (KIP-932, `ShareCoordinatorShard`).
-
-Where records were pruned before they were read, the present state alone decides, often as unknown: see the table
-`_WITHOUT_RECORDS`.
+never moves a start offset back: only a request does (KIP-932, `ShareCoordinatorShard`). Where records were pruned
+before they were read, the present state alone decides, often as unknown: see the table `_WITHOUT_RECORDS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, Literal
 
 from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.facts import PartitionState
-from acktrail.group_changes.lifecycle.change_status import Status
+from acktrail.group_changes.lifecycle.plan_life import Status
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 
 Place = tuple[int, int]
 """Where a record stands: state partition, offset."""
 Seen = tuple[Place, StateRecord]
+VerifiedPartition = dict[str, Any]
+"""What became of one share partition: a row of ``reset_executions`` without plan, attempt and time. Epochs and start
+offsets before are the plan's, after the state topic's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +37,6 @@ class GroupNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaterReset:
-    """Another request for the same share partition, sent later, when the state partition ended at `end`."""
-
-    end: int
-    target: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetEvidence:
     """What is known of a reset to `target`: what the broker said, the state in the plan (None: there was none) and the
     group's epoch there (None: not known).
@@ -51,7 +44,8 @@ class ResetEvidence:
     `records` are those of the share partition since the change was sent, in order; where some of them are missing
     (`is_complete` false), `now`, the present state, decides (None: there is none), if it is known. `group` None: it was
     not asked. `overwritten_at`: the record by which an earlier look, at a group that had not begun to work, found the
-    reset overwritten. `later`: what other plans and attempts asked for since.
+    reset overwritten. `later`: what other plans and attempts asked for since, each the end of the state partition when
+    it was sent, and its target.
     """
 
     target: int
@@ -64,7 +58,7 @@ class ResetEvidence:
     is_now_known: bool = True
     group: GroupNow | None = None
     overwritten_at: Place | None = None
-    later: Sequence[LaterReset] = ()
+    later: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,36 +73,28 @@ class ResetOutcome:
     why: str | None = None
 
 
-class Since(Enum):
-    """What the group did since a state epoch was written, which is the group's epoch of that time."""
-
-    EMPTY = "no member joined"
-    WORKED = "a member joined"
-    UNKNOWN = "not known"
+Since = Literal["empty", "worked", "unknown"]
+"""What the group did since a state epoch was written, the group's epoch of that time: whether a member joined."""
+Start = Literal["below", "at", "past"]
+"""Where the present start offset is, by the target."""
 
 
 def judge(case: ResetEvidence) -> ResetOutcome:
-    """What became of it."""
-    if case.later:
-        return _beside_later(case)
-    found = _by_records(case, case.records)
-    if found is not None:
-        return found
-    return ResetOutcome(status=_NOT_THERE[case.outcome]) if case.is_complete else _without_records(case)
-
-
-def _beside_later(case: ResetEvidence) -> ResetOutcome:
-    """What another request did later is not mistaken for this one's work, nor for something that overwrote it. Behind
-    the other one, only a target of its own identifies this one."""
-    end = min(other.end for other in case.later)
-    found = _by_records(case, [seen for seen in case.records if seen[0][1] < end])
-    if found is None and case.target not in {other.target for other in case.later}:
-        found = _by_records(case, [seen for seen in case.records if seen[0][1] >= end])
-    if found is not None:
-        return found
+    """What became of it. What another request did later is not mistaken for this one's work, nor for something that
+    overwrote it: behind it only a target of its own identifies this one."""
+    end = min((end for end, _ in case.later), default=None)
+    parts = [[seen for seen in case.records if end is None or seen[0][1] < end]]
+    if end is not None and case.target not in {target for _, target in case.later}:
+        parts.append([seen for seen in case.records if seen[0][1] >= end])
+    for records in parts:
+        found = _by_records(case, records)
+        if found is not None:
+            return found
     if case.is_complete:
         return ResetOutcome(status=_NOT_THERE[case.outcome])
-    return _unless_refused(case, None, f"{_PRUNED}, and another request was sent since")
+    if case.later:
+        return _unless_refused(case, None, f"{_PRUNED}, and another request was sent since")
+    return _without_records(case)
 
 
 def _by_records(case: ResetEvidence, records: Sequence[Seen]) -> ResetOutcome | None:
@@ -140,9 +126,9 @@ def _afterwards(case: ResetEvidence, place: Place, reset: ShareSnapshot, later: 
         what = "its state was deleted" if isinstance(record, Tombstone) else f"it was set to {start}"
         return _overwritten(where, f"{what} afterwards by another request")
     since = _since(reset.state_epoch, case.group)
-    if since is Since.EMPTY or where == case.overwritten_at:
+    if since == "empty" or where == case.overwritten_at:
         return _overwritten(where, f"start offset {start} was written although no member had joined the group")
-    if since is Since.WORKED:
+    if since == "worked":
         return _moved_on(case, place, reset.state_epoch)
     why = "it was done, and whether the group or something else changed it since is not known"
     return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=case.group is None, why=why)
@@ -152,30 +138,22 @@ def _overwritten(where: Place, why: str) -> ResetOutcome:
     return ResetOutcome(status=Status.OVERWRITTEN_AFTER_RESET, evidence=where, why=why)
 
 
-class Start(Enum):
-    """Where the present start offset is, by the target."""
-
-    BELOW = "below"
-    AT = "at"
-    PAST = "past"
-
-
+_content: Final = attrgetter("start_offset", "batches", "state_epoch")
 _PRUNED: Final = "the records that would show it are pruned"
 _MAYBE_OWN: Final = f"{_PRUNED}, and the group may have moved on by itself"
-_NOT_OURS: Final = "another request set the start offset since"
-_NOBODY: Final = "something else than the group's own work set the start offset since"
-
+_OTHER: Final = (Status.OVERWRITTEN_AFTER_RESET, "another request set the start offset since")
+_NOBODY: Final = (Status.OVERWRITTEN_AFTER_RESET, "something else than the group's own work set the start offset since")
 _WITHOUT_RECORDS: Final[Mapping[tuple[bool, bool, Start, Since], tuple[Status, str]]] = MappingProxyType(
     {
-        (True, True, Start.BELOW, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOT_OURS),
-        (True, True, Start.BELOW, Since.WORKED): (Status.OVERWRITTEN_AFTER_RESET, _NOT_OURS),
-        (True, True, Start.BELOW, Since.UNKNOWN): (Status.OVERWRITTEN_AFTER_RESET, _NOT_OURS),
-        (True, True, Start.PAST, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOBODY),
-        (True, False, Start.BELOW, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOBODY),
-        (True, False, Start.PAST, Since.EMPTY): (Status.OVERWRITTEN_AFTER_RESET, _NOBODY),
-        (True, True, Start.AT, Since.WORKED): (Status.OK, ""),
-        (True, True, Start.PAST, Since.WORKED): (Status.OK, ""),
-        (False, True, Start.AT, Since.WORKED): (Status.OK, ""),
+        (True, True, "below", "empty"): _OTHER,
+        (True, True, "below", "worked"): _OTHER,
+        (True, True, "below", "unknown"): _OTHER,
+        (True, True, "past", "empty"): _NOBODY,
+        (True, False, "below", "empty"): _NOBODY,
+        (True, False, "past", "empty"): _NOBODY,
+        (True, True, "at", "worked"): (Status.OK, ""),
+        (True, True, "past", "worked"): (Status.OK, ""),
+        (False, True, "at", "worked"): (Status.OK, ""),
     }
 )
 """By (the broker said done, a request set the present state since the plan, start offset, group since): what is sure.
@@ -197,16 +175,18 @@ def _without_records(case: ResetEvidence) -> ResetOutcome:
         return not_there
     if now.start_offset == case.target and not now.batches:
         return ResetOutcome(status=_by_state_epoch(before, now.state_epoch), evidence=where)
-    return not_there if _is_same(now, before) else _by_state(case, now, where)
+    if before is not None and _content(now) == _content(before):
+        return not_there  # a quiet shard writes the same again under the next snapshot epoch
+    return _by_state(case, now, where)
 
 
 def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOutcome:
     """By the present state alone, which is another than before and than the target."""
     if case.group is None:
         return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)
-    start = Start.AT if now.start_offset == case.target else Start.PAST
+    start: Start = "at" if now.start_offset == case.target else "past"
     if now.start_offset is None or now.start_offset < case.target:
-        start = Start.BELOW
+        start = "below"
     key = (case.outcome is Outcome.DONE, _is_altered(case, now), start, _since(now.state_epoch, case.group))
     status, why = _WITHOUT_RECORDS.get(key, (Status.UNKNOWN, _MAYBE_OWN))
     if case.overwritten_at is not None:
@@ -237,19 +217,19 @@ def _is_altered(case: ResetEvidence, now: PartitionState) -> bool:
         return False
     if now.start_offset is not None and before.start_offset is not None and now.start_offset < before.start_offset:
         return True
-    if now.state_epoch is None or before.state_epoch is None or now.state_epoch <= before.state_epoch:
+    if now.state_epoch is None or before.state_epoch is None:
         return False
-    return now.state_epoch == case.sent_epoch
+    return before.state_epoch < now.state_epoch == case.sent_epoch
 
 
 def _since(state_epoch: int | None, group: GroupNow | None) -> Since:
     if group is None:
-        return Since.UNKNOWN
+        return "unknown"
     if group.has_members:
-        return Since.WORKED
+        return "worked"
     if group.epoch is None or state_epoch is None:
-        return Since.UNKNOWN
-    return Since.EMPTY if group.epoch == state_epoch else Since.WORKED
+        return "unknown"
+    return "empty" if group.epoch == state_epoch else "worked"
 
 
 def _is_of_a_request(record: StateRecord) -> bool:
@@ -261,46 +241,10 @@ def _is_of_a_request(record: StateRecord) -> bool:
 
 def _contradicts(target: int, record: StateRecord) -> bool:
     """Whether a later record says something else than a reset to `target`."""
-    if isinstance(record, Tombstone):
-        return True
-    return bool(record.batches) or record.start_offset not in (target, None)
-
-
-def _is_same(now: PartitionState, before: PartitionState | None) -> bool:
-    """The same content, which a quiet shard writes again under the next snapshot epoch."""
-    return before is not None and (now.start_offset, now.batches, now.state_epoch) == (
-        before.start_offset,
-        before.batches,
-        before.state_epoch,
-    )
+    return isinstance(record, Tombstone) or bool(record.batches) or record.start_offset not in (target, None)
 
 
 def _by_state_epoch(before: PartitionState | None, state_epoch: int | None) -> Status:
     if before is None or before.state_epoch is None or state_epoch is None or state_epoch > before.state_epoch:
         return Status.OK
     return Status.OK_EPOCH_NOT_BUMPED if state_epoch == before.state_epoch else Status.EPOCH_WENT_BACK
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedPartition:
-    """What became of one share partition. Epochs and start offsets before are the plan's, after the state topic's."""
-
-    group_id: str
-    topic: str
-    topic_id: str | None
-    partition: int
-    target_offset: int
-    status: Status
-    error_code: int | None
-    error: str | None
-    error_scope: str | None
-    advice: str
-    start_offset_before: int | None
-    start_offset_after: int | None
-    described_start_offset: int | None
-    snapshot_epoch_before: int | None
-    snapshot_epoch_after: int | None
-    state_epoch_before: int | None
-    state_epoch_after: int | None
-    evidence_state_partition: int | None
-    evidence_offset: int | None

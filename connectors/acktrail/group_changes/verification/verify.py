@@ -7,27 +7,30 @@ whose process was killed, and corrects what an earlier look found.
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from acktrail.broker.changes import Outcome
 from acktrail.broker.client.broker_client import Backoff
 from acktrail.broker.state.state_topic import StateTopic
-from acktrail.errors import RetryableError
+from acktrail.errors import ChangeInProgress, RetryableError
+from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.collect import described_offsets
 from acktrail.group_changes.collection.exported_records import ExportedRecords
 from acktrail.group_changes.collection.facts import PartitionState
 from acktrail.group_changes.collection.partition_states import StateFacts, read_states
-from acktrail.group_changes.execution.sent_request import SentPartition
-from acktrail.group_changes.json_values import to_json_value
-from acktrail.group_changes.lifecycle.change_status import Status
+from acktrail.group_changes.execution.attempt import SentPartition, asked_in, sent_partitions
+from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.verification.open_attempts import closing, group_outcome, open_attempts, sent_in_attempts
+from acktrail.group_changes.planning.plan_file import Plan
 from acktrail.group_changes.verification.partition_outcome import (
     GroupNow,
-    LaterReset,
+    Place,
     ResetEvidence,
     ResetOutcome,
     Seen,
@@ -41,15 +44,19 @@ T = TypeVar("T")
 WAIT_S: Final = 30.0
 """How long a record may take to show, and how long a request may be on its way after its sender was killed."""
 WATCH_S: Final = 5.0
+_MAY_CHANGE: Final = frozenset({ChangeStatus.FAILED, ChangeStatus.OVERWRITTEN, ChangeStatus.PARTLY})
+"""Settled, and still not what was asked for: a request may arrive late."""
+
+Key = tuple[str, str, int]
+"""Group, topic, partition."""
 
 
 def verify_reset(
     cluster: Cluster, journal: Journal, plan: ResetPlan, *, wait_s: float = WAIT_S, watch_s: float = WATCH_S
 ) -> tuple[VerifiedPartition, ...]:
-    """Find out what became of every group of the newest attempt at `plan` that is not known to be done.
-
-    That is what was not looked at yet, and what an earlier look found undone, overwritten or unclear: a request that
-    the network held back may have arrived since. Nothing to find out gives nothing. What is found is noted again.
+    """Find out what became of every group of the newest attempt at `plan` that is not known to be done: what was not
+    looked at yet, and what an earlier look found undone, overwritten or unclear, for a request that the network held
+    back may have arrived since. Nothing to find out gives nothing.
 
     `wait_s`: how long to wait for a record, and (after the request was sent) for one of a request without an answer.
     `watch_s`: how long to watch afterwards that nothing overwrites the start offsets of a group that stays empty.
@@ -66,8 +73,10 @@ def verify_reset(
     if found:
         newest = {one.group_id: one.attempt for one in attempts}
         about = {"plan_id": plan.plan_id, "verified_at": dt.datetime.fromtimestamp(journal.now_ms / 1000, dt.UTC)}
-        journal.write_executions({**to_json_value(one), **about, "attempt": newest[one.group_id]} for one in found)
-    statuses = {one.group_id: [each.status for each in found if each.group_id == one.group_id] for one in attempts}
+        journal.write_executions({**row, **about, "attempt": newest[row["group_id"]]} for row in found)
+    statuses: dict[str, list[Status]] = defaultdict(list)
+    for row in found:
+        statuses[row["group_id"]].append(Status(row["status"]))
     outcomes = {one.group_id: group_outcome(one, mine) for one in attempts if (mine := statuses[one.group_id])}
     entries = closing(plan, attempts, outcomes)
     if entries:
@@ -81,12 +90,9 @@ class _Verification:
     def __init__(
         self, cluster: Cluster, journal: Journal, plan: ResetPlan, asked: Sequence[SentPartition], wait_s: float
     ) -> None:
-        self._cluster = cluster
-        self._journal = journal
-        self._plan = plan
-        self._asked = tuple(asked)
-        self._keys = frozenset(one.key for one in asked)
-        self._wait_s = wait_s
+        self._cluster, self._journal, self._plan = cluster, journal, plan
+        self._asked, self._wait_s = asked, wait_s
+        self._keys = frozenset(one.row.share_partition for one in asked)
         self._seen: dict[SharePartition, list[Seen]] = defaultdict(list)
         self._position: dict[int, int] = {}
         self._is_complete = True
@@ -97,11 +103,11 @@ class _Verification:
             return self._by_description()
         self._lookup = self._cluster.state_lookup(StateTopic(self._cluster.admin))
         for one in self._asked:
-            partition = self._lookup.state_partition(one.key)
+            partition = self._lookup.state_partition(one.row.share_partition)
             end = one.ends.get(partition, 0)
             self._position[partition] = min(self._position.get(partition, end), end)
-        findings = _until(self._wait_s, self._look, lambda found: any(map(self._may_still_show, self._asked, found)))
-        described = _until(
+        findings = until(self._wait_s, self._look, lambda found: any(map(self._may_still_show, self._asked, found)))
+        described = until(
             self._wait_s,
             self._start_offsets,
             lambda starts: any(f.status.is_ok and at is None for f, at in zip(findings, starts, strict=True)),
@@ -111,7 +117,7 @@ class _Verification:
             findings = self._look()
         states = self._states().states
         return tuple(
-            _verified(one, finding, states.get(one.key), start_offset)
+            _verified(one, finding, states.get(one.row.share_partition), start_offset)
             for one, finding, start_offset in zip(self._asked, findings, described, strict=True)
         )
 
@@ -174,26 +180,27 @@ class _Verification:
             self._seen[key].append(seen)
 
     def _judged(self, one: SentPartition, states: StateFacts, group: GroupNow | None) -> ResetOutcome:
-        partition = self._lookup.state_partition(one.key)
+        key = one.row.share_partition
+        partition = self._lookup.state_partition(key)
         end = one.ends.get(partition, 0)
         case = ResetEvidence(
             target=one.target_offset,
             outcome=one.outcome,
             before=one.row.state,
             sent_epoch=one.group_epoch,
-            records=[seen for seen in self._seen[one.key] if seen[0][1] >= end],
+            records=[seen for seen in self._seen[key] if seen[0][1] >= end],
             is_complete=self._is_complete,
-            now=states.states.get(one.key),
-            is_now_known=states.reason is None and one.key not in states.reasons,
+            now=states.states.get(key),
+            is_now_known=states.reason is None and key not in states.reasons,
             group=group,
             overwritten_at=one.overwritten_at,
-            later=[LaterReset(end=ends.get(partition, end), target=target) for ends, target in one.later],
+            later=[(ends.get(partition, end), target) for ends, target in one.later],
         )
         return judge(case)
 
     def _by_description(self) -> tuple[VerifiedPartition, ...]:
         """Without the state topic: the broker's word alone."""
-        described = _until(
+        described = until(
             self._wait_s,
             self._start_offsets,
             lambda starts: any(
@@ -208,15 +215,12 @@ class _Verification:
 
     def _start_offsets(self) -> list[int | None]:
         """The start offsets that the broker describes."""
-        found = {
-            (answer.group_id, offset.topic, offset.partition): offset.start_offset
-            for answer in self._cluster.admin.describe_group_offsets(dict.fromkeys(o.row.group_id for o in self._asked))
-            for offset in answer.offsets
-        }
-        return [found.get(one.row.key) for one in self._asked]
+        found = described_offsets(self._cluster.admin, dict.fromkeys(one.row.group_id for one in self._asked))
+        offsets = [found[one.row.group_id].get((one.row.topic, one.row.partition)) for one in self._asked]
+        return [None if offset is None else offset.start_offset for offset in offsets]
 
 
-def _until(wait_s: float, look: Callable[[], T], is_late: Callable[[T], bool]) -> T:
+def until(wait_s: float, look: Callable[[], T], is_late: Callable[[T], bool]) -> T:
     """What `look` finds when it is not late any more, or the time is over."""
     patience = Backoff(wait_s)
     while True:
@@ -244,24 +248,122 @@ def _verified(
         status = Status.UNKNOWN
         error = f"the broker describes start offset {described}, the state topic has the target"
     state_partition, offset = finding.evidence or (None, None)
-    return VerifiedPartition(
-        group_id=one.row.group_id,
-        topic=one.row.topic,
-        topic_id=one.row.topic_id,
-        partition=one.row.partition,
-        target_offset=one.target_offset,
-        status=status,
-        error_code=one.error_code,
-        error=error,
-        error_scope=one.error_scope,
-        advice="" if status.is_ok else one.advice,
-        start_offset_before=one.row.start_offset,
-        start_offset_after=None if now is None else now.start_offset,
-        described_start_offset=described,
-        snapshot_epoch_before=None if before is None else before.snapshot_epoch,
-        snapshot_epoch_after=None if now is None else now.snapshot_epoch,
-        state_epoch_before=None if before is None else before.state_epoch,
-        state_epoch_after=None if now is None else now.state_epoch,
-        evidence_state_partition=state_partition,
-        evidence_offset=offset,
-    )
+    return {
+        **{name: getattr(one.row, name) for name in ("group_id", "topic", "topic_id", "partition")},
+        "target_offset": one.target_offset,
+        "status": status.value,
+        "error_code": one.error_code,
+        "error": error,
+        "error_scope": one.error_scope and one.error_scope.value,
+        "advice": "" if status.is_ok else one.advice,
+        "start_offset_before": one.row.start_offset,
+        "start_offset_after": now and now.start_offset,
+        "described_start_offset": described,
+        "snapshot_epoch_before": before and before.snapshot_epoch,
+        "snapshot_epoch_after": now and now.snapshot_epoch,
+        "state_epoch_before": before and before.state_epoch,
+        "state_epoch_after": now and now.state_epoch,
+        "evidence_state_partition": state_partition,
+        "evidence_offset": offset,
+    }
+
+
+def open_attempts(journal: Journal, plan: ResetPlan) -> list[GroupStatus]:
+    """The newest attempt at each group of `plan` that is not settled, or settled as something else than done. Raises as
+    `check_free`."""
+    rows = journal.audit({"plan_id": plan.plan_id})
+    outcomes = {(row.group_id, row.attempt): row.outcome for row in rows if row.event == Event.VERIFIED}
+    found = [
+        one
+        for one in standings(rows)
+        if one.lease is not None
+        or one.standing in {*OPEN, ChangeStatus.STARTED}
+        or (one.standing in _MAY_CHANGE and outcomes.get((one.group_id, one.attempt)) != "done")
+    ]
+    check_free(found, plan.plan_id, journal.now_ms)
+    return found
+
+
+def check_free(attempts: Iterable[GroupStatus], plan_id: str, now_ms: int) -> None:
+    """Raise ChangeInProgress when another process that may live is at one of `attempts`."""
+    for one in attempts:
+        lease, is_answered = one.lease, one.newest.event == Event.AFTER_CALL
+        if lease is not None and not is_answered and lease.is_held(now_ms) and not lease.is_own:
+            raise ChangeInProgress(one.group_id, plan_id=plan_id, hint=lease.text(now_ms))
+
+
+def sent_in_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStatus]) -> list[SentPartition]:
+    """Every share partition that was sent in `attempts`; nothing where none was."""
+    newest = {one.group_id: one.attempt for one in attempts}
+    rows = journal.audit({"plan_id": plan.plan_id})
+    own = [row for row in rows if row.group_id is not None and row.attempt == newest.get(row.group_id)]
+    asked = sent_partitions(plan, own)
+    now_ms = journal.now_ms
+    if all(one.lease is not None and one.lease.is_held(now_ms) for one in attempts):
+        return asked
+    later = _later(journal, own, {one.row.group_id for one in asked})
+    overwritten = _overwritten(journal.executions(plan.plan_id), newest)
+    return [
+        replace(one, later=later.get(one.row.key, ()), overwritten_at=overwritten.get(one.row.key)) for one in asked
+    ]
+
+
+def closing(
+    plan: Plan, attempts: Iterable[GroupStatus], outcomes: Mapping[str, tuple[str, Mapping[str, Any]]]
+) -> list[AuditEntry]:
+    """For each group the outcome that was found, with its detail, and its lease given back; one that was never sent
+    failed."""
+    entries: list[AuditEntry] = []
+    for one in attempts:
+        if one.group_id in outcomes:
+            outcome, detail = outcomes[one.group_id]
+            entries.append(audit_entry(plan, one.attempt, Event.VERIFIED, one.group_id, outcome=outcome, detail=detail))
+        elif one.standing is ChangeStatus.STARTED:
+            entries.append(audit_entry(plan, one.attempt, Event.AFTER_CALL, one.group_id, outcome="not_sent"))
+        if one.lease is not None:
+            entries.append(audit_entry(plan, one.attempt, Event.LEASE_RELEASED, one.group_id))
+    return entries
+
+
+def group_outcome(one: GroupStatus, statuses: Sequence[Status]) -> tuple[str, dict[str, Any]]:
+    """What became of a group by its share partitions, and the detail of the row that says so."""
+    detail: dict[str, Any] = {"statuses": Counter(statuses)}
+    if one.standing in _MAY_CHANGE:
+        detail["corrects"] = one.standing.value
+    if Status.OVERWRITTEN_AFTER_RESET in statuses or Status.EPOCH_WENT_BACK in statuses:
+        return "overwritten", detail
+    if Status.UNKNOWN in statuses:
+        return "unknown", detail
+    done = sum(status.is_ok for status in statuses)
+    return "done" if done == len(statuses) else "partly" if done else "not_done", detail
+
+
+def _later(
+    journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
+) -> dict[Key, list[tuple[Mapping[int, int], int]]]:
+    """What other plans and attempts asked of the same groups after the rows of `own`, by share partition."""
+    first = {row.group_id: row.sequence for row in own if row.event == Event.BEFORE_CALL}
+    found: dict[Key, list[tuple[Mapping[int, int], int]]] = defaultdict(list)
+    wanted = {"group_id": sorted(groups), "event": Event.BEFORE_CALL.value}
+    for row in journal.audit(wanted, first=min(first.values(), default=0) + 1):
+        if row.group_id is not None and row.sequence > first[row.group_id]:
+            ends, parts = asked_in(json.loads(row.detail))
+            for topic, partition, target in parts:
+                found[row.group_id, topic, partition].append((ends, target))
+    return found
+
+
+def _overwritten(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, int]) -> dict[Key, Place]:
+    """By share partition, the record by which the last look found its reset overwritten. Looks of releases that did not
+    note the audit beside their results took a group's own work for that: they do not count."""
+    last = {
+        (row["group_id"], row["topic"], row["partition"]): row
+        for row in rows
+        if row["attempt"] == newest.get(row["group_id"])
+    }
+    return {
+        key: (row["evidence_state_partition"], row["evidence_offset"])
+        for key, row in last.items()
+        if row["status"] == Status.OVERWRITTEN_AFTER_RESET
+        and None not in (row["audit_sequence"], row["evidence_state_partition"], row["evidence_offset"])
+    }

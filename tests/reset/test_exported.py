@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reset.scenes import CLUSTER
 
 from acktrail.config import TablesConfig
-from acktrail.group_changes.collection.exported_records import ExportedRecords, is_covered
+from acktrail.group_changes.collection.exported_records import exported_between, is_covered
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
@@ -47,9 +49,8 @@ def tables(root: Path, *ranges: dict[str, Any], value: bytes | None = None) -> T
 
 
 def offsets(config: TablesConfig, span: tuple[int, int], state_topic_id: str | None = STATE_TOPIC) -> list[int] | None:
-    kept = ExportedRecords(
-        tables=config, cluster_id="c1", state_topic_id=state_topic_id, keys=frozenset([KEY])
-    ).between({HOME: span})
+    cluster = replace(CLUSTER, state_topic_id=state_topic_id)
+    kept = exported_between(config, cluster, frozenset([KEY]), {HOME: span})
     return None if kept is None else [place[1] for _, (place, _) in kept]
 
 

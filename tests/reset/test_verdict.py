@@ -11,9 +11,9 @@ from samples.golden_vectors import SEED
 
 from acktrail.broker.changes import Outcome
 from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
+from acktrail.group_changes.collection.exported_records import states_at
 from acktrail.group_changes.collection.facts import PartitionState, Snapshot
 from acktrail.group_changes.lifecycle.plan_life import Status
-from acktrail.group_changes.request.target_offsets import states_at
 from acktrail.group_changes.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,

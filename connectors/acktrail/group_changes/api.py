@@ -29,7 +29,7 @@ from acktrail.errors import (
     PlanStale,
 )
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.facts import GroupFacts
+from acktrail.group_changes.collection.facts import GroupFacts, TargetOffset, TargetOffsets
 from acktrail.group_changes.execution.attempt import OpenRequests
 from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Step
@@ -42,7 +42,6 @@ from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, parse_plan
 from acktrail.group_changes.planning.reset_rules import notices_before
 from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, parse_topic
-from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets, from_history
 from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
@@ -130,6 +129,8 @@ def make_plan(
 
 def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest) -> TargetOffsets | None:
     """The offsets that a file, the history or an earlier plan names; None: another strategy."""
+    from acktrail.group_changes.collection.exported_records import from_history
+
     strategy = request.strategy
     if strategy.kind is StrategyKind.FROM_FILE:
         rows, groups = offset_rows(Path(strategy.source or "")), requested_groups(cluster, request)

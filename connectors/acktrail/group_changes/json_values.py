@@ -15,13 +15,11 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
-from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acktrail.errors import InputError
 
 T = TypeVar("T")
-PlanT = TypeVar("PlanT", bound="_Hashed")
-_ALGORITHM: Final = "sha256"
 ADDED: Final = types.MappingProxyType({"added": True})
 """The metadata of a dataclass field that earlier releases did not write; its default is None."""
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
@@ -35,9 +33,9 @@ def to_json_value(value: Any) -> Any:
     if kind is tuple or kind is list:
         return [to_json_value(part) for part in value]
     if is_dataclass(kind):
-        pairs = ((name, getattr(value, name)) for name in _names(kind))
-        absent = _added_names(kind)
-        return {name: to_json_value(part) for name, part in pairs if part is not None or name not in absent}
+        names, added = _names(kind)
+        pairs = ((name, getattr(value, name)) for name in names)
+        return {name: to_json_value(part) for name, part in pairs if part is not None or name not in added}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dt.datetime):
@@ -63,48 +61,35 @@ def canonical_json(data: Any) -> str:
 
 def fingerprint(data: Any) -> str:
     """``sha256:`` and the digest of the canonical text: equal for equal data in any order or layout."""
-    return f"{_ALGORITHM}:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
+    return f"sha256:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
 
 
-class _Hashed(Protocol):
-    """A frozen dataclass with the hash of its other fields."""
-
-    @property
-    def plan_hash(self) -> str: ...
-
-
-def hash_of(plan: _Hashed) -> str:
-    """The hash that `plan` should have: over all fields but `plan_hash`."""
+def hash_of(plan: Any) -> str:
+    """The hash that `plan`, a dataclass, should have: over all fields but `plan_hash`."""
     data = to_json_value(plan)
     del data["plan_hash"]
     return fingerprint(data)
 
 
-def with_hash(plan: PlanT) -> PlanT:
+def with_hash(plan: T) -> T:
     """`plan` with the hash over its other fields."""
     return replace(plan, plan_hash=hash_of(plan))  # type: ignore[type-var]  # a dataclass
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+def _names(kind: type) -> tuple[tuple[str, ...], frozenset[str]]:
+    """All fields of a dataclass, and those that were added."""
+    return tuple(f.name for f in fields(kind)), frozenset(f.name for f in fields(kind) if f.metadata == ADDED)
 
 
-@cache
-def _added_names(kind: type) -> frozenset[str]:
-    return frozenset(each.name for each in fields(kind) if each.metadata == ADDED)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in fields(kind)}
+_hints = cache(get_type_hints)
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        return _read_optional(kind, data, where)
+        (inner,) = (part for part in get_args(kind) if part is not type(None))
+        return None if data is None else _read(inner, data, where)
     if origin is tuple:
         return _read_tuple(get_args(kind), data, where)
     if is_dataclass(kind):
@@ -114,11 +99,6 @@ def _read(kind: Any, data: Any, where: str) -> Any:
     if type(data) is not kind:
         raise _wrong(where, kind.__name__, data)
     return data
-
-
-def _read_optional(kind: Any, data: Any, where: str) -> Any:
-    (inner,) = (part for part in get_args(kind) if part is not type(None))
-    return None if data is None else _read(inner, data, where)
 
 
 def _read_tuple(parts: tuple[Any, ...], data: Any, where: str) -> Any:
@@ -135,11 +115,11 @@ def _read_tuple(parts: tuple[Any, ...], data: Any, where: str) -> Any:
 def _read_dataclass(kind: type, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _wrong(where, "object", data)
-    hints = _hints(kind)
-    odd = sorted((hints.keys() ^ data.keys()) - (_added_names(kind) - data.keys()))
+    (names, added), hints = _names(kind), _hints(kind)
+    odd = sorted((set(names) ^ data.keys()) - (added - data.keys()))
     if odd:
-        raise InputError(f"{where}: field {odd[0]!r} is {'missing' if odd[0] in hints else 'not known'}")
-    return kind(**{name: _read(hint, data[name], f"{where}.{name}") for name, hint in hints.items() if name in data})
+        raise InputError(f"{where}: field {odd[0]!r} is {'missing' if odd[0] in names else 'not known'}")
+    return kind(**{name: _read(hints[name], data[name], f"{where}.{name}") for name in names if name in data})
 
 
 def _read_enum(kind: type[Enum], data: Any, where: str) -> Any:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.broker.descriptions import ShareOffset, TopicPartition
+from acktrail.broker.state.state_lookup import PartitionReading
+from acktrail.broker.state.state_topic import StateTopic
+from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.facts import ClusterFacts, GroupFacts, PartitionFacts, Snapshot, TopicFacts
-from acktrail.group_changes.collection.partition_states import StateFacts, read_states
+from acktrail.group_changes.collection.facts import (
+    ClusterFacts,
+    GroupFacts,
+    PartitionFacts,
+    PartitionState,
+    Snapshot,
+    StateFacts,
+    TargetOffset,
+    TargetOffsets,
+    TopicFacts,
+)
+from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, TopicScope, is_in
-from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
-from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId
+from acktrail.model.records import ShareSnapshot
+from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 
 _OTHER_TYPES: Final = ("classic", "consumer", "streams")
 _MOST_COMPARED: Final = 20
@@ -25,14 +38,6 @@ _AT_A_MOMENT: Final = frozenset({StrategyKind.TO_DATETIME, StrategyKind.BY_DURAT
 Part = tuple[str, int]
 """Topic and partition."""
 Offsets = Mapping[Part, ShareOffset]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """A snapshot, and what the state topic had when it was taken."""
-
-    snapshot: Snapshot
-    states: StateFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,7 @@ class FactsCollection:
 
     def found(
         self, states: StateFacts, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()
-    ) -> Collected:
+    ) -> Snapshot:
         """Ends of logs, offsets at a moment, described offsets of every share partition, with `states` for what the
         state topic holds."""
         admin = self.cluster.admin
@@ -93,15 +98,15 @@ class FactsCollection:
                 given_left_at=given.left_at,
             )
 
-        snapshot = Snapshot(
+        return Snapshot(
             taken_at_ms=now_ms,
             cluster=_cluster_facts(admin, states),
             groups=self.groups,
             topics=tuple(self.topics[name] for name in sorted(self.topics)),
             partitions=tuple(facts(group, part) for group in sorted(self.parts) for part in sorted(self.parts[group])),
             unmatched=unmatched,
+            states=states,
         )
-        return Collected(snapshot=snapshot, states=states)
 
     def _exists(self, part: Part) -> bool:
         topic = self.topics[part[0]]
@@ -166,7 +171,60 @@ def take_snapshot(
         given=given,
     )
     moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
-    return inquiry.found(inquiry.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched).snapshot
+    return inquiry.found(inquiry.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched)
+
+
+def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Snapshot:
+    """The facts about every share partition of a plan as they are now. Raises as `take_snapshot`."""
+    inquiry = _inquiry(cluster, plan, plan.group_ids, plan.group_ids)
+    return inquiry.found(inquiry.states(), now_ms=now_ms)
+
+
+def collect_group_again(cluster: Cluster, plan: ResetPlan, group_id: str, before: Snapshot, *, now_ms: int) -> Snapshot:
+    """The facts about one group of a plan right before its request is sent.
+
+    The state topic is read again only where it grew since `before`; start offsets are described last. Costs some
+    requests on a connection that is open, so that another client has little time to come between.
+
+    Raises:
+        PlanStale: another client reset the group since `before`, even to where it was. Else as `collect_again`.
+    """
+    inquiry = _inquiry(cluster, plan, (group_id,), ())
+    return inquiry.found(_states_since(inquiry, before.states), now_ms=now_ms)
+
+
+def _states_since(inquiry: FactsCollection, before: StateFacts) -> StateFacts:
+    """`before`, when no record of the share partitions came since; else what the state topic holds now."""
+    if before.reason is not None:
+        return before
+    keys = inquiry.keys()
+    try:
+        topic = StateTopic(inquiry.cluster.admin)
+        if before.topic_id is None or not topic.is_present or topic.topic_id != before.topic_id:
+            return inquiry.states()
+        own = {state_partition_of(key, topic.partition_count) for key in keys}
+        ends = {p: log.last_stable_offset or 0 for p, log in topic.log_offsets(own).items()}
+        grown = {p: before.ends.get(p, 0) for p in own if ends[p] > before.ends.get(p, 0)}
+        records = inquiry.cluster.state_lookup(topic).read_from(keys, grown)[0] if grown else []
+    except NotAuthorized as error:
+        return StateFacts(reason=error.message)
+    for _, addressed in records:
+        record = addressed.record
+        if isinstance(record, ShareSnapshot) and record.is_initialization:
+            text = f"another client reset group {record.key.group_id!r} a moment ago"
+            raise PlanStale("state_moved", f"the plan is stale: {text}", hint="make a new plan: acktrail reset plan")
+    return inquiry.states() if records else before
+
+
+def _inquiry(cluster: Cluster, plan: ResetPlan, group_ids: Sequence[str], described: Iterable[str]) -> FactsCollection:
+    """The questions about groups of a plan; those in `described` are described at once, the others later."""
+    parts: dict[str, list[Part]] = {group_id: [] for group_id in group_ids}
+    for row in plan.partitions:
+        if row.group_id in parts:
+            parts[row.group_id].append((row.topic, row.partition))
+    offsets = described_offsets(cluster.admin, described)
+    groups, topics = describe_groups(cluster.admin, group_ids, {topic for some in parts.values() for topic, _ in some})
+    return FactsCollection(cluster=cluster, groups=groups, described=offsets, topics=topics, parts=parts)
 
 
 def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> Snapshot:
@@ -185,6 +243,47 @@ def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> S
         topics=tuple(topics[name] for name in sorted(topics)),
         partitions=(),
         unmatched=unmatched,
+    )
+
+
+def read_states(cluster: Cluster, keys: Collection[SharePartition]) -> StateFacts:
+    """What the state topic holds of `keys` now. A missing right is a reason; a topic that is not there holds nothing.
+
+    Raises:
+        Unreachable, RetryableError: the cluster does not answer.
+        ForeignCluster: the topic was recreated while it was read.
+    """
+    try:
+        topic = StateTopic(cluster.admin)
+        if not topic.is_present:
+            return StateFacts(states=dict.fromkeys(keys))
+        readings, ends = cluster.state_lookup(topic).read(keys)
+    except NotAuthorized as error:
+        return StateFacts(reason=error.message)
+    return StateFacts(
+        topic_id=topic.topic_id,
+        states={key: _state(reading) for key, reading in readings.items()},
+        reasons={key: f"{STATE_TOPIC} {r.unreadable}" for key, r in readings.items() if r.unreadable is not None},
+        ends=ends,
+    )
+
+
+def _state(reading: PartitionReading) -> PartitionState | None:
+    state = reading.state
+    if state is None or reading.offset is None:
+        return None
+    return PartitionState(
+        state_partition=reading.state_partition,
+        record_offset=reading.offset,
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        effective_start_offset=state.effective_start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        batches=tuple(
+            (b.first_offset, b.last_offset, int(b.delivery_state), int(b.delivery_count)) for b in state.batches
+        ),
     )
 
 

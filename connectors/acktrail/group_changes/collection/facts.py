@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
@@ -109,6 +110,21 @@ def unknown_facts(first: int, last: int, reason: str | None) -> PassedFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOffset:
+    """`offset` None: there is none, for `reason`. `topic_id` is the topic's incarnation at that time; `left_at` where
+    the plan that is undone left the start offset."""
+
+    offset: int | None
+    reason: str | None = None
+    topic_id: str | None = None
+    left_at: int | None = None
+
+
+TargetOffsets = Mapping[str, Mapping[tuple[str, int], TargetOffset]]
+"""By group, then topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
     """Topic, log, start offset and state of one share partition.
 
@@ -168,8 +184,21 @@ class PartitionFacts(PartitionOffsets):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateFacts:
+    """`states` by share partition, None: the topic holds nothing of it; `reasons` why one is not known. `reason`: why
+    nothing is known at all. `ends` are the state partitions' ends when they were read."""
+
+    topic_id: str | None = None
+    reason: str | None = None
+    states: Mapping[SharePartition, PartitionState | None] = field(default_factory=dict)
+    reasons: Mapping[SharePartition, str] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches."""
+    """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches,
+    `states` what the state topic had."""
 
     taken_at_ms: int
     cluster: ClusterFacts
@@ -177,3 +206,4 @@ class Snapshot:
     topics: tuple[TopicFacts, ...]
     partitions: tuple[PartitionFacts, ...]
     unmatched: tuple[str, ...] = ()
+    states: StateFacts = field(default_factory=StateFacts)

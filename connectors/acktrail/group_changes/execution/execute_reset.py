@@ -15,7 +15,7 @@ from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
-from acktrail.group_changes.collection.collect_again import collect_again, collect_group_again
+from acktrail.group_changes.collection.collect import collect_again, collect_group_again
 from acktrail.group_changes.collection.facts import Snapshot
 from acktrail.group_changes.execution.attempt import Attempt, OpenRequests, answer_detail, call_outcome, request_detail
 from acktrail.group_changes.json_values import to_json_value
@@ -70,7 +70,7 @@ def rows_to_send(
 ) -> tuple[PartitionPlan, ...]:
     """The share partitions that `execute_reset` would send now. Raises as it would; nothing is noted."""
     rows = _executable(plan, done, partial=partial)
-    return _unchanged(plan, rows, collect_again(cluster, plan, now_ms=now_ms).snapshot, partial=partial)[0]
+    return _unchanged(plan, rows, collect_again(cluster, plan, now_ms=now_ms), partial=partial)[0]
 
 
 def execute_reset(
@@ -124,7 +124,7 @@ class _ResetAttempt:
         """Compare with the cluster as it is now, and note an outcome for each share partition that a rule keeps from
         being sent. With `partial`, what changed is left out."""
         self.found = collect_again(self.cluster, self.plan, now_ms=self.journal.now_ms)
-        rows, changes = _unchanged(self.plan, self.rows, self.found.snapshot, partial=self.partial)
+        rows, changes = _unchanged(self.plan, self.rows, self.found, partial=self.partial)
         groups = tuple(dict.fromkeys(row.group_id for row in rows))
         moved = [[notice.rule, notice.subject, notice.text] for notice in changes]
         self.attempt.give_up([group for group in self.groups if group not in groups], {"moved": moved})

@@ -10,10 +10,10 @@ from typing import Any, Final
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.journal import read_audit, read_executions, read_plan_rows
+from acktrail.group_changes.collection.facts import TargetOffset, TargetOffsets
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Status, Step, life_of
 from acktrail.group_changes.planning.plan import ChangeKind, ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
-from acktrail.group_changes.request.target_offsets import TargetOffset, TargetOffsets
 
 Key = tuple[str, str, int]
 _NEVER_STARTED: Final = (

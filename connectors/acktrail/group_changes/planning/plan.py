@@ -134,11 +134,6 @@ class ResetPlan:
         return self.request.strategy.text
 
     @property
-    def operation(self) -> str:
-        """The ACL operation that it needs."""
-        return "READ"
-
-    @property
     def group_ids(self) -> tuple[str, ...]:
         return tuple(group.group_id for group in self.groups)
 

@@ -20,10 +20,9 @@ from acktrail.errors import ChangeInProgress, RetryableError
 from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.collect import described_offsets
-from acktrail.group_changes.collection.exported_records import ExportedRecords
-from acktrail.group_changes.collection.facts import PartitionState
-from acktrail.group_changes.collection.partition_states import StateFacts, read_states
+from acktrail.group_changes.collection.collect import described_offsets, read_states
+from acktrail.group_changes.collection.exported_records import exported_between
+from acktrail.group_changes.collection.facts import PartitionState, StateFacts
 from acktrail.group_changes.execution.attempt import SentPartition, asked_in, sent_partitions
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.group_changes.planning.plan import ResetPlan
@@ -167,14 +166,9 @@ class _Verification:
                 self._seen[key].append(((addressed.raw.state_partition, addressed.raw.offset), addressed.record))
 
     def _fill(self, pruned: dict[int, tuple[int, int]]) -> None:
-        cluster = self._plan.cluster
-        exported = ExportedRecords(
-            tables=self._journal.tables,
-            cluster_id=cluster.cluster_id,
-            state_topic_id=cluster.state_topic_id,
-            keys=self._keys,
-        )
-        found = exported.between(pruned) if self._is_complete else None
+        found = None
+        if self._is_complete:
+            found = exported_between(self._journal.tables, self._plan.cluster, self._keys, pruned)
         self._is_complete = found is not None
         for key, seen in found or ():
             self._seen[key].append(seen)

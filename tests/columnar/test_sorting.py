@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import INT64
 
-from acktrail.columnar.sorting import ascending, by_partition_and_offset
+from acktrail.columnar.binary_column import ascending, by_partition_and_offset
 
 numbers = st.lists(st.one_of(st.integers(-3, 3), INT64, st.sampled_from([-(2**63), 2**63 - 1])), max_size=12)
 

@@ -16,8 +16,8 @@ from acktrail.broker.client.error_codes import NONE
 from acktrail.columnar.model_values import changes_of
 from acktrail.embedded.workload.scenario import Action
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, status_ranges
+from acktrail.model.offset_history.record_history import StatusInterval, status_intervals
 from acktrail.model.offset_history.status_changes import StatusChange
-from acktrail.model.offset_history.status_intervals import StatusInterval, status_intervals
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_reader import HistoryReader

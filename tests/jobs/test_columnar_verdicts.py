@@ -15,9 +15,8 @@ from samples.random_records import INT64, any_batches, batches, disjoint_batches
 
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.lag import counts_by_state
 from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
-from acktrail.model.replay import SharePartitionState
+from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of
 from acktrail.reconcile import verdict_rows
 from acktrail.reconcile.derived_columns import broken_rules, derived_columns, int64

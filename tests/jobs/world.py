@@ -15,9 +15,8 @@ from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.config import TablesConfig
 from acktrail.model.delivery import StateBatch
-from acktrail.model.lag import durable_lag
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState, replay
+from acktrail.model.replay import SharePartitionState, durable_lag, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_text
 from acktrail.tables.delta.store import Tables
 from acktrail.wire.dialects.released import encode

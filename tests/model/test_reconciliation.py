@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import StateBatch
-from acktrail.model.lag import counts_by_state, durable_lag, effective_backlog
 from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
-from acktrail.model.replay import SharePartitionState
+from acktrail.model.replay import SharePartitionState, counts_by_state, durable_lag, effective_backlog
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)

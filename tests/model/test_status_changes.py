@@ -13,7 +13,6 @@ from state_topics.coordinator_log import Coordinator, batch
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.offset_history.offset_status import (
-    ABSENT,
     LAST_OFFSET,
     UNKNOWN,
     KnownState,
@@ -21,8 +20,8 @@ from acktrail.model.offset_history.offset_status import (
     OffsetStatusKind,
     status_ranges,
 )
+from acktrail.model.offset_history.record_history import StatusEnd, StatusInterval, status_intervals
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
-from acktrail.model.offset_history.status_intervals import StatusEnd, StatusInterval, status_intervals
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
@@ -70,7 +69,7 @@ def changes_of(
 def pointwise(state: SharePartitionState | None, offset: int) -> OffsetStatus:
     """The condition of one offset in a state, from its batches one by one: the naive version."""
     if state is None:
-        return ABSENT
+        return OffsetStatus(kind=OffsetStatusKind.ABSENT)
     if state.start_offset is not None and offset < state.start_offset:
         return OffsetStatus(kind=OffsetStatusKind.BELOW_START)
     said = [(b.delivery_count, b.delivery_state) for b in state.batches if b.first_offset <= offset <= b.last_offset]

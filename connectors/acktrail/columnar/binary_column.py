@@ -1,4 +1,4 @@
-"""Fixed-width big-endian structures out of a binary Arrow array, many rows at once."""
+"""Fixed-width big-endian structures out of a binary Arrow array, many rows at once; positions and orders of rows."""
 
 from __future__ import annotations
 
@@ -110,3 +110,35 @@ def strides(first: Int64Array, lengths: Int64Array, width: int) -> Int64Array:
     steps[0] = first[0]
     steps[ends[:-1]] = first[1:] - first[:-1] - width * (lengths[:-1] - 1)
     return np.cumsum(steps, out=steps)
+
+
+def ascending(numbers: Int64Array) -> Int64Array:
+    """The stable ascending order of `numbers`, as row numbers; both of shape (n,).
+
+    Number and row are packed into one integer where they fit into 63 bits: sorting these is much faster than argsort.
+
+    >>> ascending(np.array([20, 10, 20, 10])).tolist()
+    [1, 3, 0, 2]
+    """
+    if not len(numbers):
+        return np.empty(0, np.int64)
+    lowest, row_bits = int(numbers.min()), len(numbers).bit_length()
+    if (int(numbers.max()) - lowest).bit_length() + row_bits > 63:
+        return np.argsort(numbers, kind="stable")
+    packed = (numbers - lowest) << row_bits | np.arange(len(numbers))
+    packed.sort()
+    order: Int64Array = packed & ((1 << row_bits) - 1)
+    return order
+
+
+def by_partition_and_offset(partition_index: Int64Array, offsets: Int64Array) -> Int64Array:
+    """The stable order of rows by share partition, then offset; all arrays of shape (n,).
+
+    Records that already ascend by offset within each share partition, as in a log, are sorted only once.
+    """
+    order = ascending(partition_index)
+    grouped, ordered = partition_index[order], offsets[order]
+    if ((ordered[1:] < ordered[:-1]) & (grouped[1:] == grouped[:-1])).any():
+        order = ascending(offsets)
+        order = order[ascending(partition_index[order])]
+    return order

@@ -12,10 +12,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.model_values import CHANGE_COLUMNS
 from acktrail.columnar.schemas.table_schemas import INT32, INT64, STRING, schema
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause
+from acktrail.model.share_partition import KEY_COLUMNS
 
 COUNTS: Final = (
     "acknowledged",
@@ -30,27 +32,12 @@ COUNTS: Final = (
 """Records (offsets) that got the state; deliveries that ended, and those that were not the first; records that the
 start offset moved past without a state; records that got their state at an unknown time."""
 
-_KEY: Final = ("group_id", "topic_id", "partition", "interval_start_ms")
+_KEY: Final = (*KEY_COLUMNS, "interval_start_ms")
 
 RATES: Final = schema((STRING, "group_id", "topic_id"), (INT32, "partition"), (INT64, "interval_start_ms", *COUNTS))
 """The counts of one share partition in one interval that has any. Null: more than int64 holds."""
 
-RATE_INPUTS: Final = (
-    "group_id",
-    "topic_id",
-    "partition",
-    "first_offset",
-    "last_offset",
-    "before_standing",
-    "before_state",
-    "before_count",
-    "standing",
-    "delivery_state",
-    "delivery_count",
-    "cause",
-    "is_dated",
-    "record_timestamp_ms",
-)
+RATE_INPUTS: Final = tuple(name for name in CHANGE_COLUMNS.names if name not in {"state_partition", "record_offset"})
 """The columns of ``DELIVERY_HISTORY`` that counting needs."""
 
 _WIDE: Final = pa.decimal128(38, 0)
@@ -84,7 +71,8 @@ def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
         total = piece if total is None else _added(pa.concat_tables([total, piece]))
     if total is None:
         return RATES.empty_table()
-    fitting = [_fitting(total[name]) if name in COUNTS else total[name] for name in RATES.names]
+    fits = {name: pc.if_else(pc.less_equal(total[name], _MOST), total[name], None).cast(INT64) for name in COUNTS}
+    fitting = [fits.get(name, total[name]) for name in RATES.names]
     return pa.table(fitting, schema=RATES).sort_by([(name, "ascending") for name in _KEY])
 
 
@@ -108,12 +96,11 @@ def _factors(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
     count = pc.cast(pc.fill_null(rows["delivery_count"], 0), pa.int32())
     counted = pc.cast(pc.fill_null(rows["before_count"], 0), pa.int32())
     ended = pc.and_(pc.and_(dated, recorded), pc.greater(count, counted))
-    got = {
-        name: pc.and_(dated, pc.and_(_is(state, number), pc.not_equal(was, int(number))))
-        for name, number in _STATES.items()
-    }
     return {
-        **got,
+        **{
+            name: pc.and_(dated, pc.and_(_is(state, number), pc.not_equal(was, int(number))))
+            for name, number in _STATES.items()
+        },
         "released": pc.and_(ended, _is(state, DeliveryState.AVAILABLE)),
         "deliveries": _where(ended, pc.subtract(count, counted)),
         "redeliveries": _where(ended, pc.subtract(count, pc.max_element_wise(counted, 1))),
@@ -133,7 +120,3 @@ def _where(mask: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.ChunkedArray:
 def _added(rows: pa.Table) -> pa.Table:
     sums = rows.group_by(list(_KEY), use_threads=False).aggregate([(name, "sum") for name in COUNTS])
     return sums.select([*_KEY, *(f"{name}_sum" for name in COUNTS)]).rename_columns([*_KEY, *COUNTS])
-
-
-def _fitting(counts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(pc.less_equal(counts, _MOST), counts, None).cast(pa.int64())

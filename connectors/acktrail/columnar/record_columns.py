@@ -231,7 +231,7 @@ class RecordColumns:
         return cls(numbers=numbers, batches=BatchColumns.concat([piece.batches for piece in pieces]))
 
 
-def content_columns(rows: pa.RecordBatch | pa.Table) -> RecordColumns:
-    """``CONTENT_NUMBERS`` and batches of decoded rows."""
-    numbers = {name: NumberColumn.of_arrow(rows.column(name)) for name in CONTENT_NUMBERS}
+def content_columns(rows: pa.RecordBatch, others: Sequence[str] = ()) -> RecordColumns:
+    """``CONTENT_NUMBERS``, numbers of `others`, and batches of decoded rows."""
+    numbers = {name: NumberColumn.of_arrow(rows.column(name)) for name in (*CONTENT_NUMBERS, *others)}
     return RecordColumns(numbers=numbers, batches=BatchColumns.of_arrow(rows.column("batches")))

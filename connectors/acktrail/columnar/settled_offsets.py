@@ -21,14 +21,8 @@ from acktrail.model.share_partition import KEY_COLUMNS
 
 SETTLED_INPUTS: Final = (
     *KEY_COLUMNS,
-    "first_offset",
-    "last_offset",
-    "before_standing",
-    "standing",
-    "delivery_state",
-    "state_partition",
-    "record_offset",
-    "record_timestamp_ms",
+    *("first_offset", "last_offset", "before_standing", "standing", "delivery_state"),
+    *("state_partition", "record_offset", "record_timestamp_ms"),
 )
 """The columns of ``DELIVERY_HISTORY`` that `settled_counts` needs."""
 
@@ -43,13 +37,11 @@ _NEVER: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledCounts:
-    """Numbers of records (offsets) in a range.
+    """Numbers of records (offsets) in a range that the group last acknowledged or archived, by its history.
 
-    Attributes:
-        acknowledged, archived: those that the group last acknowledged, or archived, as far as the history shows.
-        unknown: those with a part of the history missing: before the first record of the share partition, or since
-            their last known status. Such records in `acknowledged` and `archived` may have changed.
-        since_ms: the broker's time of the first state record about the range; None: there is none.
+    `unknown`: those with a part of the history missing, before the first record of the share partition or since their
+    last known status; they may be counted among the others and have changed since. `since_ms`: the broker's time of the
+    first state record about the range; None: there is none.
     """
 
     acknowledged: int

@@ -42,9 +42,8 @@ class OffsetRuns:
 
     def within(self, spans: Iterable[tuple[int, int]]) -> OffsetRuns:
         """The offsets that lie in one of `spans` (first, end exclusive)."""
-        parts = [(np.maximum(self.first, first), np.minimum(self.end, end)) for first, end in spans]
-        low: Integers = np.concatenate([_NONE, *(part[0] for part in parts)])
-        high: Integers = np.concatenate([_NONE, *(part[1] for part in parts)])
+        parts = [(_NONE, _NONE), *((np.maximum(self.first, first), np.minimum(self.end, end)) for first, end in spans)]
+        low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
         return _joined(low[low < high], high[low < high])
 
     def above(self, offset: int) -> OffsetRuns:
@@ -53,10 +52,9 @@ class OffsetRuns:
 
     def at(self, ranks: Integers) -> Integers:
         """The offsets at `ranks`, counted from 0 in ascending order."""
-        ends: Integers = np.cumsum(self.end - self.first, dtype=np.int64)
+        ends = np.cumsum(self.end - self.first)
         run = np.searchsorted(ends, ranks, side="right")
-        found: Integers = self.end[run] - (ends[run] - ranks)
-        return found
+        return np.asarray(self.end[run] - (ends[run] - ranks))
 
     def end_after(self, begin: int, count: int) -> int:
         """One past the last of the first `count` offsets at or above `begin`; of all of them, where they are fewer.
@@ -115,16 +113,12 @@ def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]
 
 def _by_state_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, Integers]]:
     """The offsets of each state partition, in the order in which they come."""
-    partition, offset = (_numbers(batch, name) for name in ("state_partition", "offset"))
+    partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("state_partition", "offset"))
     order = np.argsort(partition, kind="stable")
     partition, offset = partition[order], offset[order]
     heads = np.flatnonzero(np.diff(partition, prepend=-1))
     for head, own in zip(heads, np.split(offset, heads[1:]), strict=False):
         yield int(partition[head]), own
-
-
-def _numbers(batch: pa.RecordBatch, name: str) -> Integers:
-    return np.asarray(batch.column(batch.schema.get_field_index(name)), dtype=np.int64)
 
 
 def _all_of(parts: list[OffsetRuns]) -> OffsetRuns:

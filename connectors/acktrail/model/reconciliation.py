@@ -41,8 +41,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Final
 
-from acktrail.model.lag import durable_lag, effective_backlog
-from acktrail.model.replay import SharePartitionState
+from acktrail.model.replay import SharePartitionState, durable_lag, effective_backlog
 
 
 class Completeness(StrEnum):

@@ -62,7 +62,7 @@ def _continues(batch: pa.RecordBatch, reached: dict[int, int]) -> bool:
     gets the highest ones."""
     import numpy as np
 
-    from acktrail.columnar.sorting import ascending
+    from acktrail.columnar.binary_column import ascending
 
     partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))
     rows = ascending(partition)

@@ -16,8 +16,7 @@ from acktrail.columnar.model_values import replayed_state_of
 from acktrail.columnar.record_columns import BatchColumns, NumberColumn
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES, DeliveryState
-from acktrail.model.lag import counts_by_state
-from acktrail.model.replay import SharePartitionState
+from acktrail.model.replay import SharePartitionState, counts_by_state
 
 HIGHEST_DELIVERY_COUNT: Final = 25
 """Greatest value of group.share.max.delivery.count.limit: no configuration allows more."""

@@ -9,9 +9,8 @@ from typing import Any, Final
 from acktrail.model.delivery import state_name
 from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
-from acktrail.model.offset_history.record_history import RecordHistory, UnknownPeriod, UnknownReason
+from acktrail.model.offset_history.record_history import RecordHistory, StatusInterval, UnknownPeriod, UnknownReason
 from acktrail.model.offset_history.status_changes import RecordPosition
-from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.times import instant_text
 
 _STATUSES: Final = {

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.columnar.binary_column import BinaryColumn, BoolArray, Int64Array
+from acktrail.columnar.binary_column import BinaryColumn, Int64Array
 
 _VARINT_BYTES: Final = 5
 
@@ -77,7 +77,9 @@ class Cursors:
     def integers(self, rows: Int64Array, kind: str) -> tuple[Int64Array, npt.NDArray[Any]]:
         """Big-endian integers of type `kind`."""
         layout = np.dtype([("number", kind)])
-        rows = self._with_room(rows, layout.itemsize, Fault.INTEGER_CUT_OFF)
+        fits = self.room(rows) >= layout.itemsize
+        self.fail(rows[~fits], Fault.INTEGER_CUT_OFF, amount=layout.itemsize)
+        rows = rows[fits]
         numbers = self._column.gather(self._at[rows], layout)["number"]
         self._at[rows] += layout.itemsize
         return rows, numbers
@@ -145,9 +147,3 @@ class Cursors:
             numbers[known_rows] = values
             passed.append(known_rows)
         return np.sort(np.concatenate(passed))
-
-    def _with_room(self, rows: Int64Array, size: int, fault: Fault) -> Int64Array:
-        fits: BoolArray = self.room(rows) >= size
-        if not fits.all():
-            self.fail(rows[~fits], fault, amount=size)
-        return rows[fits]

@@ -88,7 +88,12 @@ def _group_ids(keys: pa.BinaryArray, regular: BoolArray) -> tuple[pa.StringArray
     texts = _texts(octets)
     if texts is not None:
         return texts, regular
-    one_by_one = [_text(group_id) for group_id in octets.to_pylist()]
+    one_by_one = octets.to_pylist()
+    for row, group_id in enumerate(one_by_one):
+        try:
+            one_by_one[row] = None if group_id is None else group_id.decode()
+        except UnicodeDecodeError:
+            one_by_one[row] = None
     return pa.array(one_by_one, pa.string()), regular & np.array([text is not None for text in one_by_one])
 
 
@@ -100,13 +105,6 @@ def _texts(octets: pa.BinaryArray) -> pa.StringArray | None:
     try:
         return octets.cast(pa.string())
     except pa.ArrowInvalid:
-        return None
-
-
-def _text(octets: bytes | None) -> str | None:
-    try:
-        return None if octets is None else octets.decode("utf-8")
-    except UnicodeDecodeError:
         return None
 
 

@@ -86,7 +86,11 @@ class _Reader:
         unknown = versions != 0
         self.cursors.fail(rows[unknown], Fault.UNKNOWN_VERSION, amount=versions[unknown])
         rows, fields = self.cursors.structures(rows[~unknown], layout)
-        self._keep(rows, fields, is_snapshot=layout is _SNAPSHOT)
+        for name in fields.dtype.names or ():
+            self._values[name][rows] = fields[name]
+            # -1 says unchanged in an update, and not initialized in either.
+            may_be_absent = name == "start_offset" or (name == "leader_epoch" and layout is _UPDATE)
+            self._known[name][rows] = fields[name] != _ABSENT if may_be_absent else True
         rows = self._read_batches(rows)
         counts = self._values["delivery_complete_count"]
         counts[rows] = _ABSENT
@@ -105,14 +109,6 @@ class _Reader:
             batches=BatchColumns.of_structures(np.bincount(rows_of[order], minlength=len(good)), batches[order]),
         )
 
-    def _keep(self, rows: Int64Array, fields: npt.NDArray[Any], *, is_snapshot: bool) -> None:
-        for name in fields.dtype.names or ():
-            self._values[name][rows] = fields[name]
-            self._known[name][rows] = True
-        self._known["start_offset"][rows] = fields["start_offset"] != _ABSENT
-        if not is_snapshot:
-            self._known["leader_epoch"][rows] = fields["leader_epoch"] != _ABSENT
-
     def _read_batches(self, rows: Int64Array) -> Int64Array:
         """The arrays of batches: runs without tagged fields at once, then one batch with tagged fields at a time."""
         left = np.zeros(len(self.cursors.fault), np.int64)
@@ -122,7 +118,11 @@ class _Reader:
             if not len(going):
                 break
             going = self._read_plain(going, left)
-            going = self._read_tagged(going[left[going] > 0], left)
+            # The next batch of each row, its tagged fields skipped.
+            tagged, batches = self.cursors.structures(going[left[going] > 0], _BATCH)
+            self._batches.append((tagged, batches))
+            left[tagged] -= 1
+            going = self.cursors.tagged_fields(tagged, {})
         self.cursors.fail(going[left[going] > 0], Fault.UNDECIDED)
         return self.cursors.sound(rows)
 
@@ -154,13 +154,6 @@ class _Reader:
         self._batches.append((rows[rows_of[kept]], batches))
         left[rows] -= plain
         return self.cursors.skip(rows, plain * BATCH.itemsize)
-
-    def _read_tagged(self, rows: Int64Array, left: Int64Array) -> Int64Array:
-        """The next batch of each row, its tagged fields skipped."""
-        rows, batches = self.cursors.structures(rows, _BATCH)
-        self._batches.append((rows, batches))
-        left[rows] -= 1
-        return self.cursors.tagged_fields(rows, {})
 
 
 class IrregularRows:

@@ -8,13 +8,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.record_columns import NumberColumn, RecordColumns, content_columns
+from acktrail.columnar.binary_column import BoolArray, Int64Array, by_partition_and_offset
+from acktrail.columnar.record_columns import content_columns
 from acktrail.columnar.replaying.combine_batches import AnyRecords, ConcatenatedRecords
 from acktrail.columnar.replaying.fold import fold
 from acktrail.columnar.replaying.pending_records import PendingRecords
 from acktrail.columnar.replaying.state_columns import StateColumns
-from acktrail.columnar.sorting import by_partition_and_offset
 
 _NONE: Final = np.empty(0, np.bool_)
 
@@ -63,8 +62,11 @@ def states_after(
     order = by_partition_and_offset(partition_index, offsets)
     if not counted.all():
         order = order[counted[order]]
-    order = _without_repeats(order, partition_index, offsets)
-    ordered = partition_index[order]
+    ordered, at = partition_index[order], offsets[order]
+    repeats = (ordered[1:] == ordered[:-1]) & (at[1:] == at[:-1])
+    if repeats.any():
+        order = order[np.append(True, ~repeats)]
+        ordered = partition_index[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     folded = fold(ConcatenatedRecords(records), rows[order], starts)
     return StateColumns(
@@ -72,34 +74,23 @@ def states_after(
     )
 
 
-def _without_repeats(order: Int64Array, partition_index: Int64Array, offsets: Int64Array) -> Int64Array:
-    grouped, ordered = partition_index[order], offsets[order]
-    repeats = (grouped[1:] == grouped[:-1]) & (ordered[1:] == ordered[:-1])
-    return order[np.concatenate([[True], ~repeats])[: len(order)]] if repeats.any() else order
-
-
 def replay_decoded(records: pa.Table, partition_index: Int64Array, states: StateColumns) -> StateColumns:
     """The states after `records`: what ``acktrail.model.replay`` leaves for each share partition.
 
     Args:
         records: decoded snapshots and updates, the address and content columns of ``STATE_RECORDS``, in any order; none
-            before the newest base of its share partition (``newest_bases.first_replayed``).
+            before the newest base of its share partition (``first_replayed``).
         partition_index: int64, shape (records,): the share partition of each.
         states: the states to resume from; the records come after them. None from before a newest base.
     """
     if not records.num_rows:
         return states
     count = len(states.partition_index) + records.num_rows
+    contents = [content_columns(batch, ("offset", "timestamp_ms")) for batch in records.to_batches()]
     return states_after(
         partition_index=np.concatenate([states.partition_index, partition_index]),
         offsets=np.concatenate([states.next_offsets - 1, records["offset"].to_numpy()]),
         rows=np.arange(count),
-        records=[states.records, *(_with_address(batch) for batch in records.to_batches())],
+        records=[states.records, *contents],
         counted=np.ones(count, np.bool_),
     )
-
-
-def _with_address(batch: pa.RecordBatch) -> RecordColumns:
-    content = content_columns(batch)
-    address = {name: NumberColumn.of_arrow(batch.column(name)) for name in ("offset", "timestamp_ms")}
-    return RecordColumns(numbers={**content.numbers, **address}, batches=content.batches)

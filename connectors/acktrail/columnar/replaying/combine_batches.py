@@ -8,11 +8,10 @@ from typing import Final, Self, TypeVar
 
 import numpy as np
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.binary_column import BoolArray, Int64Array, ascending
 from acktrail.columnar.decoding.regular_values import LazyBatches, LazyRecords
 from acktrail.columnar.record_columns import BatchColumns, ClippedBatches, NumberColumn, RecordColumns, state_and_count
 from acktrail.columnar.replaying.interval_cover import cover
-from acktrail.columnar.sorting import ascending
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.sorting import ascending
+from acktrail.columnar.binary_column import BoolArray, Int64Array, ascending
 
 _Priorities = npt.NDArray[np.int32]
 _Intervals = tuple[Int64Array, Int64Array, _Priorities]

@@ -9,11 +9,10 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array, binary_column
+from acktrail.columnar.binary_column import BoolArray, Int64Array, binary_column, by_partition_and_offset
 from acktrail.columnar.decoding.irregular_values import IrregularRows
 from acktrail.columnar.decoding.regular_values import LazyRecords, read_lazy
 from acktrail.columnar.record_columns import NumberColumn, RecordColumns
-from acktrail.columnar.sorting import by_partition_and_offset
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 

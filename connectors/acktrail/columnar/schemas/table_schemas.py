@@ -266,19 +266,8 @@ REPLAY_MEMORY: Final = schema(
 """What a reconciliation's replay resumes from: every share partition ever seen, and one row for each state partition.
 Replaced by every reconciliation that reads further."""
 
-_OF_STATE_PARTITIONS: Final = (
-    "next_offset",
-    "share_partitions",
-    "run_id",
-    "records_table",
-    "state_topic_id",
-    "dialect",
-    "law",
-    "records_version",
-    "records_files",
-    "unfinished",
-    "exported",
-)
+_NAMES: Final = REPLAY_MEMORY.names
+_OF_STATE_PARTITIONS: Final = _NAMES[_NAMES.index("next_offset") : _NAMES.index("group_id")]
 
 
 def saved_columns(table: pa.Schema) -> pa.Schema:

@@ -12,24 +12,19 @@ from operator import attrgetter, itemgetter
 from typing import Final
 
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
-from acktrail.model.offset_history.record_history import UnknownReason
+from acktrail.model.offset_history.record_history import StatusInterval, UnknownReason, status_intervals
 from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
-from acktrail.model.offset_history.status_intervals import StatusInterval, status_intervals
 from acktrail.model.share_partition import SharePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingRecords:
-    """State records of one state partition that the history of a share partition lacks.
+    """State records of one state partition that the history of a share partition (None: of every one) lacks.
 
-    Attributes:
-        key: the share partition; None: every share partition of the state partition.
-        reason: ``EARLIER`` (written before the export began), ``GAP`` (pruned before they were exported) or
-            ``UNREADABLE``.
-        first_record: offset of the first one in the state partition; None: not known (``EARLIER``).
-        last_record: offset of the last one, inclusive; None: not known.
-        after_ms: broker's time of the last record before them, in ms; None: not known, any time before `until`.
-        until: the next state record that has the whole state of the share partition; None: there is none yet.
+    `reason` is ``EARLIER`` (written before the export began), ``GAP`` (pruned before they were exported) or
+    ``UNREADABLE``. `first_record` and `last_record` (inclusive) are offsets in the state partition; None: not known.
+    `after_ms` is the broker's time of the last record before them; None: any time before `until`, the next state record
+    that has the whole state of the share partition (None: there is none yet).
     """
 
     key: SharePartition | None
@@ -96,11 +91,8 @@ class HistoryCompleteness:
 class LastKnownState:
     """The last known delivery state of offsets `first_offset` to `last_offset`, both inclusive.
 
-    Attributes:
-        known: the newest interval in which they had a delivery state (``RECORDED``), or had none since the state was
-            last started (``UNRECORDED``); None: there is none.
-        lacking: an unknown interval after `known` (``UNKNOWN``), in which the state may have changed; None: `known` is
-            certain.
+    `known`: the newest interval in which they had a delivery state (``RECORDED``), or had none since the state was last
+    started (``UNRECORDED``). `lacking`: an unknown interval after it, in which the state may have changed.
     """
 
     first_offset: int
@@ -118,10 +110,8 @@ def last_known_states(changes: Iterable[StatusChange], first: int, last: int) ->
     """The newest delivery state that each offset from `first` to `last` (inclusive) had.
 
     Ascending pieces; offsets without a piece were never in scope of the group. Statuses without a delivery state are
-    skipped: that the start offset moved past an offset, that the share partition was deleted.
-
-    Args:
-        changes: those of one share partition on one state partition that share an offset with the range, in log order.
+    skipped: that the start offset moved past an offset, that the share partition was deleted. `changes` are those of
+    one share partition on one state partition that share an offset with the range, in log order.
     """
     found: list[LastKnownState] = []
     sought: list[tuple[int, int, StatusInterval | None]] = [(first, last, None)]  # ascending; the third is `lacking`

@@ -44,11 +44,7 @@ class OffsetStatus:
     delivery_count: int | None = None
 
 
-ABSENT: Final = OffsetStatus(kind=OffsetStatusKind.ABSENT)
 UNKNOWN: Final = OffsetStatus(kind=OffsetStatusKind.UNKNOWN)
-_UNRECORDED: Final = OffsetStatus(kind=OffsetStatusKind.UNRECORDED)
-_BELOW_START: Final = OffsetStatus(kind=OffsetStatusKind.BELOW_START)
-_UNINITIALIZED: Final = OffsetStatus(kind=OffsetStatusKind.UNINITIALIZED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +68,10 @@ def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
     if not isinstance(state, SharePartitionState):
         return (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=OffsetStatus(kind=state)),)
     start = state.start_offset
-    is_whole = state.state_epoch is not None
     ranges: list[StatusRange] = []
-    if start is not None and start > 0:
-        ranges.append(StatusRange(first_offset=0, last_offset=start - 1, status=_BELOW_START))
-    rest = UNKNOWN if not is_whole else _UNINITIALIZED if start is None else _UNRECORDED
+    if start is not None:
+        _fill(ranges, start, OffsetStatus(kind=OffsetStatusKind.BELOW_START))
+    rest = OffsetStatus(kind=kind_of_rest(state))
     for batch in combine_state_batches(state.batches, (), start):
         first, last = max(batch.first_offset, 0), batch.last_offset
         if first <= last:
@@ -89,6 +84,13 @@ def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
             ranges.append(StatusRange(first_offset=first, last_offset=last, status=recorded))
     _fill(ranges, LAST_OFFSET + 1, rest)
     return tuple(ranges)
+
+
+def kind_of_rest(state: SharePartitionState) -> OffsetStatusKind:
+    """The status of offsets at or above the start offset that are in no batch."""
+    if state.state_epoch is None:
+        return OffsetStatusKind.UNKNOWN
+    return OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
 
 
 def differences(

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
+from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, kind_of_rest
 from acktrail.model.replay import SharePartitionState
 
 UNRECORDED_KINDS: Final = tuple(kind for kind in OffsetStatusKind if kind is not OffsetStatusKind.RECORDED)
@@ -72,7 +72,7 @@ class OffsetMarks:
         self._firsts = [batch.first_offset for batch in batches]
         self._lasts = [batch.last_offset for batch in batches]
         self._marks = [mark(batch.delivery_state, batch.delivery_count) for batch in batches]
-        self._rest = _MARKS[_kind_of_rest(base)]
+        self._rest = _MARKS[kind_of_rest(base)]
         self._is_changed = False
 
     @classmethod
@@ -90,20 +90,15 @@ class OffsetMarks:
         """The state after all updates."""
         if not self._is_changed:
             return self._base
-        ranges = zip(self._firsts, self._lasts, map(status_of_mark, self._marks), strict=True)
+        ranges = zip(self._firsts, self._lasts, (divmod(number, _STATES) for number in self._marks), strict=True)
         return replace(
             self._base,
             leader_epoch=self._leader,
             start_offset=self._start,
             delivery_complete_count=self._complete,
             batches=tuple(
-                StateBatch(
-                    first_offset=first,
-                    last_offset=last,
-                    delivery_state=status.delivery_state or 0,
-                    delivery_count=status.delivery_count or 0,
-                )
-                for first, last, status in ranges
+                StateBatch(first_offset=first, last_offset=last, delivery_state=state - _NO_STATE, delivery_count=count)
+                for first, last, (count, state) in ranges
             ),
         )
 
@@ -209,13 +204,6 @@ class OffsetMarks:
         firsts[begin:end] = [piece[0] for piece in pieces]
         lasts[begin:end] = [piece[1] for piece in pieces]
         marks[begin:end] = [piece[2] for piece in pieces]
-
-
-def _kind_of_rest(state: SharePartitionState) -> OffsetStatusKind:
-    """The status of offsets at or above the start offset that are in no batch (``offset_status.status_ranges``)."""
-    if state.state_epoch is None:
-        return OffsetStatusKind.UNKNOWN
-    return OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
 
 
 def _joined(firsts: Sequence[int], lasts: Sequence[int], marks: Sequence[int]) -> list[_Range] | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from acktrail.model.share_partition import GroupId, SharePartition
@@ -79,14 +77,11 @@ _CRITICAL: Final = frozenset(
 _WARN: Final = frozenset(
     {Rule.ACKNOWLEDGED_COUNT_GE_1, Rule.DELTA_HAS_CHECKPOINT, Rule.DELETION_ORDER, Rule.DELETION_COMPLETE}
 )
-_SEVERITIES: Final[Mapping[Rule, RuleSeverity]] = MappingProxyType(
-    {**dict.fromkeys(_CRITICAL, RuleSeverity.CRITICAL), **dict.fromkeys(_WARN, RuleSeverity.WARN)}
-)
 
 
 def severity_of(rule: Rule) -> RuleSeverity:
     """The severity of a breach of `rule`."""
-    return _SEVERITIES.get(rule, RuleSeverity.ERROR)
+    return RuleSeverity.CRITICAL if rule in _CRITICAL else RuleSeverity.WARN if rule in _WARN else RuleSeverity.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

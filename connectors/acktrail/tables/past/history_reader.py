@@ -19,9 +19,8 @@ from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
 from acktrail.model.offset_history.completeness import HistoryCompleteness, LastKnownState, last_known_states
 from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, OffsetStatusKind
-from acktrail.model.offset_history.record_history import RecordHistory, record_history
+from acktrail.model.offset_history.record_history import RecordHistory, StatusInterval, record_history
 from acktrail.model.offset_history.status_changes import StatusChange
-from acktrail.model.offset_history.status_intervals import StatusInterval
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of

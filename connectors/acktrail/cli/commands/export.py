@@ -1,23 +1,38 @@
-"""``acktrail export``: from the cluster to the tables."""
+"""``acktrail export``, ``import`` and ``repair``: records of a cluster, or of copied logs, into the tables."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from acktrail.cli import arrow_without_pandas
+from acktrail.cli.commands.copied_logs import DialectName, Files, StatePartition, report_damage, report_left_out
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.progress import table_progress
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import NotAllAnswered
+from acktrail.errors import ConfigurationError, InputError, NotAllAnswered
+from acktrail.plain_tables import printable
 from acktrail.stderr_lines import LiveLine
 
 if TYPE_CHECKING:
     from acktrail.connect.worker import Progress
     from acktrail.export.export_run import ExportGap, ExportSummary
+    from acktrail.export.import_run import ImportSummary
+    from acktrail.export.repair_run import RepairPreview
+    from acktrail.tables.exported.continuity import LostOffsets
+
+RunId = Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")]
+_ACTIONS: Final = {
+    "remade": "the table is removed; the next `acktrail reconcile` builds it again",
+    "left_out": "it is left out of the table and kept beside it; its records are exported again where Kafka has them",
+    "none": "restore it from the storage's own versions or a backup",
+}
 
 
 def export(
@@ -41,7 +56,7 @@ def export(
             help="Ask the brokers before and after, as `acktrail reconcile` needs it. Not with --connector.",
         ),
     ] = True,
-    run_id: Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")] = None,
+    run_id: RunId = None,
     observe_every: Annotated[
         float, typer.Option("--observe-every", min=1, help="With --continuous: seconds between two observations.")
     ] = 300.0,
@@ -57,9 +72,7 @@ def export(
 
     Example: acktrail export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
-    from acktrail.cli.arrow_without_pandas import forgo_pandas
-
-    forgo_pandas()
+    arrow_without_pandas.forgo_pandas()
     from acktrail.connect.signals import stop_on_signals
     from acktrail.connect.worker import FlushPolicy
     from acktrail.export import export_run
@@ -97,7 +110,7 @@ def export(
 
 
 def _show(summary: ExportSummary, *, as_json: bool) -> None:
-    typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
+    typer.echo(json.dumps(asdict(summary)) if as_json else _export_text(summary))
 
 
 def _notice(line: LiveLine, text: str) -> None:
@@ -113,7 +126,7 @@ def _shown(line: LiveLine, progress: Progress) -> None:
     )
 
 
-def _text(summary: ExportSummary) -> str:
+def _export_text(summary: ExportSummary) -> str:
     counts = f"{summary.records_read:,} read, {summary.records_decoded:,} decoded"
     lines = [
         f"run {summary.run_id}, cluster {summary.cluster_id}: {summary.status.replace('_', ' ')}",
@@ -133,3 +146,145 @@ def _gap(gap: ExportGap) -> str:
         return f"break: {where}, at offset {gap.first_offset}: Kafka's log is another one than the one exported before"
     when = "before the first export" if gap.reason == PRUNED_BEFORE_FIRST_EXPORT else "unexported"
     return f"gap: {where}, offsets {gap.first_offset} to {gap.last_offset} pruned {when}"
+
+
+def import_files(
+    files: Files,
+    cluster: Annotated[str, typer.Option("--cluster", help="Id of the cluster that the records are from.")],
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    dialect: DialectName = "auto",
+    state_partition: StatePartition = None,
+    topic_id: Annotated[
+        str | None,
+        typer.Option(
+            "--topic-id",
+            help="Id of the state topic, where no partition.metadata beside a segment has it. Needed for tables that "
+            "an export wrote.",
+        ),
+    ] = None,
+    allow_gaps: Annotated[
+        bool,
+        typer.Option("--allow-gaps", help="Record as lost the offsets between the tables' end and the first record."),
+    ] = False,
+    run_id: RunId = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import copied records of __share_group_state into the tables, exactly once.
+
+    Tables grow in the order of the log, as with an export: records that they have already are compared and skipped, so
+    a file may be imported again. Every commit names the files, their SHA-256 and the dialect in export_ranges.
+
+    Example: acktrail import __share_group_state-*/*.log --tables /data/forensics --cluster 4L6g3nShT-eMCtK--X86sw
+    """
+    arrow_without_pandas.forgo_pandas()
+    from acktrail.export import import_run
+    from acktrail.offline.read.read_report import ReadReport
+    from acktrail.times import new_run_id
+
+    reading = ReadReport(state_partition=state_partition, on_damage=report_damage)
+    plan = import_run.ImportPlan(
+        files=tuple(files),
+        cluster_id=cluster,
+        dialect=dialect,
+        run_id=run_id or new_run_id(),
+        topic_id=_checked(topic_id),
+        allow_gaps=allow_gaps,
+    )
+    summary = import_run.import_files(plan, TablesConfig.from_environment(tables, tables_options), reading)
+    report_left_out(reading)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _import_text(summary))
+
+
+def _checked(topic_id: str | None) -> str | None:
+    from acktrail.model.share_partition import TopicId, topic_id_bytes
+
+    if topic_id is not None:
+        try:
+            topic_id_bytes(TopicId(topic_id))
+        except ValueError as error:
+            hint = "a topic id has 22 characters: letters, digits, - and _"
+            raise InputError(f"--topic-id {topic_id!r} is no topic id", hint=hint) from error
+    return topic_id
+
+
+def _import_text(summary: ImportSummary) -> str:
+    topic = summary.state_topic_id or "not known"
+    new, known = summary.records_new, summary.records_known
+    lines = [
+        f"run {summary.run_id}, cluster {printable(summary.cluster_id)}, state topic {topic}",
+        f"dialect {summary.dialect}",
+        f"{summary.files} files, {summary.records_in_files:,} records: {new:,} new, {known:,} known already",
+        f"new records: {summary.records_decoded:,} decoded, {summary.records_quarantined:,} kept undecoded",
+    ]
+    lines += [f"{name}: {count:,} rows" for name, count in sorted(summary.rows.items())]
+    lines += [
+        f"gap: state partition {partition}, offsets {first} to {last} are in no file"
+        for partition, first, last in summary.gaps
+    ]
+    return "\n".join(lines)
+
+
+def repair(
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Repair the tables; without it nothing is changed.")
+    ] = False,
+    run_id: RunId = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is wrong with the tables, and repair it with --execute.
+
+    Finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no range. Records
+    that Kafka still has are exported again; the others are recorded as a gap. Tables that are derived from the records
+    are built again. The cluster is only read. Exit code 3 when something is wrong and nothing was repaired.
+
+    Example: acktrail repair --bootstrap-server broker-1:9092 --tables /data/acktrail
+    """
+    arrow_without_pandas.forgo_pandas()
+    from acktrail.export import repair_run
+    from acktrail.times import new_run_id
+
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = TablesConfig.from_environment(tables, tables_options)
+    with table_progress() as progress:
+        if execute:
+            found = repair_run.repair(kafka, target, run_id=run_id or new_run_id(), progress=progress)
+        else:
+            found = repair_run.preview(kafka, target, progress)
+    typer.echo(json.dumps(_repair_json(found, executed=execute)) if as_json else _repair_text(found, executed=execute))
+    if not execute and not found.report.is_sound:
+        if not as_json:
+            typer.echo("nothing was changed; to repair the tables: --execute", err=True)
+        raise typer.Exit(ConfigurationError.exit_code)
+
+
+def _repair_json(found: RepairPreview, *, executed: bool) -> dict[str, Any]:
+    return {
+        "executed": executed,
+        "is_sound": found.report.is_sound,
+        "damages": [asdict(each) for each in found.report.damages],
+        "exported_again" if executed else "available": _stretches(found.available),
+        "gone": _stretches(found.gone),
+    }
+
+
+def _stretches(lost: Iterable[LostOffsets] | None) -> list[dict[str, int]] | None:
+    return None if lost is None else [asdict(each) for each in lost]
+
+
+def _repair_text(found: RepairPreview, *, executed: bool) -> str:
+    if found.report.is_sound:
+        return "nothing is wrong: every table can be read, and every exported record is there"
+    lines = [f"{each.table}: {each.file} {each.cause}: {_ACTIONS[each.mending]}" for each in found.report.damages]
+    if found.available is None or found.gone is None:
+        lines.append("lost records are known after the log is repaired")
+        return "\n".join(lines)
+    again = "exported again" if executed else "Kafka still has them"
+    gone = "lost; recorded as a gap" if executed else "lost: Kafka does not have them any more"
+    lines += [f"{each} ({each.records:,}): {again}" for each in found.available]
+    lines += [f"{each} ({each.records:,}): {gone}" for each in found.gone]
+    return "\n".join(lines + found.report.other_faults())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 import typer
 
@@ -15,6 +15,9 @@ from acktrail.stderr_lines import LiveLine
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _SHOWN_EVERY: Final = 100_000
+
+RecordCounter = Callable[..., None]
+"""Takes ``readable=`` and, of several at once, ``records=``."""
 
 
 @contextmanager
@@ -35,10 +38,6 @@ def table_progress() -> Iterator[Callable[[str, int], None]]:
     """Gives a function that shows how many rows of a table were read."""
     with LiveLine() as line:
         yield lambda table, rows: line.show(f"{table}: {rows:,} rows read")
-
-
-class RecordCounter(Protocol):
-    def __call__(self, *, readable: bool, records: int = 1) -> None: ...
 
 
 @contextmanager

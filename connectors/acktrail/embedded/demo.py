@@ -118,9 +118,8 @@ def running_demo(
     Tables and report stay in `root`. The servers' folders are removed, except with `keep` and after a failure, when
     their logs are wanted.
 
-    Raises:
-        ConfigurationError, MissingDependency: `root` or `dags` cannot be used; a server is not installed.
-        BrokerNotStarted: with the last lines of its log.
+    Raises ConfigurationError, MissingDependency: `root` or `dags` cannot be used, a server is not installed;
+    BrokerNotStarted with the last lines of its log.
     """
     dags = dags or dags_folder()
     for dag_id in (EXPORT, RECONCILE):

@@ -126,25 +126,24 @@ def archived(
         "records": sum(each.records for each in ranges),
         "at_least": not completeness.is_complete,
         **completeness_fields(completeness),
-        "archived": [_archived_json(history, each) for each in ranges],
+        "archived": [
+            {
+                "topic": history.topic(each.key.topic_id).topic,
+                "topic_id": each.key.topic_id,
+                "partition": each.key.partition,
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "delivery_count": each.delivery_count,
+                "timestamp": each.at.timestamp_ms,
+                "time": instant_text(each.at.timestamp_ms),
+                "is_dated": each.is_dated,
+                "state_partition": each.at.state_partition,
+                "state_record_offset": each.at.offset,
+            }
+            for each in ranges
+        ],
     }
     typer.echo(json_line(answer))
-
-
-def _archived_json(history: HistoryReader, archived: ArchivedRange) -> dict[str, Any]:
-    return {
-        "topic": history.topic(archived.key.topic_id).topic,
-        "topic_id": archived.key.topic_id,
-        "partition": archived.key.partition,
-        "first_offset": archived.first_offset,
-        "last_offset": archived.last_offset,
-        "delivery_count": archived.delivery_count,
-        "timestamp": archived.at.timestamp_ms,
-        "time": instant_text(archived.at.timestamp_ms),
-        "is_dated": archived.is_dated,
-        "state_partition": archived.at.state_partition,
-        "state_record_offset": archived.at.offset,
-    }
 
 
 def _archived_text(

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from acktrail.cli.common_options import command_group
-
-if TYPE_CHECKING:
-    from acktrail.embedded.demo import Demo
-
 
 airflow = command_group("What Airflow needs to know of acktrail.")
 
@@ -49,26 +45,22 @@ def demo(
         arguments = ["report", "--tables", found["tables_uri"], "--run-id", found["run_id"]]
         typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
         typer.echo(f"\nReport: {found['report']}\nTables: {found['tables_uri']}")
-        if serve:
-            _serve(running)
+        if serve:  # exporting every minute; Ctrl-C is the way out and no error
+            running.resume()
+            typer.echo(f"Kafka:   {running.broker.bootstrap_servers}")
+            account = f"user {running.airflow.user}, password {running.airflow.password}"
+            typer.echo(f"Airflow: {running.airflow.url} ({account})")
+            typer.echo("Ctrl-C ends both.", err=True)
+            try:
+                running.broker.wait()
+            except KeyboardInterrupt:
+                typer.echo("", err=True)
         steps.say("broker and Airflow end")
 
 
 def _interrupt(*_: object) -> NoReturn:
     """SIGTERM ends a demo as Ctrl-C does: in order."""
     raise KeyboardInterrupt
-
-
-def _serve(running: Demo) -> None:
-    """Print the addresses and stay, exporting every minute; Ctrl-C is the way out and no error."""
-    running.resume()
-    typer.echo(f"Kafka:   {running.broker.bootstrap_servers}")
-    typer.echo(f"Airflow: {running.airflow.url} (user {running.airflow.user}, password {running.airflow.password})")
-    typer.echo("Ctrl-C ends both.", err=True)
-    try:
-        running.broker.wait()
-    except KeyboardInterrupt:
-        typer.echo("", err=True)
 
 
 @airflow.command()

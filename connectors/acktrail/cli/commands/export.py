@@ -279,7 +279,8 @@ def _stretches(lost: Iterable[LostOffsets] | None) -> list[dict[str, int]] | Non
 def _repair_text(found: RepairPreview, *, executed: bool) -> str:
     if found.report.is_sound:
         return "nothing is wrong: every table can be read, and every exported record is there"
-    lines = [f"{each.table}: {each.file} {each.cause}: {_ACTIONS[each.mending]}" for each in found.report.damages]
+    files = [(each, _ACTIONS[each.mending]) for each in found.report.damages]
+    lines = [f"{each.table}: {each.file} {each.cause}: {action}" for each, action in files]
     if found.available is None or found.gone is None:
         lines.append("lost records are known after the log is repaired")
         return "\n".join(lines)

@@ -186,7 +186,8 @@ def show(
     """Show what is set on groups; with --all everything that is in force."""
     found = _read(KafkaConfig.from_environment(bootstrap_server, client_config), groups)
     if as_json:
-        typer.echo(json.dumps([_json(configs) for configs in found]))
+        forms = [{"group": of.group_id, "configs": dict(_share(of)), "own": sorted(of.own)} for of in found]
+        typer.echo(json.dumps(forms))
         return
     rows = [
         (configs.group_id, name, value, "group" if name in configs.own else "default")
@@ -276,7 +277,3 @@ def _read(kafka: KafkaConfig, groups: list[str]) -> list[GroupConfigs]:
 def _share(configs: GroupConfigs) -> list[tuple[str, str]]:
     """Sorted, without those that Kafka reports for groups of other types."""
     return sorted(pair for pair in (configs.configs or {}).items() if not pair[0].startswith(_OTHER_TYPES))
-
-
-def _json(configs: GroupConfigs) -> dict[str, object]:
-    return {"group": configs.group_id, "configs": dict(_share(configs)), "own": sorted(configs.own)}

@@ -8,6 +8,7 @@ from typing import Final
 from acktrail.errors import UnknownName
 
 DEFAULT_VERSION: Final = "4.3.1"
+_SHARE_GROUPS_ON: Final = ("--feature", "share.version=1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +31,13 @@ class Release:
         return tuple(int(part) for part in self.version.split("."))
 
 
-RELEASES: Final = {
-    release.version: release
-    for release in (
-        Release(
-            version="4.1.2",
-            tools_version="4.1.2",
-            log4j_version="2.25.3",
-            format_options=("--feature", "share.version=1"),
-        ),
-        Release(version="4.2.1", tools_version="4.2.1", log4j_version="2.25.4"),
-        Release(version="4.3.1", tools_version="4.3.1", log4j_version="2.25.4"),
-        Release(version="4.4.0", tools_version="4.3.1", log4j_version="2.25.5"),
-    )
-}
+_RELEASES: Final = (
+    Release(version="4.1.2", tools_version="4.1.2", log4j_version="2.25.3", format_options=_SHARE_GROUPS_ON),
+    Release(version="4.2.1", tools_version="4.2.1", log4j_version="2.25.4"),
+    Release(version="4.3.1", tools_version="4.3.1", log4j_version="2.25.4"),
+    Release(version="4.4.0", tools_version="4.3.1", log4j_version="2.25.5"),
+)
+RELEASES: Final = {release.version: release for release in _RELEASES}
 
 
 def release_of(version: str) -> Release:

@@ -20,10 +20,7 @@ _NODE: Final = {
     "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "CLIENT",
     "controller.listener.names": "CONTROLLER",
-}
-
-# One node, few partitions for the internal topics, and share groups that react in about a second instead of five.
-_SMALL_AND_QUICK: Final = {
+    # Few partitions for the internal topics, and share groups that react in about a second instead of five.
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
@@ -121,7 +118,6 @@ def server_properties(
         "advertised.listeners": f"CLIENT://{HOST}:{ports.client}",
         "controller.quorum.voters": f"1@{HOST}:{ports.controller}",
         "log.dirs": str(data),
-        **_SMALL_AND_QUICK,
         **(access.to_properties() if access else {}),
         **changes,
     }

@@ -93,10 +93,8 @@ class WorkloadDeadline:
 class DemoCluster:
     """Each call waits for its answer, at most until `deadline`. The methods may be called from several threads.
 
-    Raises:
-        Unreachable: when no broker answers.
-        ConfigurationError: for Kafka before 4.2. A 4.1 broker fails on the member ids that half of all share consumers
-            of librdkafka take (base64 with ``+`` or ``/``), and they then ask again without a pause.
+    Raises Unreachable; ConfigurationError for Kafka before 4.2: a 4.1 broker fails on the member ids that half of all
+    share consumers of librdkafka take (base64 with ``+`` or ``/``), and they then ask again without a pause.
     """
 
     def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:

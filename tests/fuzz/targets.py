@@ -19,8 +19,8 @@ from acktrail.errors import ConfigurationError, InputError, MalformedRecord
 from acktrail.offline.read import log_segment as segment_module
 from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.copied_files import read_dump
+from acktrail.offline.read.log_segment import Fragment, IntactBatch, is_log, read_batches
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage
-from acktrail.offline.read.segment_batches import Fragment, IntactBatch, is_log, read_batches
 from acktrail.wire import group_record
 from acktrail.wire.dialects.detect_layout import detect_layout
 from acktrail.wire.raw_record import RawRecord, decode_raw

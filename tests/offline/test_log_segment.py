@@ -20,7 +20,7 @@ from state_topics.segment_bytes import COMPRESSORS, CONTROL, TRANSACTIONAL, batc
 
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
-from acktrail.offline.read import segment_batches as batches_module
+from acktrail.offline.read import log_segment as batches_module
 from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.log_segment import read_segment
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus

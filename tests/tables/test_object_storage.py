@@ -14,7 +14,7 @@ from servers.s3_server import S3, running_s3
 
 from acktrail.connect.worker import FlushPolicy, Worker
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, DamagedTables
-from acktrail.tables.delta import write_probe
+from acktrail.tables.delta import table_place
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import EMPTY_COMMIT
 from acktrail.tables.exported.damage_report import find_damage
@@ -26,7 +26,7 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(
 @pytest.fixture(autouse=True)
 def _distrust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test's storage is new to this process, on any port."""
-    monkeypatch.setattr(write_probe, "_trusted", set())
+    monkeypatch.setattr(table_place, "_trusted", set())
 
 
 def records(*offsets: int) -> pa.Table:

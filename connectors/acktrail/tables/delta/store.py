@@ -23,9 +23,8 @@ from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation, last_of_each_key, merge_rows
-from acktrail.tables.delta.table_place import TablePlace, table_root
+from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
-from acktrail.tables.delta.write_probe import ensure_conditional_put, ensure_writable
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})

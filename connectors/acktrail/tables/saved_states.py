@@ -33,7 +33,6 @@ from acktrail.tables.exported.record_files import (
 
 RECORDS_USED: Final = "history/state_records"
 """The app id in ``held_states`` whose number is a version of ``state_records`` whose rows were all used."""
-
 _OTHER_SOURCE: Final = {
     "records_table": "state_records is another table than the one that it was made from",
     "state_topic_id": "state_records names another state topic than when it was made",
@@ -45,11 +44,9 @@ _OTHER_SOURCE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTable:
-    """A table of saved states. `step`: the app id whose number identifies a save.
-
-    `law`: raised whenever the same records make different states: those saved before are then not used. `by_position`:
-    of files that were rewritten, or came late, only the records after the positions count; else all records are read.
-    """
+    """A table of saved states. `step`: the app id whose number identifies a save. `law`: raised whenever the same
+    records make different states: those saved before are then not used. `by_position`: of files that were rewritten, or
+    came late, only the records after the positions count; else all records are read."""
 
     name: str
     step: str
@@ -78,11 +75,8 @@ class SourceVersion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedStates:
     """Which states a table has: its version, the number of its step, the run that saved them, and the positions by
-    state partition.
-
-    `source`: None where an older release did not note it. `used`: the records before the positions. `exported`: what is
-    known of the export, by state partition. `unusable`: why there is nothing to continue from.
-    """
+    state partition. `source`: None where an older release did not note it. `used`: the records before the positions.
+    `exported`: what is known of the export, by state partition. `unusable`: why there is nothing to continue from."""
 
     table: SavedTable
     unusable: str | None = None

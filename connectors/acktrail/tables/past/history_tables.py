@@ -13,6 +13,7 @@ never touched again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,26 +32,19 @@ from acktrail.tables.saved_states import HISTORY, RECORDS_USED, SavedStates, con
 
 CHANGES: Final = "delivery_history"
 HELD: Final = HISTORY.name
-
 _STEP: Final = HISTORY.step
 """The app id whose number counts the steps of both tables."""
-
 _FAN: Final = 8
 FULL_ROWS: Final = _FAN**6
 """A chunk with at least 262,144 rows stays as it is; the largest have eight times more."""
-
 _ORDER: Final = ("group_id", "topic_id", "partition", "first_offset", "state_partition", "record_offset")
 """A lookup of a record finds its rows side by side."""
-
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 
 
 class HistoryTables:
-    """The history of one cluster in `tables`. One writer at a time: another one ends in ConcurrentCommit.
-
-    Raises:
-        ForeignCluster: the tables are another cluster's.
-    """
+    """The history of one cluster in `tables`. One writer at a time: another one ends in ConcurrentCommit. Raises
+    ForeignCluster (the tables are another cluster's)."""
 
     def __init__(self, tables: Tables, cluster_id: str) -> None:
         self._tables = tables
@@ -74,11 +68,8 @@ class HistoryTables:
         return self._step() > 0
 
     def add(self, changes: pa.Table, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
-        """Commit rows of ``CHANGE_COLUMNS`` from the positions `before` to `ends`, if any of these lies further.
-
-        Raises:
-            ConcurrentCommit: the table is not at `before` any more: another writer came first, and nothing landed.
-        """
+        """Commit rows of ``CHANGE_COLUMNS`` from the positions `before` to `ends`, if any of these lies further. Raises
+        ConcurrentCommit (the table is not at `before` any more: another writer came first, and nothing landed)."""
         snapshot = self._tables.snapshot(CHANGES)
         assert snapshot is not None
         moved = [number for number, end in ends.items() if end > before[number]]
@@ -90,15 +81,13 @@ class HistoryTables:
         if not changes.num_rows:
             self._tables.append(CHANGES, DELIVERY_HISTORY.empty_table(), transactions=transactions, expected=expected)
             return
-        chunk, rows = _with_later_chunks(snapshot, _stamped(changes, self._cluster_id, DELIVERY_HISTORY))
+        stamped = changes.append_column("cluster_id", pa.repeat(self._cluster_id, changes.num_rows))
+        chunk, rows = _with_later_chunks(snapshot, cast_to_schema(stamped, DELIVERY_HISTORY))
         self._tables.replace(CHANGES, rows, first_chunk=chunk, transactions=transactions, expected=expected)
 
     def save(self, saved: SavedStates, rows: pa.Table) -> SavedStates:
-        """Replace the saved states; the step they were read at must still be the newest.
-
-        Raises:
-            ConcurrentCommit: another writer came first; nothing landed.
-        """
+        """Replace the saved states; the step they were read at must still be the newest. Raises ConcurrentCommit
+        (another writer came first; nothing landed)."""
         used = {RECORDS_USED: saved.used.version}
         return save(self._tables, saved, rows, cluster_id=self._cluster_id, step=self._step(), transactions=used)
 
@@ -125,11 +114,9 @@ def saved_rows(tables: Tables, where: pc.Expression) -> pa.Table:
 
 
 def unattributed_records(tables: Tables, state_partitions: Iterable[int]) -> list[dict[str, Any]]:
-    """State partition, offset and time of unreadable records without a share partition, ascending.
-
-    They may be about any share partition of their state partition. Records of an unknown type are not among them: a
-    broker skips these.
-    """
+    """State partition, offset and time of unreadable records without a share partition, ascending. They may be about
+    any share partition of their state partition. Records of an unknown type are not among them: a broker skips
+    these."""
     where = (
         ~pc.field("decode_status").isin(["decoded", "unknown_type"])
         & pc.field("group_id").is_null()
@@ -151,24 +138,22 @@ def drop_partitions(rows: pa.Table, replaced: pa.Table) -> pa.Table:
 
 def _with_later_chunks(snapshot: TableSnapshot, changes: pa.Table) -> tuple[int, pa.Table]:
     """The chunk that `changes` go to, and its rows in their order: these, and those of chunks too small to stay."""
-    sizes = _chunk_sizes(snapshot)
+    sizes: Counter[int] = Counter()
+    for row in pa.table(snapshot.delta.get_add_actions(flatten=True)).to_pylist():
+        sizes[row["partition.chunk"]] += row["num_records"]
     chunks = sorted(sizes)
     first = first_rewritten([sizes[chunk] for chunk in chunks], changes.num_rows)
     chunk = chunks[first] if first < len(chunks) else (chunks[-1] + 1 if chunks else 0)
     if first < len(chunks):
         changes = pa.concat_tables([snapshot.read(where=pc.field("chunk") >= chunk), changes])
-    rows = changes.take(pa.array(_ordered(changes)))
+    order = np.lexsort([_ranks(changes[name]) for name in reversed(_ORDER)])
+    rows = changes.take(pa.array(order))
     numbers = pa.repeat(pa.scalar(chunk, pa.int64()), rows.num_rows)
     return chunk, rows.set_column(rows.column_names.index("chunk"), "chunk", numbers)
 
 
-def _ordered(changes: pa.Table) -> npt.NDArray[np.int64]:
-    """The rows by ``_ORDER``. Names are compared once each, not once for every pair of rows."""
-    order: npt.NDArray[np.int64] = np.lexsort([_ranks(changes[name]) for name in reversed(_ORDER)])
-    return order
-
-
 def _ranks(values: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Numbers in the order of `values`. Names are compared once each, not once for every pair of rows."""
     if not pa.types.is_string(values.type):
         return np.asarray(values.to_numpy())
     encoded = values.combine_chunks().dictionary_encode()
@@ -178,31 +163,13 @@ def _ranks(values: pa.ChunkedArray) -> npt.NDArray[Any]:
     return ranks[encoded.indices.to_numpy()]
 
 
-def _chunk_sizes(snapshot: TableSnapshot) -> dict[int, int]:
-    """Rows by chunk."""
-    sizes: dict[int, int] = {}
-    for row in pa.table(snapshot.delta.get_add_actions(flatten=True)).to_pylist():
-        chunk = row["partition.chunk"]
-        sizes[chunk] = sizes.get(chunk, 0) + row["num_records"]
-    return sizes
-
-
-def _stamped(rows: pa.Table, cluster_id: str, schema: pa.Schema) -> pa.Table:
-    return cast_to_schema(rows.append_column("cluster_id", pa.repeat(cluster_id, rows.num_rows)), schema)
-
-
 def _app_id(state_partition: int) -> str:
     return f"history/{state_partition}"
 
 
 def first_rewritten(sizes: Sequence[int], new_rows: int) -> int:
-    """Index of the first chunk to rewrite with `new_rows`, and all later ones with it.
-
-    Args:
-        sizes: rows of each chunk, oldest first.
-
-    Returns:
-        ``len(sizes)`` where the new rows become a chunk of their own.
+    """Index of the first chunk to rewrite with `new_rows`, and all later ones with it; ``len(sizes)`` where the new
+    rows become a chunk of their own. `sizes`: rows of each chunk, oldest first.
 
     The invariant: at most seven chunks of a tier that is not full lie side by side, so that n rows lie in fewer than
     n / FULL_ROWS + 42 chunks where rows come evenly; a row is written at most seven times, once for each tier.

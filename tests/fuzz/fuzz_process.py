@@ -10,7 +10,7 @@ def main() -> None:
     import atheris
 
     here = Path(__file__).resolve()
-    sys.path[:0] = [str(here.parent), str(here.parents[2] / "simulation")]
+    sys.path[:0] = [str(here.parent), str(here.parents[1]), str(here.parents[2] / "simulation")]
     with atheris.instrument_imports(include=["acktrail.offline", "acktrail.wire", "targets"]):
         from targets import TARGETS, use_scratch
     name, *options = sys.argv[1:]

@@ -49,9 +49,7 @@ class MalformedRecord(InputError):
 
     def __init__(self, message: str, *, part: str, position: int) -> None:
         super().__init__(f"{message} ({part}, byte {position})", data={"part": part, "position": position})
-        self.fault = message
-        self.part = part
-        self.position = position
+        self.fault, self.part, self.position = message, part, position
 
 
 class UnsupportedRecord(InputError):
@@ -59,8 +57,7 @@ class UnsupportedRecord(InputError):
 
     def __init__(self, message: str, *, part: str, number: int) -> None:
         super().__init__(f"{message} {number}", data={"part": part, "number": number})
-        self.part = part
-        self.number = number
+        self.part, self.number = part, number
 
 
 class MalformedFile(InputError):
@@ -69,8 +66,7 @@ class MalformedFile(InputError):
     def __init__(self, message: str, *, file: str, line: int | None = None, hint: str = "") -> None:
         where = file if line is None else f"{file}, line {line}"
         super().__init__(f"{where}: {message}", hint=hint, data={"file": file, "line": line})
-        self.file = file
-        self.line = line
+        self.file, self.line = file, line
 
 
 class UnknownName(InputError):
@@ -79,9 +75,7 @@ class UnknownName(InputError):
     def __init__(self, kind: str, name: str, *, nearest: Sequence[str] = ()) -> None:
         hint = f"did you mean {', '.join(repr(n) for n in nearest)}?" if nearest else ""
         super().__init__(f"unknown {kind} {name!r}", hint=hint, data={"kind": kind, "name": name})
-        self.kind = kind
-        self.name = name
-        self.nearest = tuple(nearest)
+        self.kind, self.name, self.nearest = kind, name, tuple(nearest)
 
 
 class NotAShareGroup(InputError):
@@ -93,8 +87,7 @@ class NotAShareGroup(InputError):
             hint="acktrail describes share groups; kafka-groups.sh --list shows the type of every group",
             data={"kind": "share group", "name": group_id, "group_type": group_type},
         )
-        self.group_id = group_id
-        self.group_type = group_type
+        self.group_id, self.group_type = group_id, group_type
 
 
 class ChangeRefused(InputError):
@@ -124,8 +117,7 @@ class NotAuthorized(ConfigurationError):
             hint=hint or f"grant {operation} on {resource} to this principal",
             data={"operation": operation, "resource": resource},
         )
-        self.operation = operation
-        self.resource = resource
+        self.operation, self.resource = operation, resource
 
 
 class DamagedTables(ConfigurationError):
@@ -142,8 +134,7 @@ class DamagedTables(ConfigurationError):
         data: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(message, hint=hint, data={"table": table, "file": file, **(data or {})})
-        self.table = table
-        self.file = file
+        self.table, self.file = table, file
 
 
 class ForeignCluster(ConfigurationError):
@@ -199,8 +190,7 @@ class GroupNotEmpty(RetryableError):
             hint="stop its consumers and try again; a killed one counts until its session ends (45 s by default)",
             data={"group_id": group_id, "members": list(members)},
         )
-        self.group_id = group_id
-        self.members = tuple(members)
+        self.group_id, self.members = group_id, tuple(members)
 
 
 class ChangeInProgress(RetryableError):
@@ -210,8 +200,7 @@ class ChangeInProgress(RetryableError):
         super().__init__(
             f"group {group_id!r} is being changed by {plan_id}", hint=hint, data={"group_id": group_id, "plan": plan_id}
         )
-        self.group_id = group_id
-        self.plan_id = plan_id
+        self.group_id, self.plan_id = group_id, plan_id
 
 
 class PartlyDone(AcktrailError):

@@ -67,7 +67,7 @@ from acktrail.broker.logs import (
     read_batches,
 )
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
-from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes
+from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes, topic_id_text
 
 _NEAREST: Final = 3
 _SHARE: Final = "share"
@@ -138,7 +138,8 @@ class ShareGroupAdmin(GroupWriter):
         """The error behind an answer about one group that has an error code; see `describe_group`."""
         group_id = answer.group_id
         if answer.error_code != GROUP_ID_NOT_FOUND:
-            return error_for(answer.error_code, _message(answer), operation="DESCRIBE", kind="group", name=group_id)
+            words = (answer.error or "").partition(": ")[2] or None
+            return error_for(answer.error_code, words, operation="DESCRIBE", kind="group", name=group_id)
         types = {listing.group_id: listing.group_type for listing in self.list_groups(types=())}
         if group_id in types and types[group_id] != _SHARE:
             return NotAShareGroup(group_id, types[group_id])
@@ -175,7 +176,7 @@ class ShareGroupAdmin(GroupWriter):
         answers = self._coordinators.query([group_id], partial(group_requests.offsets_request, topics=topics))
         found = group_requests.offsets(group_id, answers[group_id])
         if found.error_code != NONE:
-            raise error_for(found.error_code, _message(found), operation="DESCRIBE", kind="group", name=group_id)
+            raise self.error_of(found)
         return found.offsets
 
     def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
@@ -208,12 +209,13 @@ class ShareGroupAdmin(GroupWriter):
         """
         wanted = sorted({topic_id for topic_id in topic_ids if topic_id != ZERO_TOPIC_ID})
         asked = [UUID(bytes=topic_id_bytes(TopicId(topic_id))) for topic_id in wanted]
-        found: set[str | None] = set()
+        hidden: set[str] = set()
         for begin in range(0, len(asked), _IDS_AT_ONCE):
             rows = self.metadata_by_id(asked[begin : begin + _IDS_AT_ONCE]).topics
-            hidden = (row.topic_id for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED)
-            found |= {group_requests.known_topic_id(topic_id) for topic_id in hidden}
-        return frozenset(topic_id for topic_id in found if topic_id is not None)
+            hidden |= {
+                topic_id_text(row.topic_id.bytes) for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED
+            }
+        return frozenset(hidden)
 
     def list_offsets(self, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, ...]:
         """First offset, high watermark and last stable offset of each log, in the order asked for, with errors as
@@ -324,8 +326,3 @@ def _checked(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]
 
 def _known(number: int) -> int | None:
     return None if number < 0 else number
-
-
-def _message(answer: GroupDescription | GroupOffsets) -> str | None:
-    """The broker's own words in an error text."""
-    return (answer.error or "").partition(": ")[2] or None

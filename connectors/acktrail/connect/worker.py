@@ -76,7 +76,8 @@ class ReadAhead:
 
     From entry to exit the tasks belong to the thread: no other may touch them. While all are idle it waits for one
     of them at a time, `poll_s` seconds. It ends when every task is finished, when `stop` is set (what was read before
-    can still be taken), or when the block is left.
+    can still be taken), or when the block is left. `finished` counts the tasks that gave everything; `is_over`: nothing
+    more will come.
     """
 
     def __init__(self, tasks: Sequence[SourceTask], stop: Event, *, poll_s: float) -> None:
@@ -91,9 +92,7 @@ class ReadAhead:
         self._error: BaseException | None = None
         self._thread = Thread(target=self._read, name="acktrail-reader", daemon=True)
         self.finished = 0
-        """Tasks that gave everything."""
         self.is_over = False
-        """Nothing more will come."""
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
+from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.state.state_consumer import StateTopicConsumer
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceBatch, StoredLogs, TaskId, state_task_id
+from acktrail.connect.contract import SourceBatch, StoredLogs, state_task_id
 
 
 class StateSourceStatus(StrEnum):
@@ -80,15 +81,11 @@ class StateTask:
         self._consumer = consumer
         self._stored = stored
         self._partition = partition
-        self._task_id = state_task_id(topic.cluster_id, topic.topic_id, partition)
-
-    @property
-    def task_id(self) -> TaskId:
-        return self._task_id
+        self.task_id: Final = state_task_id(topic.cluster_id, topic.topic_id, partition)
 
     def start(self, position: int | None) -> None:
         """As ``StateTopicConsumer.open``. When the log starts after `position`, the gap comes first."""
-        stored = None if self._stored is None else self._stored.stored_log(self._task_id, self._partition)
+        stored = None if self._stored is None else self._stored.stored_log(self.task_id, self._partition)
         self._consumer.open(self._partition, position, stored)
 
     def poll(self, timeout_s: float) -> SourceBatch | None:

@@ -19,11 +19,8 @@ class StateTopic:
     def __init__(self, admin: ShareGroupAdmin, name: str = STATE_TOPIC) -> None:
         self._admin = admin
         self.name: Final = name
+        self.cluster_id: Final = admin.cluster_id
         self._described = self._describe()
-
-    @property
-    def cluster_id(self) -> str:
-        return self._admin.cluster_id
 
     @property
     def is_present(self) -> bool:

@@ -11,12 +11,12 @@ from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail_dags.airflow_errors import as_airflow_errors
-from acktrail_dags.connection import kafka_config
 from acktrail_dags.run_target import (
     ReconcileTarget,
     Target,
     export_target,
     followed_export,
+    kafka_config,
     reconcile_target,
     tables_config,
 )
@@ -50,24 +50,19 @@ def observe(**context: Unpack[Context]) -> ReconcileTarget:
     """Observe the cluster, export to the end, observe again. Skips where no reconciliation is due (``reconcile_due``),
     and where neither a share group nor the state topic exists."""
     from acktrail.export import export_run
+    from acktrail.reconcile.reconcile_due import CheckDecision, check_due
 
     target = reconcile_target(context)
-    exported = followed_export(context)
+    tables, exported = tables_config(target["tables_uri"]), followed_export(context)
     if exported is not None:
-        _skip_unless_due(target, exported)
-    kafka, tables = kafka_config(target["kafka_conn_id"]), tables_config(target["tables_uri"])
+        decided = check_due(tables, exported, target["run_id"])
+        if decided.decision is not CheckDecision.RUN:
+            raise AirflowSkipException(f"no reconciliation: {decided.reason}")
+    kafka = kafka_config(target["kafka_conn_id"])
     observed = export_run.observe(kafka, tables, run_id=target["run_id"])
     if not any(observed.rows.get(table) for table in ("group_observations", "offset_observations")):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
     return target
-
-
-def _skip_unless_due(target: ReconcileTarget, exported_run_id: str) -> None:
-    from acktrail.reconcile.reconcile_due import CheckDecision, check_due
-
-    decided = check_due(tables_config(target["tables_uri"]), exported_run_id, target["run_id"])
-    if decided.decision is not CheckDecision.RUN:
-        raise AirflowSkipException(f"no reconciliation: {decided.reason}")
 
 
 @task(execution_timeout=timedelta(hours=1))

@@ -25,10 +25,9 @@ from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval import DECISION, approval, notifiers
-from acktrail_dags.connection import kafka_config
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
 from acktrail_dags.plan_text import notice_text, plan_text
-from acktrail_dags.run_target import tables_config
+from acktrail_dags.run_target import kafka_config, tables_config
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

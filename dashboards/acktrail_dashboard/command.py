@@ -33,8 +33,7 @@ def _command(
 
     Example: acktrail report --tables ./tables --out report.html
     """
-    from acktrail_dashboard.rows.load_run import read_run
-    from acktrail_dashboard.summary import summarize, summary_json
+    from acktrail_dashboard.summary import read_run, summarize, summary_json
     from acktrail_dashboard.terminal import print_summary
 
     rows, chosen = read_run(TablesConfig.from_environment(tables, tables_options), run_id)
@@ -54,15 +53,14 @@ def report(tables: TablesConfig, run_id: str | None, out: Path, *, broker: str |
     Raises:
         InputError: there is no such run. ConfigurationError: the tables cannot be read, or `out` not written.
     """
-    from acktrail_dashboard.rows.load_run import read_run
+    from acktrail_dashboard.summary import read_run
 
     return _write(*read_run(tables, run_id), out, broker=broker)
 
 
 def summary(tables: TablesConfig, run_id: str | None) -> Summary:
     """The totals and rows of `run_id` (None: the run observed last); raises as `report`."""
-    from acktrail_dashboard.rows.load_run import read_run
-    from acktrail_dashboard.summary import summarize
+    from acktrail_dashboard.summary import read_run, summarize
 
     return summarize(*read_run(tables, run_id))
 

@@ -1,20 +1,66 @@
-"""One reconcile run as a value: totals and rows, computed from its tables alone; the same as JSON."""
+"""One reconcile run, read from the tables, as a value: totals and rows; the same as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.config import TablesConfig
+from acktrail.errors import UnknownName
+from acktrail.model.offset_history.archived_ranges import ArchivedRange
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
-from acktrail_dashboard.rows.archived_rows import archived_rows
-from acktrail_dashboard.rows.export_rows import commit_count, export_rows, gap_rows
-from acktrail_dashboard.rows.group_topic_rows import expectation_rows, finding_rows, group_rows, topic_rows
+from acktrail_dashboard.rows import listed_rows as listed
+from acktrail_dashboard.rows.archived_rows import archived_rows, groups_with_more
 from acktrail_dashboard.rows.partition_rows import partition_rows
-from acktrail_dashboard.rows.run_tables import RunTables, rows, rows_of_run, run_end
+from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows, rows_of_run, run_end
 from acktrail_dashboard.summary_types import PartitionRow, RunHead, RunTotals, Summary
 from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, tally, urgency
+
+_OF_THE_RUN: Final = ("share_partition_states", "reconciliations", "quality_results", "group_observations")
+
+
+def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
+    """The tables of `run_id`, or of the run observed last, and that run's id.
+
+    Raises:
+        InputError: nothing was reconciled yet.
+        UnknownName: `run_id` is no reconcile run.
+        ConfigurationError, RetryableError: the tables cannot be read.
+    """
+    tables = Tables(config)
+    runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
+    chosen = chosen_run(runs, run_id, root=tables.root)
+    own = {name: tables.read(name, where=pc.field("run_id") == chosen) for name in _OF_THE_RUN}
+    return (
+        RunTables(
+            **own,
+            findings=tables.read("findings"),
+            topics=tables.read("topics"),
+            export_ranges=tables.read("export_ranges", columns=listed.EXPORT_COLUMNS),
+            archived=_history_of_archived(tables, own["share_partition_states"]),
+        ),
+        chosen,
+    )
+
+
+def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[ArchivedRange, ...]:
+    """What the history has of groups that archived more than their state shows; none where it does not know them."""
+    if not tables.exists(CHANGES):
+        return ()
+    reader, found = HistoryReader(tables), []
+    for group_id in groups_with_more(states):
+        with suppress(UnknownName):
+            found += reader.archived(group_id)
+    return tuple(found)
 
 
 def summarize(tables: RunTables, run_id: str) -> Summary:
@@ -24,9 +70,9 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     """
     own = rows_of_run(tables, run_id)
     partitions = partition_rows(own.share_partition_states, own.reconciliations)
-    groups = group_rows(own.group_observations, partitions)
-    findings, expectations = finding_rows(own.findings), expectation_rows(own.quality_results)
-    exports, gaps = export_rows(own.export_ranges), gap_rows(own.export_ranges)
+    groups = listed.group_rows(own.group_observations, partitions)
+    findings, expectations = listed.finding_rows(own.findings), listed.expectation_rows(own.quality_results)
+    exports, gaps = listed.export_rows(own.export_ranges), listed.gap_rows(own.export_ranges)
     lags = [row.lag.value for row in partitions if row.lag.value is not None]
     archived = [row.archived.value for row in partitions if row.archived.value is not None]
     results = [row.result for row in expectations]
@@ -47,14 +93,14 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         records_quarantined=sum(row.records_quarantined for row in exports),
         gaps=len(gaps),
         gap_records=sum(gap.records for gap in gaps),
-        commits=commit_count(own.export_ranges),
+        commits=listed.commit_count(own.export_ranges),
     )
     return Summary(
         head=_head(own, run_id),
         totals=totals,
         partitions=partitions,
         groups=groups,
-        topics=topic_rows(own.topics),
+        topics=listed.topic_rows(own.topics),
         archived=archived_rows(own.share_partition_states, own.archived),
         findings=findings,
         findings_seen_later=_seen_later(tables, own, run_id),

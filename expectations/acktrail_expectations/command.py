@@ -41,7 +41,7 @@ def _validate(
     """
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import pass_gate, validate_run
-    from acktrail_expectations.inputs.runs import choose_run
+    from acktrail_expectations.inputs.run_data import choose_run
 
     store = Tables(TablesConfig.from_environment(tables, tables_options))
     with showing_activity():

@@ -15,9 +15,8 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gx.evaluation import NO_ROW, RowLabel, evaluate, not_evaluated
-from acktrail_expectations.inputs.run_data import RunData
-from acktrail_expectations.inputs.runs import count_rows, is_current, require_reconciled
+from acktrail_expectations.gx.suite_check import NO_ROW, RowLabel, evaluate, not_evaluated
+from acktrail_expectations.inputs.run_data import RunData, count_rows, is_current, require_reconciled
 from acktrail_expectations.inputs.validation_positions import SEQUENCE
 from acktrail_expectations.results import (
     QualityResult,

@@ -1,4 +1,8 @@
-"""The gate of a reset: its plan before it is approved, its result once it was verified."""
+"""The gate of a reset: its plan before it is approved, its result once it was verified.
+
+The rules on a plan restate what the planner promises, from the stored rows alone: a plan that breaks one was not made
+by it.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,75 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, UnknownName
+from acktrail.group_changes.lifecycle.plan_life import Status
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import SHARE_PARTITION, log_summary, pass_gate
-from acktrail_expectations.gx.evaluation import evaluate
-from acktrail_expectations.gx.suite_check import SuiteCheck
-from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary, record, recorded
-from acktrail_expectations.suites.resets import (
-    RESET_PLAN_CHECKS,
-    RESET_RESULT_CHECKS,
-    reset_plan_frame,
-    reset_result_frame,
+from acktrail_expectations.gx.engine import core
+from acktrail_expectations.gx.suite_check import (
+    SuiteCheck,
+    at_least,
+    critical,
+    equal,
+    error,
+    evaluate,
+    is_true,
+    unique,
+    warning,
 )
+from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary, record, recorded
+from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
 
 _STORED: Final = "rows in reset_plan_partitions: {rows}, share partitions of the plan: {planned}"
 _VERIFIED: Final = "share partitions with a result: {rows}, rows of the plan in reset_plan_partitions: {planned}"
+
+_PLAN_COLUMNS: Final = (
+    "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "wanted_offset",
+    "target_offset", "clamp", "to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten",
+    "archived_forgotten", "acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived",
+    "skipped", "refused",
+)  # fmt: skip
+"""The columns of ``RESET_PLAN_PARTITIONS`` that the frame is made of."""
+
+
+_RESULT_COLUMNS: Final = (
+    "attempt", "group_id", "topic", "topic_id", "partition", "target_offset", "status", "start_offset_after",
+    "described_start_offset", "state_epoch_before", "state_epoch_after", "evidence_offset", "verified_at",
+)  # fmt: skip
+"""The columns of ``RESET_EXECUTIONS`` that the frame is made of."""
+
+_DONE: Final = [status.value for status in Status if status.is_ok]
+
+RESET_PLAN_CHECKS: Final[tuple[SuiteCheck, ...]] = (
+    critical("share_partition_once", unique("group_id", "topic", "partition")),
+    critical("target_or_refusal", is_true("has_target_or_refusal")),
+    critical("target_not_negative", core.ExpectColumnValuesToBeBetween(column="sent_target", min_value=0)),
+    critical("target_ge_log_start", at_least("sent_target", "log_start_offset")),
+    critical("target_le_log_end", at_least("log_end_offset", "sent_target")),
+    critical("target_is_wanted_unless_clamped", equal("unclamped_target", "wanted_offset")),
+    critical("skips_only_where_allowed", core.ExpectColumnValuesToBeInSet(column="unallowed_skip", value_set=[False])),
+    error("to_deliver_is_log_end_less_target", equal("to_deliver", "offsets_to_deliver")),
+    error("delivered_again_adds_up", equal("delivered_again", "sum_of_delivered_again")),
+    error("delivered_again_le_to_deliver", at_least("to_deliver", "delivered_again")),
+)
+"""Rules on `reset_plan_frame`."""
+
+RESET_RESULT_CHECKS: Final[tuple[SuiteCheck, ...]] = (
+    critical("share_partition_once", unique("group_id", "topic", "partition")),
+    critical("every_outcome_settled", is_true("is_settled")),
+    critical("every_share_partition_done", is_true("is_done")),
+    critical("start_offset_is_target", equal("done_start_offset", "target_offset")),
+    critical("described_start_offset_is_target", equal("done_described_start_offset", "target_offset")),
+    critical("state_epoch_not_back", at_least("state_epoch_after", "state_epoch_before")),
+    warning("shown_by_a_state_record", is_true("has_evidence")),
+)
+"""Rules on `reset_result_frame`."""
 
 
 def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
@@ -112,3 +165,53 @@ def _row_count(suite: str, *, rows: int, planned: int | None, what: str) -> Qual
 
 def _partitions(store: Tables, plan_id: str) -> pa.Table:
     return store.read("reset_plan_partitions", where=pc.field("plan_id") == plan_id)
+
+
+def reset_plan_frame(partitions: pa.Table, *, allow_skip: bool) -> pd.DataFrame:
+    """The share partitions of one plan; `allow_skip`: its request allows that records are skipped.
+
+    Returns:
+        ``_PLAN_COLUMNS`` and `sent_target` (missing where the share partition is refused), `unclamped_target` (of
+        those that were not clamped), `has_target_or_refusal`, `unallowed_skip`, `offsets_to_deliver` (log end less
+        target) and `sum_of_delivered_again` (what lies below the start offset, and what is finished in the state).
+    """
+    frame = frame_of(partitions.select(list(_PLAN_COLUMNS)))
+    refused = known_true(frame["refused"])
+    sent = where(frame["target_offset"], ~refused)
+    skips = known_true(frame["skipped"] > 0) & ~refused
+    return frame.assign(
+        sent_target=sent,
+        unclamped_target=where(sent, frame["clamp"].isna()),
+        has_target_or_refusal=np.asarray(frame["target_offset"].notna(), dtype=np.bool_) | refused,
+        unallowed_skip=skips & (not allow_skip),
+        offsets_to_deliver=frame["log_end_offset"] - sent,
+        sum_of_delivered_again=frame["passed_again"]
+        + _in_state(frame, "acknowledgements_forgotten", "acknowledgements_known", "passed_acknowledged")
+        + _in_state(frame, "archived_forgotten", "archived_known", "passed_archived"),
+    )
+
+
+def _in_state(frame: pd.DataFrame, forgotten: str, known: str, passed: str) -> pd.Series:
+    """The forgotten records that the state itself has; plans of version 1 counted no others."""
+    return (frame[known] - frame[passed]).where(frame[known].notna(), frame[forgotten])
+
+
+def reset_result_frame(executions: pa.Table) -> pd.DataFrame:
+    """The rows of one plan, the newest of each share partition: a later attempt leaves out what an earlier one did.
+
+    Returns:
+        ``_RESULT_COLUMNS`` and `is_settled`, `is_done`, `has_evidence` (a state record shows it, or nothing was to
+        be shown), `done_start_offset` and `done_described_start_offset` (missing where it is not done).
+    """
+    rows = frame_of(executions.select(list(_RESULT_COLUMNS)))
+    ordered = rows.sort_values(["attempt", "verified_at"], kind="stable")
+    frame = ordered.drop_duplicates(["group_id", "topic", "partition"], keep="last").reset_index(drop=True)
+    done = np.asarray(frame["status"].isin(_DONE), dtype=np.bool_)
+    by_record = done & np.asarray(frame["status"] != Status.OK_BY_DESCRIPTION.value, dtype=np.bool_)
+    return frame.assign(
+        is_settled=np.asarray(frame["status"] != Status.UNKNOWN.value, dtype=np.bool_),
+        is_done=done,
+        has_evidence=~by_record | np.asarray(frame["evidence_offset"].notna(), dtype=np.bool_),
+        done_start_offset=where(frame["start_offset_after"], done),
+        done_described_start_offset=where(frame["described_start_offset"], done),
+    )

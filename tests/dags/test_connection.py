@@ -15,7 +15,7 @@ pytestmark = pytest.mark.airflow
 
 def config_of(monkeypatch: pytest.MonkeyPatch, **fields: object) -> object:
     """What `kafka_config` makes of a connection that the environment defines."""
-    from acktrail_dags.connection import kafka_config
+    from acktrail_dags.run_target import kafka_config
 
     monkeypatch.setenv("AIRFLOW_CONN_PROBE", json.dumps({"conn_type": "generic", **fields}))
     return kafka_config("probe")
@@ -90,7 +90,7 @@ def test_no_broker_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_missing_connection_says_how_to_create_it(airflow_home: object) -> None:
     """The hint is the command that creates it."""
-    from acktrail_dags.connection import kafka_config
+    from acktrail_dags.run_target import kafka_config
 
     with pytest.raises(ConfigurationError, match="no Airflow connection 'nowhere'") as caught:
         kafka_config("nowhere")

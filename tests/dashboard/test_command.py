@@ -19,9 +19,8 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.command import app, report, summary
-from acktrail_dashboard.rows.load_run import read_run
 from acktrail_dashboard.rows.run_tables import RunTables
-from acktrail_dashboard.summary import summarize
+from acktrail_dashboard.summary import read_run, summarize
 from acktrail_dashboard.terminal import render_text
 
 SEEN = datetime(2026, 11, 21, 4, 46, 12, tzinfo=UTC)

@@ -27,8 +27,7 @@ from state_topics.coordinator_log import TOPIC, Coordinator, everyday, from_raw,
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
 from acktrail.columnar.stored_offsets import stored_offsets
 from acktrail_expectations.gate import EXPORT_RANGE, SHARE_PARTITION, STATE_RECORD
-from acktrail_expectations.gx.evaluation import evaluate
-from acktrail_expectations.gx.suite_check import SuiteCheck
+from acktrail_expectations.gx.suite_check import SuiteCheck, evaluate
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import reconciliations as reconciliation_suite

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from acktrail_expectations.gx import evaluation
+from acktrail_expectations.gx import suite_check
 from acktrail_expectations.gx.engine import core
-from acktrail_expectations.gx.evaluation import RowLabel, evaluate
-from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal
+from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, at_least, equal, evaluate
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.results import (
     QualityResult,
@@ -99,7 +98,7 @@ def test_rules_that_ask_the_same_have_a_result_each() -> None:
 
 def test_a_rule_without_a_result_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the engine says nothing of was not evaluated."""
-    monkeypatch.setattr(evaluation, "validated", lambda *_: {})
+    monkeypatch.setattr(suite_check, "validated", lambda *_: {})
 
     result = only((check("one", equal("a", "b")),))
 

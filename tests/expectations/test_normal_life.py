@@ -22,7 +22,7 @@ from state_topics.coordinator_log import (
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.model.share_partition import SharePartition
 from acktrail_expectations.gate import SHARE_PARTITION, STATE_RECORD
-from acktrail_expectations.gx.evaluation import evaluate
+from acktrail_expectations.gx.suite_check import evaluate
 from acktrail_expectations.suites.share_partition_states import (
     share_partition_state_checks,
     share_partition_states_frame,

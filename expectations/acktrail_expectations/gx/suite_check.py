@@ -1,13 +1,16 @@
-"""One rule of a suite, and the expectations that most rules are."""
+"""The rules of a suite, the expectations that most rules are, and their results on a frame."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from acktrail_expectations.gx.engine import Expectation, core
-from acktrail_expectations.results import QualitySeverity
+import pandas as pd
+
+from acktrail_expectations.gx.engine import Expectation, core, validated
+from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult, QualitySeverity
 
 _COLUMN_ARGUMENTS: Final = ("column", "column_A", "column_B")
 _EITHER_MISSING: Final = "either_value_is_missing"
@@ -70,3 +73,93 @@ def compared_columns(expectation: Expectation) -> tuple[str, ...]:
     """The columns of a frame that `expectation` compares."""
     single = (getattr(expectation, argument, None) for argument in _COLUMN_ARGUMENTS)
     return (*(name for name in single if name is not None), *getattr(expectation, "column_list", ()))
+
+
+NO_ROW: Final = "no row to compare"
+"""The reason of every rule on a frame without rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLabel:
+    """Names a row for people, from these columns of it."""
+
+    columns: tuple[str, ...]
+    text: Callable[[Mapping[str, Any]], str]
+
+
+_RESULT_FORMAT: Final = {
+    "result_format": "BASIC",
+    "include_unexpected_rows": True,
+    "exclude_unexpected_values": True,
+    "partial_unexpected_count": EXAMPLES,
+}
+"""The counts and a few rows: a list of everything that is unexpected costs minutes when a million rows are."""
+
+_LONGEST_ERROR: Final = 500
+
+
+def evaluate(
+    suite: str, checks: Sequence[SuiteCheck], frame: pd.DataFrame, subject: RowLabel
+) -> tuple[QualityResult, ...]:
+    """One result for each of `checks`, in their order.
+
+    An expectation that raised, or that the engine gives no result for, has an `error` and is no success. One that found
+    no row to compare has neither: its `success` is None, and `reason` says why.
+    """
+    if frame.empty:
+        return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)
+    frames = {check.rule: _narrowed(frame, check.expectation, subject) for check in checks}
+    outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
+    return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
+
+
+def not_evaluated(suite: str, check: SuiteCheck, reason: str) -> QualityResult:
+    """The result of a rule that compared nothing."""
+    return replace(_failed(suite, check), success=None, element_count=0, unexpected_count=0, reason=reason)
+
+
+def _failed(suite: str, check: SuiteCheck, error: str | None = None) -> QualityResult:
+    return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False, error=error)
+
+
+def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) -> pd.DataFrame:
+    """The columns that `expectation` compares and `subject` names: the engine copies all that it is given, several
+    times. The engine itself reports a column that is missing."""
+    wanted = {*compared_columns(expectation), *subject.columns}
+    return frame[[name for name in frame.columns if name in wanted]]
+
+
+def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, subject: RowLabel) -> QualityResult:
+    error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
+    if error is not None:
+        return _failed(suite, check, error)
+    details = outcome.result
+    total, missing = details.get("element_count"), int(details.get("missing_count") or 0)
+    compared = None if total is None else int(total) - missing
+    if compared == 0:
+        return not_evaluated(suite, check, _why_not_compared(check, frame))
+    broken, observed = details.get("unexpected_count"), details.get("observed_value")
+    if observed is None and broken:
+        observed = "; ".join(map(subject.text, pd.DataFrame(details["unexpected_rows"]).to_dict("records")))
+    return replace(
+        _failed(suite, check),
+        success=bool(outcome.success),
+        element_count=compared,
+        unexpected_count=broken,
+        observed_value=None if observed is None else str(observed),
+    )
+
+
+def _why_not_compared(check: SuiteCheck, frame: pd.DataFrame) -> str:
+    if check.only_where:
+        return f"no {check.only_where} among {len(frame)} rows"
+    columns = compared_columns(check.expectation)
+    unknown = ", ".join(name for name in columns if frame[name].isna().all())
+    return f"{NOT_KNOWN}{unknown or ' beside '.join(columns)}, in any of {len(frame)} rows"
+
+
+def _raised(exception_info: Mapping[str, Any]) -> str | None:
+    """What an expectation raised, on one line: the information is one dictionary, or one a metric."""
+    several = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
+    messages = [str(info.get("exception_message")) for info in several if info.get("raised_exception")]
+    return " ".join(messages[0].split())[:_LONGEST_ERROR] if messages else None

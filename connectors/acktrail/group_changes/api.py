@@ -30,7 +30,6 @@ from acktrail.errors import (
 )
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts, TargetOffset, TargetOffsets
-from acktrail.group_changes.execution.attempt import OpenRequests
 from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.group_changes.lifecycle.plan_status import Admission, account
@@ -47,6 +46,7 @@ from acktrail.times import new_run_id, now_ms
 if TYPE_CHECKING:
     from acktrail.broker.changes import ChangeResult
     from acktrail.group_changes.audit.journal import Journal
+    from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.execution.execute_reset import Execution
     from acktrail.group_changes.verification.partition_outcome import VerifiedPartition
 
@@ -275,6 +275,7 @@ def verify(
         ChangeInProgress: another living process executes it.
         OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
     """
+    from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.verification import verify as verification
 
     with requests or OpenRequests(plan.plan_id) as sent:
@@ -367,6 +368,7 @@ def recheck_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan
 
 def settle_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan) -> dict[str, str]:
     """Settle a change whose outcome was not noted: outcome by group. Raises as `verify`."""
+    from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.execution.execute_group_change import settle_group_change
 
     journal = open_journal(tables, plan)

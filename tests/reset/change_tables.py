@@ -18,7 +18,7 @@ from acktrail.group_changes.execution.attempt import answer_detail, request_deta
 from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.lifecycle.plan_life import GroupStatus, Status, standings
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
+from acktrail.group_changes.planning.plan_file import partition_rows, plan_row
 from acktrail.group_changes.verification.verify import closing, group_outcome, open_attempts
 from acktrail.tables.cluster_check import create_for
 

@@ -20,7 +20,7 @@ from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.json_values import with_hash
-from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
+from acktrail.group_changes.planning.plan_file import partition_rows, plan_row
 from acktrail.tables.delta.compaction import compact_small_files
 from acktrail.tables.delta.store import Tables
 

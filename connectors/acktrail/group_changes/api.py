@@ -153,11 +153,7 @@ def open_journal(tables: TablesConfig, plan: Plan, *, actor: str | None = None) 
 
 
 def store_plan(tables: TablesConfig, plan: Plan) -> None:
-    """Store a plan. Storing it again changes nothing.
-
-    Raises:
-        PlanStale: another plan with this id is stored.
-    """
+    """Store a plan. Storing it again changes nothing. Raises PlanStale: another plan with this id is stored."""
     open_journal(tables, plan).write_plan(plan)
 
 
@@ -178,11 +174,7 @@ def load_reset(tables: TablesConfig, plan_id: str) -> ResetPlan:
 
 
 def as_reset(plan: Plan) -> ResetPlan:
-    """`plan`, which must be a reset.
-
-    Raises:
-        MalformedFile: it is a plan of another kind.
-    """
+    """`plan`, which must be a reset. Raises MalformedFile: it is a plan of another kind."""
     if not isinstance(plan, ResetPlan):
         raise MalformedFile("is no reset plan", file=f"plan {plan.plan_id}", hint=f"it is of kind {plan.kind.value}")
     return plan

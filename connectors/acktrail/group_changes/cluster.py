@@ -25,11 +25,7 @@ class Cluster(ExitStack):
 
     @cached_property
     def admin(self) -> ShareGroupAdmin:
-        """The admin connection.
-
-        Raises:
-            Unreachable, ConfigurationError: as `ShareGroupAdmin`.
-        """
+        """The admin connection. Raises Unreachable, ConfigurationError: as `ShareGroupAdmin`."""
         from acktrail.broker.admin import ShareGroupAdmin
 
         return self.enter_context(ShareGroupAdmin(self.kafka))

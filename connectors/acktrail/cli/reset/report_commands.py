@@ -30,6 +30,7 @@ def list_plans(
 
     UNKNOWN: it was sent, or was about to be, and its outcome was not noted; `acktrail reset verify` settles it.
     """
+    from acktrail.cli.reset.reset_text import few
     from acktrail.group_changes.lifecycle import plan_status
 
     found = plan_status.list_plans(row_tables(tables, tables_options), limit=limit)
@@ -41,7 +42,7 @@ def list_plans(
         return
     headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY")
     named = ("plan_id", "created_at", "kind", "standing", "groups", "partitions", "strategy", "created_by")
-    rows = [{**line, "groups": _few(line["groups"])} for line in found]
+    rows = [{**line, "groups": few(line["groups"])} for line in found]
     typer.echo(table(headers, [[row[name] for name in named] for row in rows]))
 
 
@@ -205,8 +206,3 @@ def export(
     typer.echo(text, nl=False)
     if left_out:
         typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)
-
-
-def _few(names: list[str]) -> str:
-    shown = ", ".join(printable(name) for name in names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -68,23 +68,27 @@ def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
         )
         for row in ordered[:_ROWS_SHOWN]
     ]
-    return "\n".join([table(headers, shown), *_more(len(ordered) - len(shown), "share partition")])
+    return _cut_table(headers, shown, len(ordered))
 
 
 def _head(plan: ResetPlan) -> str:
     taken_back = f", takes back {printable(plan.undoes)}" if plan.undoes else ""
-    groups = ", ".join(printable(group.group_id) for group in plan.groups[:3])
-    more = f" and {len(plan.groups) - 3} more" if len(plan.groups) > 3 else ""
     lines = [
-        f"plan {plan.plan_id}{taken_back}: {printable(plan.request.strategy.text)}",
-        f"group(s) {groups}{more}; cluster {plan.cluster.cluster_id}, Kafka {plan.cluster.release}",
+        f"plan {plan.plan_id}{taken_back}: {printable(plan.strategy)}",
+        f"group(s) {few(plan.group_ids)}; cluster {plan.cluster_id}, Kafka {plan.release}",
     ]
-    if plan.request.reason:
-        lines.append(f"reason: {printable(plan.request.reason)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, f"reason: {printable(plan.reason)}"] if plan.reason else lines)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first three names, and the number of the others."""
+    shown = ", ".join(map(printable, names[:3]))
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
 def _numbers(plan: ResetPlan) -> str:
+    if not plan.partitions:
+        return ""
     headers = (
         "GROUP",
         "TOPIC",
@@ -97,10 +101,7 @@ def _numbers(plan: ResetPlan) -> str:
         "ARCHIVED",
         "TIMES",
     )
-    rows = [_number_row(row) for row in plan.partitions[:_ROWS_SHOWN]]
-    if not rows:
-        return ""
-    return "\n".join([table(headers, rows), *_more(len(plan.partitions) - len(rows), "share partition")])
+    return _cut_table(headers, [_number_row(row) for row in plan.partitions[:_ROWS_SHOWN]], len(plan.partitions))
 
 
 def _number_row(row: PartitionPlan) -> tuple[object, ...]:
@@ -109,13 +110,10 @@ def _number_row(row: PartitionPlan) -> tuple[object, ...]:
     if impact is not None:
         numbers = (impact.to_deliver, impact.delivered_again, impact.skipped, _archived(impact))
     target = "refused" if row.target_offset is None else row.target_offset
-    return (row.group_id, row.topic, row.partition, row.start_offset, target, *numbers, _times(row))
-
-
-def _times(row: PartitionPlan) -> str:
-    if row.first_record_ms is None or row.last_record_ms is None:
-        return row.times_reason or ""
-    return f"{instant_text(row.first_record_ms)} to {instant_text(row.last_record_ms)}"
+    times = row.times_reason or ""
+    if row.first_record_ms is not None and row.last_record_ms is not None:
+        times = f"{instant_text(row.first_record_ms)} to {instant_text(row.last_record_ms)}"
+    return (row.group_id, row.topic, row.partition, row.start_offset, target, *numbers, times)
 
 
 def _strips(plan: ResetPlan) -> str:
@@ -132,7 +130,8 @@ def _strips(plan: ResetPlan) -> str:
     if not lines:
         return ""
     legend = "  ".join(f"{_glyph(mark)} {_WORDS[mark]}" for mark in sorted(marks))
-    return "\n".join([*lines, f"{legend}  {_now()} present start  {_new()} new start"])
+    now, new = _pointers()
+    return "\n".join([*lines, f"{legend}  {now} present start  {new} new start"])
 
 
 def _weight(row: PartitionPlan) -> int:
@@ -145,10 +144,9 @@ def _strip_lines(row: PartitionPlan, strip: OffsetBar) -> Iterator[str]:
     left = f"{strip.first:>12} "
     yield left + "".join(_glyph(cell) for cell in strip.cells) + f" {strip.last}"
     pointers = [" "] * (len(strip.cells) + 1)
-    if strip.start_cell is not None:
-        pointers[strip.start_cell] = _now()
-    if strip.target_cell is not None:
-        pointers[strip.target_cell] = _new()
+    for cell, pointer in zip((strip.start_cell, strip.target_cell), _pointers(), strict=True):
+        if cell is not None:
+            pointers[cell] = pointer
     yield " " * len(left) + "".join(pointers).rstrip()
 
 
@@ -167,17 +165,19 @@ def _totals(plan: ResetPlan) -> str:
         return head
     ahead, again = delivered(plan)
     acknowledged, archived = forgotten(plan)
-    return "\n".join(
-        [
-            head,
-            f"records from the new start offsets on: {ahead}",
-            f"delivered again though done with:      {again}",
-            f"  acknowledgements forgotten:          {acknowledged}",
-            f"  archived records given new life:     {archived}",
-            f"skipped for good:                      {_known(totals.skipped)}",
-            f"in flight, delivery counts dropped:    {_known(totals.in_flight_discarded)}",
-        ]
+    skipped, in_flight = (
+        "not known" if number is None else number for number in (totals.skipped, totals.in_flight_discarded)
     )
+    lines = (
+        head,
+        f"records from the new start offsets on: {ahead}",
+        f"delivered again though done with:      {again}",
+        f"  acknowledgements forgotten:          {acknowledged}",
+        f"  archived records given new life:     {archived}",
+        f"skipped for good:                      {skipped}",
+        f"in flight, delivery counts dropped:    {in_flight}",
+    )
+    return "\n".join(lines)
 
 
 def _notices(notices: Sequence[Notice]) -> Iterator[str]:
@@ -200,12 +200,9 @@ def _glyph(mark: CellState) -> str:
     return _coloured(unicode if _speaks_unicode() else ascii_, colour)
 
 
-def _now() -> str:
-    return "△" if _speaks_unicode() else "|"
-
-
-def _new() -> str:
-    return "▲" if _speaks_unicode() else "^"
+def _pointers() -> tuple[str, str]:
+    """Of the present and of the new start offset."""
+    return ("△", "▲") if _speaks_unicode() else ("|", "^")
 
 
 def _speaks_unicode() -> bool:
@@ -216,13 +213,11 @@ def _coloured(text: str, colour: str | None) -> str:
     return typer.style(text, fg=colour) if colour is not None and sys.stdout.isatty() else text
 
 
-def _known(number: int | None) -> str:
-    return "not known" if number is None else str(number)
-
-
 def _step(before: object, after: object) -> str | None:
     return None if before is None and after is None else f"{'-' if before is None else before} -> {after}"
 
 
-def _more(count: int, what: str) -> Iterable[str]:
-    return [f"... {count} more {what}(s); every one is in --json"] if count > 0 else []
+def _cut_table(headers: Sequence[str], rows: Sequence[Sequence[object]], count: int) -> str:
+    """A table of the first rows of `count`."""
+    more = [f"... {count - len(rows)} more share partition(s); every one is in --json"] if count > len(rows) else []
+    return "\n".join([table(headers, rows), *more])

@@ -29,8 +29,7 @@ from acktrail.group_changes.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.group_changes.lifecycle.plan_life import ChangeStatus, GroupStatus, blocking, standings
-from acktrail.group_changes.planning.plan_file import Plan
-from acktrail.group_changes.planning.plan_rows import partition_rows, plan_row
+from acktrail.group_changes.planning.plan_file import Plan, partition_rows, plan_row
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.table_snapshot import TableSnapshot

@@ -9,15 +9,17 @@ from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.collect import describe_groups
 from acktrail.group_changes.lifecycle.plan_status import account
 from acktrail.group_changes.planning.group_change_plan import (
+    GROUP_CHANGE_FORMAT,
     ConfigStep,
     GroupChange,
     GroupChangeKind,
     GroupChangePlan,
     KeptOffset,
-    build_group_change_plan,
+    change_notices,
     config_notices,
+    with_hashes,
 )
-from acktrail.group_changes.planning.notices import Notice
+from acktrail.group_changes.planning.notices import Notice, by_severity
 from acktrail.times import new_run_id, now_ms
 
 
@@ -80,16 +82,24 @@ def _change_plan(
 ) -> GroupChangePlan:
     groups, _ = describe_groups(cluster.admin, [part.group_id for part in parts])
     at_ms = now_ms()
-    about = {
-        "plan_id": new_run_id(at_ms),
-        "created_at_ms": at_ms,
-        "created_by": account(),
-        "cluster_id": cluster.admin.cluster_id,
-        "release": cluster.admin.capabilities().release,
-        "reason": reason,
-        "requested_by": requested_by,
-    }
-    return build_group_change_plan(kind, parts, groups, about=about, more=notices)
+    plan = GroupChangePlan(
+        format=GROUP_CHANGE_FORMAT,
+        version=1,
+        plan_id=new_run_id(at_ms),
+        kind=kind,
+        created_at_ms=at_ms,
+        created_by=account(),
+        cluster_id=cluster.admin.cluster_id,
+        release=cluster.admin.capabilities().release,
+        reason=reason,
+        requested_by=requested_by,
+        groups=groups,
+        parts=tuple(parts),
+        notices=by_severity([*change_notices(kind, parts, groups), *notices]),
+        preview_hash="",
+        plan_hash="",
+    )
+    return with_hashes(plan)
 
 
 def planned_again(cluster: Cluster, plan: GroupChangePlan) -> GroupChangePlan:

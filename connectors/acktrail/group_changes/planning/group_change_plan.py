@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.group_changes.json_values import fingerprint, to_json_value, with_hash
-from acktrail.group_changes.planning.notices import Found, Notice, Severity, by_severity, refusals_among
+from acktrail.group_changes.planning.notices import Found, Notice, Severity, refusals_among
 
 GROUP_CHANGE_FORMAT: Final = "acktrail-change-plan"
 
@@ -92,31 +92,18 @@ class GroupChangePlan:
         return tuple(part.group_id for part in self.parts)
 
 
-def build_group_change_plan(
-    kind: GroupChangeKind,
-    parts: Sequence[GroupChange],
-    groups: Sequence[GroupFacts],
-    *,
-    about: Mapping[str, Any],
-    more: Iterable[Notice] = (),
-) -> GroupChangePlan:
-    """The plan for what was found; `about` are the fields that say who made it, when and where, `more` notices come
-    from where configurations were read. Pure."""
+def change_notices(
+    kind: GroupChangeKind, parts: Iterable[GroupChange], groups: Iterable[GroupFacts]
+) -> Iterator[Notice]:
+    """What forbids a change of groups as they are, and what it takes away. Pure."""
     by_id = {group.group_id: group for group in groups}
-    notices = [
-        Notice(*one, group_id=part.group_id) for part in parts for one in _on_part(kind, part, by_id[part.group_id])
-    ]
-    plan = GroupChangePlan(
-        format=GROUP_CHANGE_FORMAT,
-        version=1,
-        kind=kind,
-        groups=tuple(groups),
-        parts=tuple(parts),
-        notices=by_severity([*notices, *more]),
-        preview_hash="",
-        plan_hash="",
-        **about,
-    )
+    for part in parts:
+        for one in _on_part(kind, part, by_id[part.group_id]):
+            yield Notice(*one, group_id=part.group_id)
+
+
+def with_hashes(plan: GroupChangePlan) -> GroupChangePlan:
+    """`plan` with the hashes of its preview and of all."""
     seen = {name: to_json_value(getattr(plan, name)) for name in ("kind", "cluster_id", "parts", "notices")}
     return with_hash(replace(plan, preview_hash=fingerprint(seen)))
 

@@ -1,14 +1,18 @@
-"""Plans as text that people can read and that is refused after an edit: in files and in ``reset_plans``."""
+"""Plans as text that people can read and that is refused after an edit, and as rows of the tables ``reset_plans`` and
+``reset_plan_partitions``."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Final
 
 from acktrail.errors import MalformedFile, PlanStale
 from acktrail.group_changes.json_values import from_json_value, hash_of, to_json_value
 from acktrail.group_changes.planning.group_change_plan import GROUP_CHANGE_FORMAT, GroupChangePlan
+from acktrail.group_changes.planning.notices import RefusedParts
 from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan
 from acktrail.times import instant_text
 
@@ -18,6 +22,21 @@ DAY_MS: Final = 86_400_000
 _CLOCK_SKEW_MS: Final = 300_000
 """How far clocks of two machines may differ before a plan counts as from the future."""
 _AGAIN: Final = "make a new plan: acktrail reset plan"
+_TOTALS: Final = (
+    *("partitions", "delivered_again", "skipped", "acknowledgements_forgotten", "archived_forgotten"),
+    *("in_flight_discarded", "acknowledgements_known", "archived_known"),
+)
+_COPIED: Final = (
+    *("group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "start_offset"),
+    *("wanted_offset", "target_offset", "clamp", "first_record_ms", "last_record_ms"),
+)
+_IMPACT: Final = (
+    *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),
+    *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known"),
+    *("passed_acknowledged", "passed_archived", "passed_unknown"),
+)
+_STATE: Final = ("state_partition", "effective_start_offset", "snapshot_epoch", "state_epoch")
+_BATCH: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
 
 def plan_json(plan: Plan) -> str:
@@ -26,11 +45,7 @@ def plan_json(plan: Plan) -> str:
 
 
 def write_text(text: str, file: Path) -> None:
-    """Write ASCII `text` to `file`, whole or not at all.
-
-    Raises:
-        MalformedFile: the file cannot be written.
-    """
+    """Write ASCII `text` to `file`, whole or not at all. Raises MalformedFile: the file cannot be written."""
     import tempfile
 
     try:
@@ -83,14 +98,51 @@ def parse_plan(text: str, where: str) -> Plan:
 
 
 def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
-    """Refuse a plan from the future, or one that is too old.
-
-    Raises:
-        PlanStale: `from_the_future` or `too_old`.
-    """
+    """Refuse a plan from the future, or one that is too old. Raises PlanStale: `from_the_future` or `too_old`."""
     created_at = instant_text(created_at_ms)
     if created_at_ms > now_ms + _CLOCK_SKEW_MS:
         text = f"the plan says it was made at {created_at}, and it is {instant_text(now_ms)}"
         raise PlanStale("from_the_future", text, hint="check the clocks of both machines")
     if now_ms - created_at_ms > longest_ms:
         raise PlanStale("too_old", f"the plan was made at {created_at}", hint=_AGAIN)
+
+
+def plan_row(plan: Plan) -> dict[str, Any]:
+    """The row of a plan of any kind."""
+    row = {
+        "plan_id": plan.plan_id,
+        "plan_hash": plan.plan_hash,
+        "kind": plan.kind.value,
+        "created_at": dt.datetime.fromtimestamp(plan.created_at_ms / 1000, dt.UTC),
+        "created_by": plan.created_by,
+        "requested_by": plan.requested_by or None,
+        "reason": plan.reason or None,
+        "release": plan.release,
+        "strategy": plan.strategy,
+        "group_ids": list(plan.group_ids),
+        "refusals": len(plan.refusals),
+        "plan": plan_json(plan),
+    }
+    if isinstance(plan, GroupChangePlan):
+        return {**row, "partitions": sum(len(part.offsets) for part in plan.parts)}
+    return {**row, "undoes": plan.undoes, **{name: getattr(plan.totals, name) for name in _TOTALS}}
+
+
+def partition_rows(plan: Plan) -> list[dict[str, Any]]:
+    """One row for each share partition of a reset."""
+    if isinstance(plan, GroupChangePlan):
+        return []
+    refused = RefusedParts(plan.refusals)
+    texts: dict[tuple[str | None, str | None, int | None], list[str]] = defaultdict(list)
+    for notice in plan.notices:
+        texts[notice.group_id, notice.topic, notice.partition].append(f"{notice.severity.value}: {notice.text}")
+    rows = []
+    for part in plan.partitions:
+        row = {"plan_id": plan.plan_id, "refused": part.key in refused, "notices": texts.get(part.key, [])}
+        row |= {name: getattr(part, name) for name in _COPIED}
+        row |= {name: getattr(part.impact, name, None) for name in _IMPACT}
+        if part.state is not None:
+            row |= {name: getattr(part.state, name) for name in _STATE}
+            row["batches"] = [dict(zip(_BATCH, batch, strict=True)) for batch in part.state.batches]
+        rows.append(row)
+    return rows

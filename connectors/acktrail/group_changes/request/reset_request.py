@@ -163,11 +163,7 @@ def parse_moment(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """ms of ``PnDTnHnMnS``.
-
-    Raises:
-        ChangeRefused: `bad_duration`.
-    """
+    """ms of ``PnDTnHnMnS``. Raises ChangeRefused: `bad_duration`."""
     try:
         duration_ms = iso_duration_ms(text)
     except ValueError:
@@ -184,11 +180,7 @@ def excerpt(text: str) -> str:
 
 
 def parse_offset(text: str, where: str) -> int:
-    """An offset.
-
-    Raises:
-        ChangeRefused: `negative_target` or `bad_offset`.
-    """
+    """An offset. Raises ChangeRefused: `negative_target` or `bad_offset`."""
     if re.fullmatch(r"-\d+", text.strip(), re.ASCII):
         hint = "Kafka would store it, -1 as 'not initialized': use --to-earliest for the start of the log"
         raise ChangeRefused("negative_target", f"{where}: {excerpt(text.strip())} is below 0", hint=hint)
@@ -253,11 +245,7 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
 
 
 def check_request(request: ResetRequest) -> ResetRequest:
-    """`request`, when its parts go together.
-
-    Raises:
-        ChangeRefused: the rule is in its `rule`.
-    """
+    """`request`, when its parts go together. Raises ChangeRefused: the rule is in its `rule`."""
     if not (request.groups or request.group_globs or request.all_groups):
         raise ChangeRefused("no_group", "no group named", hint="give --group, --group-glob or --all-groups")
     for group in (*request.groups, *request.group_globs):

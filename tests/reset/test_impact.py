@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import logs, partition_facts
 
-from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts
+from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, TargetOffset
 from acktrail.group_changes.collection.records_below_start import passed_range
 from acktrail.group_changes.planning.impact import Impact, impact_of
 from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
@@ -155,7 +155,13 @@ def target(kind: StrategyKind, facts: PartitionFacts | None = None, **named: obj
         (target(StrategyKind.TO_DATETIME, moment_ms=1), 100, 100, None, "fallback_latest"),
         (target(StrategyKind.BY_DURATION, moment_ms=1), 100, 100, None, "fallback_latest"),
         (target(StrategyKind.TO_CURRENT, partition_facts(None, (10, 100))), 100, 100, None, "fallback_latest"),
-        (target(StrategyKind.FROM_FILE, partition_facts(40, (10, 100), given=7)), 7, 10, Clamp.BELOW_LOG_START, None),
+        (
+            target(StrategyKind.FROM_FILE, partition_facts(40, (10, 100), given=TargetOffset(offset=7))),
+            7,
+            10,
+            Clamp.BELOW_LOG_START,
+            None,
+        ),
     ],
 )
 def test_targets(resolution: Resolution, wanted: int, found: int, clamp: Clamp | None, note: str | None) -> None:
@@ -172,7 +178,7 @@ def test_targets(resolution: Resolution, wanted: int, found: int, clamp: Clamp |
         (target(StrategyKind.TO_OFFSET, number=5, out_of_range="reject"), "out_of_range"),
         (target(StrategyKind.TO_OFFSET, number=101, out_of_range="reject"), "out_of_range"),
         (target(StrategyKind.TO_EARLIEST, partition_facts(log_start_offset=None)), "log_unknown"),
-        (target(StrategyKind.TO_HISTORY, partition_facts(given_reason="a gap")), "no_offset_given"),
+        (target(StrategyKind.TO_HISTORY, partition_facts(given=TargetOffset(reason="a gap"))), "no_offset_given"),
     ],
 )
 def test_what_has_no_target_is_refused(resolution: Resolution, rule: str) -> None:
@@ -187,7 +193,9 @@ def test_a_target_is_always_in_the_log(facts: PartitionFacts, number: int) -> No
     """Whatever is asked for, what is sent lies in the log: Kafka would not check."""
     for kind in StrategyKind:
         strategy = Strategy(kind=kind, number=number, moment_ms=0)
-        found = resolve(strategy, replace(facts, given=abs(number), offset_at=facts.log_start_offset)).target
+        found = resolve(
+            strategy, replace(facts, given=TargetOffset(offset=abs(number)), offset_at=facts.log_start_offset)
+        ).target
         assert found is None or (facts.log_start_offset or 0) <= found <= (facts.log_end_offset or 0)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reset.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_facts, logs, partition_facts, state
 
 from acktrail.errors import InputError, MalformedFile, PlanStale
-from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot
+from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
 from acktrail.group_changes.collection.records_below_start import with_passed
 from acktrail.group_changes.json_values import fingerprint, from_json_value, hash_of, to_json_value
 from acktrail.group_changes.planning.notices import RefusedParts, Severity
@@ -142,7 +142,7 @@ MISSING = group_facts(error_code=69, error="GROUP_ID_NOT_FOUND", state=None, rig
         ("state_unreadable", {}, a_snapshot(partition_facts(state=None, state_reason="odd record"))),
         ("state_disagrees", {}, a_snapshot(partition_facts(41, state=state(40)))),
         ("state_disagrees", {}, a_snapshot(partition_facts(41, state=None))),
-        ("topic_recreated", {}, a_snapshot(partition_facts(given_topic_id="other"))),
+        ("topic_recreated", {}, a_snapshot(partition_facts(given=TargetOffset(topic_id="other")))),
         ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot()),
         ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot(partition_facts(None))),
         (

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, OutcomeUnknown, Unreachable
+from acktrail.group_changes.collection.facts import TargetOffset
 from acktrail.group_changes.execution.attempt import OpenRequests
 from acktrail.group_changes.lifecycle.plan_life import Status
 from acktrail.group_changes.lifecycle.undo import UndoLedger
@@ -64,7 +65,7 @@ def test_what_moved_on_is_refused_unless_allowed(
     start: int | None, batches: tuple[StateBatch, ...], left_at: int | None, moved: bool
 ) -> None:
     """Another start offset, or records with a state of their own, where the plan left none."""
-    facts = partition_facts(start, found=batches, given=12, given_left_at=left_at)
+    facts = partition_facts(start, found=batches, given=TargetOffset(offset=12, left_at=left_at))
     strategy = Strategy(kind=StrategyKind.TO_SNAPSHOT, source="p0")
     for allowed, severity in ((None, "refusal"), (True, "serious")):
         plan = a_plan(a_request(strategy=strategy, allow_moved_on=allowed), a_snapshot(facts))

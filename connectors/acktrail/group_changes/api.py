@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from acktrail import __version__
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
-from acktrail.errors import (
-    ChangeRefused,
-    ConfigurationError,
-    GroupNotEmpty,
-    MalformedFile,
-    PlanStale,
-)
+from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, PlanStale
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts, TargetOffset, TargetOffsets
 from acktrail.group_changes.json_values import with_hash

@@ -26,7 +26,7 @@ from acktrail.group_changes.collection.facts import (
     TopicFacts,
 )
 from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, TopicScope, is_in
+from acktrail.group_changes.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, is_in
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 
@@ -77,7 +77,6 @@ class FactsCollection:
             topic, log, key = self.topics[part[0]], logs.get(part), self._key(group, part)
             described = self.described.get(group, {}).get(part)
             offset = described or named.get(group, {}).get(part)
-            given = self.given.get(group, {}).get(part, TargetOffset(offset=None))
             return PartitionFacts(
                 group_id=group,
                 topic=part[0],
@@ -92,10 +91,7 @@ class FactsCollection:
                 state=states.states.get(key),
                 state_reason=states.reason or states.reasons.get(key),
                 offset_at=at_moment.get(part),
-                given=given.offset,
-                given_reason=given.reason,
-                given_topic_id=given.topic_id,
-                given_left_at=given.left_at,
+                given=self.given.get(group, {}).get(part, TargetOffset()),
             )
 
         return Snapshot(
@@ -158,17 +154,16 @@ def take_snapshot(
     parts: dict[str, list[Part]] = {}
     names = {scope.topic for scope in request.topics}
     if strategy.kind in OWN_SCOPE or request.all_topics:
-        every = given if strategy.kind in OWN_SCOPE else described
-        parts = {group: [p for p in every.get(group, ()) if not names or is_in(request.topics, *p)] for group in ids}
+        known = given if strategy.kind in OWN_SCOPE else described
+        parts = {group: [p for p in known.get(group, ()) if not names or is_in(request.topics, *p)] for group in ids}
         names = {topic for some in parts.values() for topic, _ in some}
     groups, topics = describe_groups(admin, ids, names)
+    if not parts:
+        every = {name: range(topic.partition_count) for name, topic in topics.items()}
+        named = [(s.topic, every[s.topic] if s.partitions is None else s.partitions) for s in request.topics]
+        parts = {group: [(topic, index) for topic, indices in named for index in indices] for group in ids}
     inquiry = FactsCollection(
-        cluster=cluster,
-        groups=groups,
-        described=described,
-        topics=topics,
-        parts=parts or dict.fromkeys(ids, _expanded(request.topics, topics)),
-        given=given,
+        cluster=cluster, groups=groups, described=described, topics=topics, parts=parts, given=given
     )
     moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
     return inquiry.found(inquiry.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched)
@@ -344,14 +339,6 @@ def _topics(
         )
         for topic in described
     }
-
-
-def _expanded(scopes: Iterable[TopicScope], topics: Mapping[str, TopicFacts]) -> list[Part]:
-    return [
-        (scope.topic, index)
-        for scope in scopes
-        for index in (range(topics[scope.topic].partition_count) if scope.partitions is None else scope.partitions)
-    ]
 
 
 def _by_topic(parts: Iterable[Part]) -> dict[str, list[int]]:

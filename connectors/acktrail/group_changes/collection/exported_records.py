@@ -23,10 +23,7 @@ _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 
 
 def exported_between(
-    tables: TablesConfig,
-    cluster: ClusterFacts,
-    keys: Collection[SharePartition],
-    spans: Mapping[int, tuple[int, int]],
+    tables: TablesConfig, cluster: ClusterFacts, keys: Collection[SharePartition], spans: Mapping[int, tuple[int, int]]
 ) -> list[tuple[SharePartition, Seen]] | None:
     """The records of `keys` in `spans` (state partition: first offset, offset after the last), in order.
 

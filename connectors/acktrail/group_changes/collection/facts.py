@@ -89,24 +89,16 @@ class PassedFacts:
 
     first_offset: int
     last_offset: int
-    acknowledged: int
-    archived: int
-    unknown: int
-    since_ms: int | None
-    reason: str | None
+    acknowledged: int = 0
+    archived: int = 0
+    unknown: int = 0
+    since_ms: int | None = None
+    reason: str | None = None
 
 
 def unknown_facts(first: int, last: int, reason: str | None) -> PassedFacts:
     """Nothing is known of the records from `first` to `last`, for `reason`."""
-    return PassedFacts(
-        first_offset=first,
-        last_offset=last,
-        acknowledged=0,
-        archived=0,
-        unknown=last - first + 1,
-        since_ms=None,
-        reason=reason,
-    )
+    return PassedFacts(first_offset=first, last_offset=last, unknown=last - first + 1, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +106,7 @@ class TargetOffset:
     """`offset` None: there is none, for `reason`. `topic_id` is the topic's incarnation at that time; `left_at` where
     the plan that is undone left the start offset."""
 
-    offset: int | None
+    offset: int | None = None
     reason: str | None = None
     topic_id: str | None = None
     left_at: int | None = None
@@ -168,18 +160,14 @@ class PartitionFacts(PartitionOffsets):
     """One share partition before a plan is made.
 
     `is_described` False: the group has nothing there. `offset_at` is the first record at or after the moment of the
-    strategy; `given` the offset that a file, the history or a snapshot names, and `given_reason` why there is none.
-    `given_left_at` is where the plan that is taken back left the start offset. `passed` is about the records below the
-    start offset that the strategy delivers again; None: there are none, or it was not read.
+    strategy; `given` what a file, the history or a snapshot names. `passed` is about the records below the start offset
+    that the strategy delivers again; None: there are none, or it was not read.
     """
 
     log_error: str | None
     is_described: bool
     offset_at: int | None = None
-    given: int | None = None
-    given_reason: str | None = None
-    given_topic_id: str | None = None
-    given_left_at: int | None = None
+    given: TargetOffset = TargetOffset()
     passed: PassedFacts | None = None
 
 

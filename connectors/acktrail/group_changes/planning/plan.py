@@ -6,13 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
-from acktrail.group_changes.collection.facts import (
-    ClusterFacts,
-    GroupFacts,
-    PartitionFacts,
-    PartitionOffsets,
-    Snapshot,
-)
+from acktrail.group_changes.collection.facts import ClusterFacts, GroupFacts, PartitionFacts, PartitionOffsets, Snapshot
 from acktrail.group_changes.json_values import ADDED
 from acktrail.group_changes.planning.impact import Impact, impact_of
 from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusals_among

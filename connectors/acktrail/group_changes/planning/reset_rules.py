@@ -19,10 +19,7 @@ from acktrail.group_changes.request.reset_request import ResetRequest, StrategyK
 
 _UNKNOWN_TOPIC: Final = 3
 _MEMBERS_SHOWN: Final = 5
-_WHERE: Final = {
-    Clamp.BELOW_LOG_START: "below the start of the log",
-    Clamp.ABOVE_LOG_END: "beyond the end of the log",
-}
+_WHERE: Final = {Clamp.BELOW_LOG_START: "below the start of the log", Clamp.ABOVE_LOG_END: "beyond the end of the log"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +127,7 @@ def _passed(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
 
 
 def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow, *, is_new_group: bool) -> Iterator[Found]:
-    facts, before = row.facts, row.facts.given_topic_id
+    facts, before = row.facts, row.facts.given.topic_id
     if topic.error_code:
         return
     if facts.partition >= topic.partition_count:
@@ -208,8 +205,8 @@ def _delivers_again(impact: Impact) -> Iterator[Found]:
 
 def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
     """For an undo: whether the group, or anybody else, changed the share partition since the plan left it."""
-    left_at, batches = facts.given_left_at, () if facts.state is None else facts.state.batches
-    if left_at is None or facts.given is None or (facts.start_offset == left_at and not batches):
+    left_at, batches = facts.given.left_at, () if facts.state is None else facts.state.batches
+    if left_at is None or facts.given.offset is None or (facts.start_offset == left_at and not batches):
         return
     work = f", and records from there on were delivered ({len(batches)} batches)" if batches else ""
     text = f"it moved on since the plan left it at {left_at}: the start offset is {_text(facts.start_offset)}{work}"

@@ -68,11 +68,11 @@ def _wanted(
             shifted = (facts.start_offset or 0) + (strategy.number or 0)
             return min(max(shifted, -LARGEST_OFFSET), LARGEST_OFFSET), None
         case StrategyKind.FROM_FILE | StrategyKind.TO_HISTORY | StrategyKind.TO_SNAPSHOT:
-            is_history = strategy.kind is StrategyKind.TO_HISTORY
+            given, is_history = facts.given, strategy.kind is StrategyKind.TO_HISTORY
             nothing = (
                 "the exported records say nothing of it at that moment" if is_history else "no offset is given for it"
             )
-            return facts.given, ("no_offset_given", facts.given_reason or nothing) if facts.given is None else None
+            return given.offset, ("no_offset_given", given.reason or nothing) if given.offset is None else None
         case StrategyKind.TO_CURRENT:
             found, why = facts.start_offset, "it has no start offset: the end of the log is taken"
         case _:

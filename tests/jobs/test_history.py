@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.history import history_run as job
-from acktrail.history.history_step import STEP_RESULTS, ApplyRanges, RecordRange
+from acktrail.history.history_step import STEP_RESULTS, RecordRange, apply_ranges
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone
@@ -146,9 +147,8 @@ def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pyt
     world.export("r1")
     records = world.tables.snapshot("state_records")
     assert records is not None
-    work = ApplyRanges(
-        config=world.config, paths=[file.path for file in records.files()], saved=SavedStates(table=HISTORY)
-    )
+    paths = [file.path for file in records.files()]
+    work = partial(apply_ranges, world.config, paths, SavedStates(table=HISTORY))
     ranges = [RecordRange(state_partition=number, begin=0, report_from=0, end=2) for number in range(4)]
     assert merged(work(ranges), STEP_RESULTS)["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
     assert len(reads) == 1

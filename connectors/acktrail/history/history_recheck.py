@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -37,19 +36,13 @@ _IN_LOG: Final = ("record_offset", *KEY_COLUMNS, "first_offset")
 _Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryRecheck:
-    """What a worker does with its share: state partitions, each with the offset up to which its history is built, and
-    that up to which its states are saved."""
-
-    config: TablesConfig
-
-    def __call__(self, built: Sequence[tuple[int, int, int]]) -> Results:
-        """Results of kind ``rechecked``: rows of ``RECHECKED``."""
-        tables = Tables(self.config)
-        for number, end, saved in built:
-            rows = list(_compared(tables, number, end, has_saved=saved == end))
-            yield "rechecked", pa.Table.from_pylist(rows, schema=RECHECKED)
+def recheck_history(config: TablesConfig, built: Sequence[tuple[int, int, int]]) -> Results:
+    """Results of kind ``rechecked`` (rows of ``RECHECKED``) of a worker's share: state partitions, each with the offset
+    up to which its history is built, and that up to which its states are saved."""
+    tables = Tables(config)
+    for number, end, saved in built:
+        rows = list(_compared(tables, number, end, has_saved=saved == end))
+        yield "rechecked", pa.Table.from_pylist(rows, schema=RECHECKED)
 
 
 def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) -> dict[str, Any] | None:

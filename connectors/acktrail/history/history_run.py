@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from acktrail.columnar.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
-from acktrail.history.history_step import STEP_RESULTS, ApplyRanges, RecordRange
+from acktrail.history.history_step import STEP_RESULTS, RecordRange, apply_ranges
 from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -102,7 +103,7 @@ class _Run:
     def step(self, workers: Workers) -> None:
         """Apply a limited number of records: workers turn them into changes, then two commits follow."""
         ranges = self._next_ranges()
-        work = ApplyRanges(config=self._stored.config, paths=self._paths, saved=self._saved)
+        work = partial(apply_ranges, self._stored.config, self._paths, self._saved)
         found = run_in_turn(workers, ranges, work, STEP_RESULTS)
         self._bounds |= {own.state_partition: own.end for own in ranges}
         ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))

@@ -73,28 +73,22 @@ class AppliedRange:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyRanges:
-    """What a worker does with its share, ranges of different state partitions. `paths`: the files with their records.
-    `saved`: the states to continue from."""
-
-    config: TablesConfig
-    paths: Sequence[str]
-    saved: SavedStates
-
-    def __call__(self, ranges: Sequence[RecordRange]) -> Results:
-        """``STEP_RESULTS`` of `ranges`."""
-        tables = Tables(self.config)
-        held = self.saved.rows(tables, [own.state_partition for own in ranges])
-        where = reduce(or_, (own.rows for own in ranges))
-        records = tables.read_files(RECORDS, self.paths, columns=HISTORY_INPUTS, where=where)
-        for own in ranges:
-            is_own = pc.field("state_partition") == own.state_partition
-            applied = apply_range(own, records.filter(is_own), held.filter(is_own), partial(commit_spans, tables))
-            row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
-            yield "changes", applied.changes
-            yield "held", applied.held
-            yield "ranges", pa.Table.from_pylist([row], schema=STEP_RESULTS["ranges"])
+def apply_ranges(
+    config: TablesConfig, paths: Sequence[str], saved: SavedStates, ranges: Sequence[RecordRange]
+) -> Results:
+    """``STEP_RESULTS`` of a worker's share, ranges of different state partitions: from the states `saved`, with the
+    records in the files `paths`."""
+    tables = Tables(config)
+    held = saved.rows(tables, [own.state_partition for own in ranges])
+    where = reduce(or_, (own.rows for own in ranges))
+    records = tables.read_files(RECORDS, paths, columns=HISTORY_INPUTS, where=where)
+    for own in ranges:
+        is_own = pc.field("state_partition") == own.state_partition
+        applied = apply_range(own, records.filter(is_own), held.filter(is_own), partial(commit_spans, tables))
+        row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
+        yield "changes", applied.changes
+        yield "held", applied.held
+        yield "ranges", pa.Table.from_pylist([row], schema=STEP_RESULTS["ranges"])
 
 
 def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:

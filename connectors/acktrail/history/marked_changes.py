@@ -57,7 +57,9 @@ class MarkedHistory:
         for row, offset in enumerate(records.column("offset").to_pylist() if gaps else ()):
             if offset in gaps:
                 yield self._changes_of(records.slice(begin, row - begin))
-                yield self._gap(gaps[offset])
+                self.settle()
+                is_new = gaps[offset] >= self._report_from
+                yield change_table(change for change in self._history.gap(gaps[offset]) if is_new)
                 begin = row
         yield self._changes_of(records.slice(begin))
 
@@ -67,10 +69,6 @@ class MarkedHistory:
             if marked is not None:
                 self._history.known_states[_share_partition(key)] = marked.state
         self._marked.clear()
-
-    def _gap(self, first_offset: int) -> pa.Table:
-        self.settle()
-        return change_table(change for change in self._history.gap(first_offset) if first_offset >= self._report_from)
 
     def _changes_of(self, records: pa.RecordBatch) -> pa.Table:
         """Rows of ``CHANGE_COLUMNS``. `flat`: four integers a change, first and last offset, marks before and after."""
@@ -92,7 +90,10 @@ class MarkedHistory:
         return self._table(records, found, np.repeat(rows, counts), np.repeat(causes, counts))
 
     def _update(self, key: _Key, columns: _Columns, row: int, flat: list[int]) -> bool:
-        marked = self._marked[key] if key in self._marked else self._mark(key)
+        if key not in self._marked:
+            held = self._history.known_states.get(_share_partition(key))
+            self._marked[key] = OffsetMarks.of(held) if isinstance(held, SharePartitionState) else None
+        marked = self._marked[key]
         if marked is None:
             return False
         own = slice(columns.ends[row], columns.ends[row + 1])
@@ -105,12 +106,6 @@ class MarkedHistory:
             columns.marks[own],
             flat,
         )
-
-    def _mark(self, key: _Key) -> OffsetMarks | None:
-        held = self._history.known_states.get(_share_partition(key))
-        marked = OffsetMarks.of(held) if isinstance(held, SharePartitionState) else None
-        self._marked[key] = marked
-        return marked
 
     def _by_history(self, row: dict[str, Any], flat: list[int]) -> int:
         """Apply a row by ``History``; the cause of its changes."""

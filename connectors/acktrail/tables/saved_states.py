@@ -95,7 +95,8 @@ class SavedStates:
 
     def rows(self, tables: Tables, state_partitions: Iterable[int] | None = None) -> pa.Table:
         """The rows (``saved_columns``) of some state partitions; None: of all."""
-        own = [number for number in state_partitions or self.positions if number in self.positions]
+        chosen = self.positions if state_partitions is None else state_partitions
+        own = [number for number in chosen if number in self.positions]
         columns = saved_columns(TABLES[self.table.name])
         if self.version is None or not own:
             return columns.empty_table()

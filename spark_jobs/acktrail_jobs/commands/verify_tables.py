@@ -14,7 +14,7 @@ from acktrail.columnar.model_values import share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
-from acktrail.history.history_recheck import RECHECKED, HistoryRecheck, first_difference
+from acktrail.history.history_recheck import RECHECKED, first_difference, recheck_history
 from acktrail.reconcile.coverage import ExportedRanges, read_coverage
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.replay_resume import ReplayStart, known_ranges, quarantined_of, run_replay
@@ -133,7 +133,7 @@ def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAtTime) -> p
     """Rows of ``RECHECKED``."""
     saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
     longest = sorted(((n, end, saved.get(n, 0)) for n, end in built.items() if end), key=lambda each: -each[1])
-    return run_in_turn(workers, longest, HistoryRecheck(config=stored.config), {"rechecked": RECHECKED})["rechecked"]
+    return run_in_turn(workers, longest, partial(recheck_history, stored.config), {"rechecked": RECHECKED})["rechecked"]
 
 
 def _contradicting(workers: Workers, stored: Tables) -> pa.Table:

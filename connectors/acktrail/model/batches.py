@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,14 @@ def prune_state_batches(batches: Iterable[StateBatch], start_offset: int | None)
     if start_offset is None:
         return tuple(batches)
     return tuple(
-        batch if batch.first_offset >= start_offset else replace(batch, first_offset=start_offset)
+        batch
+        if batch.first_offset >= start_offset
+        else StateBatch(
+            first_offset=start_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.delivery_state,
+            delivery_count=batch.delivery_count,
+        )
         for batch in batches
         if batch.last_offset >= start_offset
     )
@@ -91,15 +97,10 @@ def _cover(batches: Sequence[StateBatch], ranks: Sequence[Any]) -> tuple[StateBa
             heappop(open_batches)
         if open_batches:
             _, _, state, count = open_batches[0]
-            _append_joined(result, begin, end - 1, state, count)
+            first, last = begin, result[-1] if result else None
+            if last and last.last_offset + 1 == begin and (last.delivery_state, last.delivery_count) == (state, count):
+                first = result.pop().first_offset
+            result.append(
+                StateBatch(first_offset=first, last_offset=end - 1, delivery_state=state, delivery_count=count)
+            )
     return tuple(result)
-
-
-def _append_joined(result: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
-    """Append a batch, joined with the last one of `result` where they touch and have equal state and count."""
-    if result:
-        before = result[-1]
-        if before.last_offset + 1 == first and (before.delivery_state, before.delivery_count) == (state, count):
-            first = before.first_offset
-            result.pop()
-    result.append(StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count))

@@ -67,7 +67,7 @@ def many_attempts(root: Path, numbers: Sequence[int], at_once: int = 30) -> None
         for plan in plans:
             sent = _sent(plan, journal.now_ms)
             begun = standings(chained(sent, journal._stamp(), sequence=0, previous_hash=""))
-            noted = planned_entry(rows[plan.plan_id], parts[plan.plan_id])
+            noted = planned_entry(plan, rows[plan.plan_id], parts[plan.plan_id])
             entries += [noted, *sent, *_closing(plan, begun)]
         journal.note(entries)
 

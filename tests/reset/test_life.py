@@ -19,11 +19,13 @@ from acktrail.group_changes.lifecycle.plan_life import (
     ChangeStatus,
     PlanLife,
     Refusal,
+    Status,
     Step,
     life_of,
     worst_status,
 )
 from acktrail.group_changes.lifecycle.plan_status import check_approvals, check_approver, requesters
+from acktrail.group_changes.lifecycle.undo import UndoLedger
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -136,7 +138,9 @@ def test_time_and_refusals_count_while_nothing_was_attempted() -> None:
     assert life(is_expired=True).standing is ChangeStatus.EXPIRED
     assert life(is_refused=True).standing is ChangeStatus.REFUSED
     assert life(*FAILED, is_expired=True, is_refused=True).standing is ChangeStatus.FAILED
-    assert life(*DONE, is_undone=True, undone_by=("p2",)).standing is ChangeStatus.UNDONE
+    done = {("g", "orders", 0): (Status.OK, 5)}
+    undone = life(*DONE, ledger=UndoLedger(outcomes={"p1": done, "p2": done}, undos={"p1": ["p2"]}))
+    assert (undone.standing, undone.undone_by) == (ChangeStatus.UNDONE, ("p2",))
 
 
 @given(st.lists(st.sampled_from([APPROVED, REJECTED, EXPIRED]), max_size=5), st.sampled_from([FAILED, REFUSED, ()]))

@@ -9,17 +9,14 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from acktrail.group_changes.json_values import canonical_json, fingerprint, to_json_value
 
 if TYPE_CHECKING:
     from acktrail.group_changes.planning.plan_file import Plan
 
-AUDIT: Final = "reset_audit"
-PLANS: Final = "reset_plans"
-PARTITIONS: Final = "reset_plan_partitions"
-EXECUTIONS: Final = "reset_executions"
+AUDIT, PLANS, PARTITIONS, EXECUTIONS = "reset_audit", "reset_plans", "reset_plan_partitions", "reset_executions"
 
 
 class Event(StrEnum):
@@ -176,7 +173,9 @@ def _why_broken(row: AuditRow, number: int, previous: str) -> str | None:
 
 
 def _hash_of(row: AuditRow) -> str:
-    return fingerprint({name: to_json_value(value) for name, value in row.to_row().items() if name != "row_hash"})
+    data = row.to_row() | {"audited_at": to_json_value(row.audited_at)}
+    del data["row_hash"]
+    return fingerprint(data)
 
 
 def row_digest(row: Mapping[str, Any]) -> str:

@@ -166,8 +166,10 @@ class _Stored:
             noted = _detail(row).get("executions")
             if not isinstance(noted, Mapping) or row.sequence is None:
                 continue
-            mine = [each for each in written[row.run_id] if first[row.run_id] <= _newest_then(each) < row.sequence]
+            span = range(first[row.run_id], row.sequence)
             first[row.run_id] = row.sequence
+            then = ((each, each.get("audit_sequence")) for each in written[row.run_id])
+            mine = [each for each, newest in then if (-1 if newest is None else newest) in span]
             self.known_executions += len(mine)
             about = f"of plan {row.plan_id}, attempt {row.attempt}"
             is_early = index < len(self.early)
@@ -225,11 +227,6 @@ def _by(rows: Iterable[Row], column: str) -> Mapping[str, list[Row]]:
     for row in rows:
         found[row[column]].append(row)
     return found
-
-
-def _newest_then(row: Row) -> int:
-    sequence = row.get("audit_sequence")
-    return -1 if sequence is None else int(sequence)
 
 
 def _detail(row: AuditRow) -> Row:

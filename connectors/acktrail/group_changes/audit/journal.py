@@ -21,6 +21,7 @@ from acktrail.group_changes.audit.audit_chain import (
     AuditEntry,
     AuditRow,
     Event,
+    audit_entry,
     chained,
     first_link,
     in_order,
@@ -179,7 +180,7 @@ class Journal:
             parts = [{**self._origin, **part} for part in partition_rows(plan)]
             written = self._append(self._table(PARTITIONS), parts)
             (row,) = self._append(plans, [{**self._origin, **self._anchor(), **plan_row(plan)}])
-            self.note([planned_entry(row, written)])
+            self.note([planned_entry(plan, row, written)])
             return
         if any(found["plan_hash"] != plan.plan_hash for found in stored):
             raise PlanStale("edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again")
@@ -188,7 +189,7 @@ class Journal:
             text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
             raise PlanStale("edited_plan", text, hint="plan again, and see acktrail reset audit")
         if not any(audited.event == Event.PLANNED for audited in known):
-            self.note([planned_entry(stored[0], self._table(PARTITIONS).rows(mine))])
+            self.note([planned_entry(plan, stored[0], self._table(PARTITIONS).rows(mine))])
 
     def write_executions(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows of ``reset_executions``; `note` something afterwards, so that the audit vouches for them."""
@@ -284,11 +285,10 @@ class Journal:
         return {**self._origin, "actor": self._actor, "host": socket.gethostname(), "audited_at": self._clock()}
 
 
-def planned_entry(row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> AuditEntry:
+def planned_entry(plan: Plan, row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> AuditEntry:
     """What the audit keeps of a stored plan: the hashes of its rows."""
     detail = {"plan": row_digest(row), "partitions": rows_digest(partitions), "rows": len(partitions)}
-    about = {name: row[name] for name in ("kind", "plan_id", "plan_hash")}
-    return AuditEntry(**about, event=Event.PLANNED, attempt=0, detail=detail)
+    return audit_entry(plan, 0, Event.PLANNED, detail=detail)
 
 
 def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event, in_order
 from acktrail.times import utc_text
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.lifecycle.undo import UndoLedger
 
 
 class ChangeStatus(StrEnum):
@@ -310,12 +313,10 @@ def life_of(
     now_ms: int,
     is_refused: bool = False,
     is_expired: bool = False,
-    undone_by: Sequence[str] = (),
-    is_undone: bool = False,
+    ledger: UndoLedger | None = None,
 ) -> PlanLife:
     """How the plan stands by `rows` of the audit. `is_refused`: a rule forbids it since it was made. `is_expired`: it
-    is too old now, which counts while nothing was attempted. `undone_by`: plans that took some of it back,
-    `is_undone`: all of it."""
+    is too old now, which counts while nothing was attempted. `ledger`: what other plans took back of it."""
     mine = sorted((row for row in rows if row.plan_id == plan_id), key=lambda row: row.sequence)
     groups = tuple(found.at(now_ms) for found in standings(mine))
     standing = worst_status(group.standing for group in groups)
@@ -328,10 +329,13 @@ def life_of(
     steps = [DECIDES[row.event] for row in decisions]
     if is_expired and not groups and not is_refused:
         steps.append(Step.EXPIRE)
-    for step in [*steps, Step.UNDO] if is_undone else steps:
+    if ledger is not None and ledger.is_undone(plan_id):
+        steps.append(Step.UNDO)
+    for step in steps:
         answer = LIFE[standing, step]
         standing = standing if isinstance(answer, Refusal) else answer
-    return PlanLife(plan_id=plan_id, standing=standing, groups=groups, decisions=decisions, undone_by=tuple(undone_by))
+    undone_by = () if ledger is None else ledger.undone_by(plan_id)
+    return PlanLife(plan_id=plan_id, standing=standing, groups=groups, decisions=decisions, undone_by=undone_by)
 
 
 def note_of(row: AuditRow) -> str:

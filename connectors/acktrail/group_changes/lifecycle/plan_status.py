@@ -7,7 +7,7 @@ import os
 import pwd
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from acktrail.config import ApprovalRule, TablesConfig
@@ -79,16 +79,9 @@ def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict
 
 
 def _life(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
-    plan_id, created_at = row["plan_id"], row["created_at"]
-    return life_of(
-        plan_id,
-        rows,
-        now_ms=at_ms,
-        is_refused=bool(row["refusals"]),
-        is_expired=created_at is not None and at_ms - created_at.timestamp() * 1000 > DAY_MS,
-        undone_by=ledger.undone_by(plan_id),
-        is_undone=ledger.is_undone(plan_id),
-    )
+    created_at, is_refused = row["created_at"], bool(row["refusals"])
+    is_expired = created_at is not None and at_ms - created_at.timestamp() * 1000 > DAY_MS
+    return life_of(row["plan_id"], rows, now_ms=at_ms, is_refused=is_refused, is_expired=is_expired, ledger=ledger)
 
 
 def _newest(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, Any]]:
@@ -145,14 +138,13 @@ class Admission:
 
     def life(self) -> PlanLife:
         """How the plan stands now."""
-        plan_id = self.plan.plan_id
+        plan_id, is_refused, now_ms = self.plan.plan_id, bool(self.plan.refusals), self.journal.now_ms
         rows = self.journal.audit({"plan_id": plan_id})
-        found = life_of(plan_id, rows, now_ms=self.journal.now_ms, is_refused=bool(self.plan.refusals))
+        found = life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused)
         if not isinstance(self.plan, ResetPlan) or isinstance(LIFE[found.standing, Step.UNDO], Refusal):
             return found
         ledger = read_ledger(self.journal.tables, [plan_id])
-        standing = found.after(Step.UNDO) if ledger.is_undone(plan_id) else found.standing
-        return replace(found, standing=standing, undone_by=ledger.undone_by(plan_id))
+        return life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused, ledger=ledger)
 
     def check_apply(self) -> PlanLife:
         """Pass when the plan may be carried out now; how it stood.

@@ -127,14 +127,7 @@ def undo_offsets(
     _check_named(plan, topics)
     ledger = read_ledger(tables, [plan.plan_id])
     audit = read_audit(tables, {"plan_id": [plan.plan_id, *ledger.undos.get(plan.plan_id, ())]})
-    life = life_of(
-        plan.plan_id,
-        audit,
-        now_ms=now_ms,
-        is_refused=bool(plan.refusals),
-        undone_by=ledger.undone_by(plan.plan_id),
-        is_undone=ledger.is_undone(plan.plan_id),
-    )
+    life = life_of(plan.plan_id, audit, now_ms=now_ms, is_refused=bool(plan.refusals), ledger=ledger)
     life.after(Step.UNDO)
     if not ledger.done(plan.plan_id):
         text = f"plan {plan.plan_id} has no share partition that was verified as done"

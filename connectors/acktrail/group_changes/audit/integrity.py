@@ -38,9 +38,8 @@ _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """Everything is as it was written: `flaws` is empty. `plans` and `executions` count the rows that the audit vouches
-    for; `plans_without_audit` and `executions_without_audit` those that it does not know: written by an older release,
-    by a process that was killed in between, or by something that is not acktrail."""
+    """Everything is as it was written: `flaws` is empty. Rows that the audit vouches for, and those without audit: of
+    an older release, of a process that was killed in between, or put in by something that is not acktrail."""
 
     rows: int
     newest_sequence: int | None
@@ -84,8 +83,8 @@ def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditR
 
 
 class _Stored:
-    """What the tables hold. Other processes may write meanwhile: the audit is read first, and what came since last.
-    What its first rows speak of (`early`) must be there; what later ones speak of may have come since."""
+    """What the tables hold. Other processes may write meanwhile: the audit is read first, and what came since last, so
+    that only what its first rows (`early`) speak of must be there."""
 
     def __init__(self, tables: TablesConfig) -> None:
         from acktrail.tables.delta.store import Tables
@@ -158,8 +157,7 @@ class _Stored:
                 yield Flaw(table=PLANS, why=f"plan {plan_id} is another than the audit has: its hash differs")
 
     def _execution_flaws(self) -> Iterator[Flaw]:
-        """Results against the audit rows that vouch for them: of the same run, by the newest audit row of the time when
-        they were written."""
+        """Results against the audit rows of their run that vouch for them, by the newest audit row of their time."""
         written = _by(self.executions, "run_id")
         first: dict[str, int] = defaultdict(lambda: -1)
         for index, row in enumerate(self.audit):

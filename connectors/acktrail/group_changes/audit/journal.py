@@ -1,5 +1,4 @@
-"""Plans, attempts and their audit in the tables: appended to by several writers in turn, read no further back than a
-question needs."""
+"""Plans, attempts and their audit in the tables: several writers in turn, read no further back than is needed."""
 
 from __future__ import annotations
 

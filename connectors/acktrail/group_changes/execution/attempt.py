@@ -1,5 +1,4 @@
-"""One attempt to carry out a plan of any kind: its leases, its requests, the audit rows before and after each, and what
-these say of a reset."""
+"""One attempt to carry out a plan of any kind: its leases, its requests, the audit rows before and after each."""
 
 from __future__ import annotations
 

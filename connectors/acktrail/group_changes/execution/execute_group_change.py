@@ -86,12 +86,8 @@ def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePla
 
 
 def raise_unless_changed(change: ChangeOutcome) -> None:
-    """Pass when everything was done and shows.
-
-    Raises:
-        OutcomeUnknown: the outcome is not known, or the broker answered done and it does not show.
-        PartlyDone, NotAuthorized, GroupNotEmpty, UnknownName ...: the broker's answer.
-    """
+    """Pass when everything was done and shows. Raises as `raise_unless_done`; OutcomeUnknown also where the broker
+    answered done and it does not show."""
     answered = {result.group_id for result in change.results if result.outcome is Outcome.DONE}
     hidden = [group for group in answered if change.outcomes.get(group) == ChangeStatus.FAILED]
     if hidden:

@@ -83,7 +83,7 @@ def execute_reset(
     check: Callable[[], object] | None = None,
     requests: OpenRequests | None = None,
 ) -> Execution:
-    """Send what `plan` holds, unless something changed since it was made, but for the share partitions in `done`, which
+    """Send what `plan` holds, unless something changed since it was made, without the share partitions in `done`, which
     an earlier attempt brought to their targets; attempt 0 when that is all of it.
 
     The lease stays until verification gives it back, except where nothing was sent. Nothing is sent when any share
@@ -262,8 +262,7 @@ def _not_sent(row: PartitionPlan, why: Notice | None) -> LeftOut:
 
 
 def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> None:
-    """Pass when every share partition is at its target: none was left out, none failed, no group was left unsent.
-    `outcomes` are JSON rows, as `api.outcomes` gives them.
+    """Pass when every share partition is at its target; `outcomes` are JSON rows, as `api.outcomes` gives them.
 
     Raises:
         OutcomeUnknown: one is not where the broker's answer would have it, or the outcome is not known.

@@ -43,8 +43,7 @@ def outcomes_of(journal: Journal, plan: ResetPlan) -> list[dict[str, Any]]:
 
 
 def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[str, Any]]:
-    """Every plan with its status, newest first, as JSON: `plan_id`, `created_at`, `kind`, `strategy`, `groups`,
-    `standing`, `attempts`; and the standing of each group."""
+    """Every plan with its status and the standing of each group, newest first, as JSON."""
     at_ms = now_ms()
     plans = read_plan_rows(tables, columns=[*_LISTED, "group_ids"])
     by_plan: dict[str, list[AuditRow]] = defaultdict(list)
@@ -56,8 +55,7 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[s
 
 
 def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
-    """The status of one plan as JSON: `standing`, `decisions` (who approved or rejected it), `undone_by`, `groups` with
-    attempt and standing, and `executions` of the newest verification."""
+    """The status of one plan as JSON: its standing, who decided what, its groups, and the newest `executions`."""
     rows = read_audit(tables, {"plan_id": plan_id})
     stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "refusals"])
     about = stored[0] if stored else {"plan_id": plan_id, "refusals": 0, "created_at": None}
@@ -147,12 +145,8 @@ class Admission:
         return life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused, ledger=ledger)
 
     def check_apply(self) -> PlanLife:
-        """Pass when the plan may be carried out now; how it stood.
-
-        Raises:
-            ChangeRefused: it was rejected, undone or overwritten, it needs an approval, (PlanStale) it is too old.
-            ChangeInProgress: it is being carried out, or was not verified.
-        """
+        """How the plan stood, which may be carried out now. Raises as `PlanLife.after`; also when it needs an approval
+        or (PlanStale) is too old."""
         life = self.life()
         life.after(Step.APPLY)
         self._check_age()
@@ -161,12 +155,8 @@ class Admission:
 
     def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
         """Note that `actor`, for whom the journal writes, approved or rejected the plan, or that the time to answer is
-        over (EXPIRE); the plan's status then. The same decision by the same person is noted once.
-
-        Raises:
-            ChangeRefused: the plan is closed, was carried out, is too old to be approved; or `own_approval`.
-            ChangeInProgress: it is being carried out, or was not verified.
-        """
+        over (EXPIRE); the plan's status then. The same decision by the same person is noted once. Raises as
+        `PlanLife.after`; PlanStale: too old to be approved; ChangeRefused: `own_approval`."""
         before = self.life()
         before.after(step)
         if step is Step.APPROVE:

@@ -320,7 +320,7 @@ def closing(
 
 
 def group_outcome(one: GroupStatus, statuses: Sequence[Status]) -> tuple[str, dict[str, Any]]:
-    """What became of a group by its share partitions, and the detail of the row that says so."""
+    """What became of a group by its share partitions, and the detail of the row about it."""
     detail: dict[str, Any] = {"statuses": Counter(statuses)}
     if one.standing in _MAY_CHANGE:
         detail["corrects"] = one.standing.value

@@ -49,11 +49,8 @@ def approval(subject: str) -> RecordedApproval:
 
 def notifiers() -> list[BaseNotifier]:
     """The notifiers that ``ACKTRAIL_NOTIFIERS`` names as ``module:function``; the function takes no argument and
-    returns a list of Airflow notifiers (Slack, mail, Apprise ...). Empty when the variable is not set.
-
-    Raises:
-        ImportError, AttributeError: the name is wrong: the DAG shows it as an import error.
-    """
+    returns a list of Airflow notifiers (Slack, mail, Apprise ...). Empty when the variable is not set. Raises
+    ImportError, AttributeError: the name is wrong: the DAG shows it as an import error."""
     named = notifiers_factory()
     if not named:
         return []

@@ -50,10 +50,7 @@ def export_target(context: Context) -> Target:
 
 def reconcile_target(context: Context) -> ReconcileTarget:
     """What this try of a reconciliation works with: its parameters, else what the newest export that it follows used.
-
-    Raises:
-        ConfigurationError: no tables or no report folder are named.
-    """
+    Raises ConfigurationError: no tables or no report folder are named."""
     params: Mapping[str, Any] = context["params"]
     chosen = {**_newest_export(context), **{name: params[name] for name in _FROM_EXPORT if params[name] is not None}}
     folder = params["report_folder"] or reports_folder()
@@ -86,11 +83,8 @@ def table_run_id(dag_id: str, dag_run_id: str, try_number: int) -> str:
 
 
 def tables_config(uri: str | None) -> TablesConfig:
-    """The tables at `uri`, else those of the worker's environment, with the worker's storage options.
-
-    Raises:
-        ConfigurationError: neither is named.
-    """
+    """The tables at `uri`, else those of the worker's environment, with the worker's storage options. Raises
+    ConfigurationError: neither is named."""
     try:
         return TablesConfig.from_environment(uri)
     except ConfigurationError as error:
@@ -129,10 +123,8 @@ def kafka_config(conn_id: str) -> KafkaConfig:
 
     Brokers: ``bootstrap.servers`` in the extra, else the host (also ``host:port,host:port``) and, where it has none,
     the port. Every other member of the extra is a client property by Kafka's name; login and password become
-    ``sasl.username`` and ``sasl.password``. Secrets are masked in every later log line.
-
-    Raises:
-        ConfigurationError: no such connection, no broker in it, or an extra that is no flat JSON object.
+    ``sasl.username`` and ``sasl.password``. Secrets are masked in every later log line. Raises ConfigurationError: no
+    such connection, no broker in it, or an extra that is no flat JSON object.
     """
     how_to = (
         f"airflow connections add {conn_id} --conn-type generic --conn-host HOST:PORT,HOST:PORT "

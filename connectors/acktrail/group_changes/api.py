@@ -74,11 +74,7 @@ def requested_groups(cluster: Cluster, request: ResetRequest) -> tuple[str, ...]
 
 def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: float) -> Sequence[GroupFacts]:
     """The groups when none has a member, after at most `timeout_s` seconds (a killed member counts until its session
-    ends).
-
-    Raises:
-        GroupNotEmpty: one still has members; it names them.
-    """
+    ends). Raises GroupNotEmpty: one still has members; it names them."""
     from acktrail.broker.client.broker_client import Backoff
     from acktrail.group_changes.collection.collect import describe_groups
 
@@ -96,11 +92,8 @@ def make_plan(
     cluster: Cluster, request: ResetRequest, *, tables: TablesConfig | None = None, created_by: str | None = None
 ) -> ResetPlan:
     """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them: history,
-    earlier plans.
-
-    Raises:
-        ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such earlier plan.
-    """
+    earlier plans. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
+    earlier plan."""
     from acktrail.group_changes.collection.collect import take_snapshot
     from acktrail.group_changes.collection.delivered_records import with_records, with_times
     from acktrail.group_changes.collection.records_below_start import with_passed
@@ -152,11 +145,8 @@ def store_plan(tables: TablesConfig, plan: Plan) -> None:
 
 
 def load_plan(tables: TablesConfig, plan_id: str) -> Plan:
-    """A stored plan of any kind.
-
-    Raises:
-        UnknownName: there is none. PlanStale, MalformedFile: what is stored was altered.
-    """
+    """A stored plan of any kind. Raises UnknownName: there is none. PlanStale, MalformedFile: what is stored was
+    altered."""
     from acktrail.group_changes.audit.journal import read_plan_row
 
     return parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans")

@@ -46,11 +46,8 @@ def to_json_value(value: Any) -> Any:
 
 
 def from_json_value(kind: type[T], data: Any, where: str = "$") -> T:
-    """A value of the dataclass `kind` from plain data.
-
-    Raises:
-        InputError: a field is missing, unknown, or of another type; it names the field.
-    """
+    """A value of the dataclass `kind` from plain data. Raises InputError: a field is missing, unknown, or of another
+    type; it names the field."""
     return _read(kind, data, where)  # type: ignore[no-any-return]  # it was checked against `kind`
 
 

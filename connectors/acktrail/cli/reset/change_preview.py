@@ -24,11 +24,8 @@ Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the previe
 
 
 def load_any_plan(plan: str, target: TablesConfig | None) -> Plan:
-    """The reset plan in the file `plan`, else the stored plan of any kind with that id.
-
-    Raises:
-        UnknownName, MalformedFile, PlanStale: there is none, or it was altered.
-    """
+    """The reset plan in the file `plan`, else the stored plan of any kind with that id. Raises UnknownName,
+    MalformedFile, PlanStale: there is none, or it was altered."""
     from acktrail.group_changes import api
     from acktrail.group_changes.planning.plan_file import read_plan
 

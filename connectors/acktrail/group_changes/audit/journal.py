@@ -138,10 +138,7 @@ class Journal:
     def take_lease(self, entries: Sequence[AuditEntry], *, check: Callable[[], object] | None = None) -> None:
         """Note the beginning of a change (`lease_taken`, one entry a group), unless `check` raises (it is called again
         when another writer was first) or one of its groups is being changed: then that is noted (`lease_refused`).
-
-        Raises:
-            ChangeInProgress: another plan or process changes a group, or its outcome was not verified.
-        """
+        Raises ChangeInProgress: another plan or process changes a group, or its outcome was not verified."""
         now_ms = self.now_ms
 
         def check_groups(rows: list[AuditRow]) -> None:

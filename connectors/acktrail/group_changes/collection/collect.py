@@ -179,10 +179,8 @@ def collect_group_again(cluster: Cluster, plan: ResetPlan, group_id: str, before
     """The facts about one group of a plan right before its request is sent.
 
     The state topic is read again only where it grew since `before`; start offsets are described last. Costs some
-    requests on a connection that is open, so that another client has little time to come between.
-
-    Raises:
-        PlanStale: another client reset the group since `before`, even to where it was. Else as `collect_again`.
+    requests on a connection that is open, so that another client has little time to come between. Raises PlanStale:
+    another client reset the group since `before`, even to where it was. Else as `collect_again`.
     """
     inquiry = _inquiry(cluster, plan, (group_id,), ())
     return inquiry.found(_states_since(inquiry, before.states), now_ms=now_ms)

@@ -52,11 +52,8 @@ def plan_configs(
     reason: str = "",
     requested_by: str = "",
 ) -> GroupChangePlan:
-    """The plan to set configurations of groups (None: unset).
-
-    Raises:
-        ConfigurationError: a group's configuration may not be read.
-    """
+    """The plan to set configurations of groups (None: unset). Raises ConfigurationError: a group's configuration may
+    not be read."""
     parts: list[GroupChange] = []
     notices: list[Notice] = []
     for answer in cluster.admin.group_configs(sorted(set(groups))):

@@ -34,11 +34,8 @@ _NOTHING: Final = RecordCounts(to_deliver=0, to_deliver_aborted=0, delivered_aga
 
 def with_times(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     """`plan`, not sealed, with first and last timestamps, read from the batches that hold the first and last record
-    delivered again. Where too many share partitions have some, the others say that they were not looked up.
-
-    Raises:
-        Unreachable, RetryableError: a broker did not answer.
-    """
+    delivered again. Where too many share partitions have some, the others say that they were not looked up. Raises
+    Unreachable, RetryableError: a broker did not answer."""
     wanted = {
         row.key: [
             LogPosition(topic=row.topic, partition=row.partition, offset=offset)
@@ -67,11 +64,8 @@ def with_times(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
 
 def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     """`plan`, not sealed, with the records of share partitions whose logs are short enough to be looked through from
-    their targets on. Where some are not, a notice says that its totals count offsets.
-
-    Raises:
-        Unreachable, RetryableError: a broker did not answer.
-    """
+    their targets on. Where some are not, a notice says that its totals count offsets. Raises Unreachable,
+    RetryableError: a broker did not answer."""
     stretches = [stretch for row in plan.partitions if (stretch := _stretch(row)) is not None]
     longest: dict[tuple[str, int], LogStretch] = {}
     for stretch in sorted(stretches, key=lambda stretch: stretch.first_offset):

@@ -51,10 +51,7 @@ def with_passed(
 ) -> Snapshot:
     """`snapshot` with `passed` for every share partition that `request` takes back below its start offset. What cannot
     be read is unknown, with the reason. With `cluster` state records that the history does not have yet are read there.
-
-    Raises:
-        ForeignCluster: the tables are another cluster's.
-    """
+    Raises ForeignCluster: the tables are another cluster's."""
     wanted = {
         facts.key: (facts, span)
         for facts in snapshot.partitions

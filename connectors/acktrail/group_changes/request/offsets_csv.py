@@ -66,11 +66,9 @@ def check_rows(
     """Offsets by group, topic and partition.
 
     `partition_counts` (by topic) is asked once, when there are many rows: a file that names more than a thousand
-    partitions that are not there is refused without holding them all.
-
-    Raises:
-        ChangeRefused: `two_groups_one_column` (several groups and a file that names none), `wrong_group` (a group that
-            was not asked for), `duplicate_row` (a share partition twice, with any offsets), `unknown_partition`.
+    partitions that are not there is refused without holding them all. Raises ChangeRefused: `two_groups_one_column`
+    (several groups and a file that names none), `wrong_group` (a group that was not asked for), `duplicate_row` (a
+    share partition twice, with any offsets), `unknown_partition`.
     """
     found: dict[str, dict[tuple[str, int], int]] = {group: {} for group in groups}
     existing: Mapping[str, int] | None = None

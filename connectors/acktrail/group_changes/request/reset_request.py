@@ -107,11 +107,8 @@ class ResetRequest:
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
-    """The strategy among those given, each with its value.
-
-    Raises:
-        ChangeRefused: `no_strategy`, `two_strategies`, or what its value is not.
-    """
+    """The strategy among those given, each with its value. Raises ChangeRefused: `no_strategy`, `two_strategies`, or
+    what its value is not."""
     if not chosen:
         raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {_OPTIONS}")
     if len(chosen) != 1:
@@ -145,9 +142,7 @@ def parse_moment(text: str) -> int:
     """ms since the epoch of a date and time with time zone: ``Z``, ``+02:00``, ``+0200`` or ``+02``.
 
     Kafka's tools take a time without a zone as UTC; here it is refused: half of the time a person means local time.
-
-    Raises:
-        ChangeRefused: `bad_datetime` or `timezone_missing`.
+    Raises ChangeRefused: `bad_datetime` or `timezone_missing`.
     """
     try:
         moment_ms = parse_instant(text)
@@ -198,11 +193,8 @@ def _parse_shift(text: str) -> int:
 
 
 def parse_topic(text: str) -> TopicScope:
-    """``topic`` or ``topic:0,1,2``. A topic's name holds no colon.
-
-    Raises:
-        ChangeRefused: `bad_scope` or `duplicate_partition`.
-    """
+    """``topic`` or ``topic:0,1,2``. A topic's name holds no colon. Raises ChangeRefused: `bad_scope` or
+    `duplicate_partition`."""
     topic, colon, listed = text.partition(":")
     if not topic or len(topic) > _LONGEST_TOPIC:
         raise ChangeRefused("bad_scope", f"--topic {excerpt(text)} names no topic", hint="topic, or topic:0,1,2")
@@ -219,11 +211,7 @@ def parse_topic(text: str) -> TopicScope:
 
 def parse_request(params: Mapping[str, Any]) -> ResetRequest:
     """A request from a person's input: the fields of `ResetRequest`, but topics as ``topic[:0,1]``, and `strategies`
-    (value by name); a missing one has its default.
-
-    Raises:
-        ChangeRefused: with the rule's name.
-    """
+    (value by name); a missing one has its default. Raises ChangeRefused: with the rule's name."""
     chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
     out_of_range = params.get("out_of_range", OutOfRange.CLAMP)
     if out_of_range not in list(OutOfRange):

@@ -43,13 +43,13 @@ def missing(what: str, error: AcktrailError) -> DoctorCheck:
     return DoctorCheck(what=what, status="missing", detail=error.message, hint=error.hint)
 
 
-def _tried(what: str, attempt: Callable[[], str], note: str = "") -> DoctorCheck:
-    """``ok`` with what `attempt` gives and `note`; ``missing`` with the error that it raises."""
+def _tried(what: str, attempt: Callable[[], str | None], note: str = "") -> DoctorCheck:
+    """``ok`` with what `attempt` gives, if anything, and `note`; ``missing`` with the error that it raises."""
     try:
-        detail = attempt()
+        found = attempt()
     except AcktrailError as error:
         return missing(what, error)
-    return DoctorCheck(what=what, status="ok", detail=f"{detail} ({note})" if note else detail)
+    return DoctorCheck(what=what, status="ok", detail=f"{found} ({note})" if found and note else found or note)
 
 
 def java_check() -> DoctorCheck:
@@ -165,18 +165,8 @@ def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[Docto
         found = f"{len(there)} tables" if RECORDS in there else "nothing exported yet"
         yield DoctorCheck(what="tables", status="ok", detail=f"{tables.root}: {found}")
     if cluster_id is not None and there:
-        yield _tried("tables' cluster", lambda: _same_cluster(tables, cluster_id, there))
-    yield _tried("tables, writing", lambda: _writable(tables))
-
-
-def _same_cluster(tables: Tables, cluster_id: str, names: list[str]) -> str:
-    ensure_same_cluster(tables, cluster_id, names)
-    return f"cluster {cluster_id}"
-
-
-def _writable(tables: Tables) -> str:
-    tables.probe_write()
-    return f"{tables.root} can be written"
+        yield _tried("tables' cluster", lambda: ensure_same_cluster(tables, cluster_id, there), f"cluster {cluster_id}")
+    yield _tried("tables, writing", tables.probe_write, f"{tables.root} can be written")
 
 
 def reading_checks(config: TablesConfig) -> Iterator[DoctorCheck]:

@@ -117,13 +117,7 @@ def _targets() -> dict[str, str]:
     return {**COMMANDS, **{point.name: point.value for point in registered}}
 
 
-app = typer.Typer(
-    cls=CommandGroup,
-    name="acktrail",
-    help=HELP,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(cls=CommandGroup, name="acktrail", help=HELP, invoke_without_command=True, rich_markup_mode=None)
 
 
 def _show_version(wanted: bool) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acktrail import __version__
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
@@ -48,12 +48,7 @@ _Key = tuple[str, str, int]
 
 
 def check_undo(tables: TablesConfig, plan: ResetPlan, *, topics: Sequence[str] = ()) -> None:
-    """Pass when there is something of a plan to undo.
-
-    Raises:
-        ChangeRefused: it changed nothing, was undone before, or does not hold what `topics` names.
-        ChangeInProgress: it is being executed, or was not verified.
-    """
+    """Pass when there is something of a plan to undo. Raises as `undo_offsets`."""
     undo_offsets(tables, plan, tuple(parse_topic(text) for text in topics), now_ms=now_ms())
 
 
@@ -186,7 +181,7 @@ def note_decision(
     step = Step.APPROVE if approved else Step.EXPIRE if expired else Step.REJECT
     journal = open_journal(tables, plan, actor=actor)
     journal.write_plan(plan)
-    return _admission(journal, plan).decide(step, actor=actor, why=note).standing
+    return Admission(journal=journal, plan=plan).decide(step, actor=actor, why=note).standing
 
 
 def would_send(
@@ -203,8 +198,9 @@ def would_send(
     from acktrail.group_changes.execution.execute_reset import rows_to_send
 
     journal = open_journal(tables, plan)
-    rule = ApprovalRule.OPTIONAL if is_approved else None
-    done = _done_before(cluster, journal, plan, _admission(journal, plan, max_age_ms, rule))
+    rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
+    admission = Admission(journal=journal, plan=plan, rule=rule, longest_ms=max_age_ms)
+    done = _done_before(cluster, journal, plan, admission)
     return rows_to_send(cluster, plan, partial=partial, now_ms=now_ms(), done=done)
 
 
@@ -229,7 +225,7 @@ def execute(
     """
     from acktrail.group_changes.execution.execute_reset import execute_reset
 
-    admission = _admission(journal, plan, max_age_ms)
+    admission = Admission(journal=journal, plan=plan, longest_ms=max_age_ms)
     done = _done_before(cluster, journal, plan, admission)
     journal.write_plan(plan)
     check = admission.check_apply
@@ -245,12 +241,8 @@ def verify(
     watch_s: float = 5.0,
     requests: OpenRequests | None = None,
 ) -> tuple[VerifiedPartition, ...]:
-    """Settle the newest attempt at a reset: the outcome of every share partition that was sent; see `verify_reset`.
-
-    Raises:
-        ChangeInProgress: another living process executes it.
-        OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
-    """
+    """Settle the newest attempt at a reset: the outcome of every share partition that was sent. Raises as
+    `verify_reset`; OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled."""
     from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.verification import verify as verification
 
@@ -260,16 +252,6 @@ def verify(
         found = verification.verify_reset(cluster, journal, plan, wait_s=wait_s, watch_s=watch_s)
         sent.out = 0
     return found
-
-
-def outcomes(journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartition] = ()) -> list[dict[str, Any]]:
-    """The outcome of every share partition of a plan as JSON rows, the newest of all attempts, from the tables; nothing
-    when nothing was ever attempted. `found` is the result of `verify` just now."""
-    from acktrail.group_changes.lifecycle.plan_status import outcomes_of
-
-    newest = {(row["group_id"], row["topic"], row["partition"]): row for row in found}
-    rows = outcomes_of(journal, plan)
-    return [newest.get((row["group_id"], row["topic"], row["partition"]), row) for row in rows]
 
 
 def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission: Admission) -> frozenset[_Key]:
@@ -294,10 +276,6 @@ def _is_open(journal: Journal, plan: Plan) -> bool:
     """Whether a request of the plan was sent, or may have been, and its outcome was not verified."""
     found = journal.standings({"plan_id": plan.plan_id})
     return any(one.standing in OPEN for one in found)
-
-
-def _admission(journal: Journal, plan: Plan, longest_ms: int = DAY_MS, rule: ApprovalRule | None = None) -> Admission:
-    return Admission(journal=journal, plan=plan, rule=rule or approval_rule(), longest_ms=longest_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +303,7 @@ def execute_change(
     if expect is not None and expect != plan.preview_hash:
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
     journal = open_journal(tables, plan)
-    check = _admission(journal, plan).check_apply
+    check = Admission(journal=journal, plan=plan).check_apply
     journal.write_plan(plan)
     results: Sequence[ChangeResult] = ()
     if check().standing is not ChangeStatus.DONE:
@@ -338,7 +316,7 @@ def recheck_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan
     """Pass when `execute_change` would send the plan now, or has nothing left to send. Raises as it would."""
     from acktrail.group_changes.execution.execute_group_change import check_preview
 
-    if _admission(open_journal(tables, plan), plan).check_apply().standing is not ChangeStatus.DONE:
+    if Admission(journal=open_journal(tables, plan), plan=plan).check_apply().standing is not ChangeStatus.DONE:
         check_preview(cluster, plan)
 
 

@@ -9,18 +9,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text.history_text import (
-    at_least_text,
-    completeness_fields,
-    conclusion,
-    interval_json,
-    missing_lines,
-    missing_without_row,
-    position_text,
-    status_text,
-    unknown_json,
-    unknown_text,
-)
+from acktrail.cli.text import history_text
 from acktrail.cli.text.json_text import json_line
 from acktrail.plain_tables import printable, table
 from acktrail.times import duration_ms, instant_text, time_ms
@@ -56,7 +45,11 @@ def record(
         typer.echo("\n\n".join(_record_text(instance, group, partition, completeness) for instance in instances))
         return
     asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
-    typer.echo(json_line({**asked, **completeness_fields(completeness), "lives": list(map(_record_json, instances))}))
+    typer.echo(
+        json_line(
+            {**asked, **history_text.completeness_fields(completeness), "lives": list(map(_record_json, instances))}
+        )
+    )
 
 
 def _record_json(instance: RecordInstance) -> dict[str, Any]:
@@ -65,9 +58,9 @@ def _record_json(instance: RecordInstance) -> dict[str, Any]:
         "topic_id": instance.topic.topic_id,
         "topic_status": instance.topic.status,
         "state_partition": instance.state_partition,
-        "conclusion": conclusion(instance.history),
-        "intervals": [interval_json(interval) for interval in instance.history.intervals],
-        "not_known": [unknown_json(period) for period in instance.history.unknown_periods],
+        "conclusion": history_text.conclusion(instance.history),
+        "intervals": [history_text.interval_json(interval) for interval in instance.history.intervals],
+        "not_known": [history_text.unknown_json(period) for period in instance.history.unknown_periods],
     }
 
 
@@ -78,9 +71,9 @@ def _record_text(instance: RecordInstance, group: str, partition: int, completen
     rows = [
         (
             None if interval.since is None else instant_text(interval.since.timestamp_ms),
-            position_text(interval.since),
+            history_text.position_text(interval.since),
             None if interval.since is None else interval.since.cause.value,
-            status_text(interval.status),
+            history_text.status_text(interval.status),
             interval.status.delivery_count,
             "" if interval.is_dated or interval.since is None else "at the latest",
         )
@@ -88,10 +81,10 @@ def _record_text(instance: RecordInstance, group: str, partition: int, completen
     ]
     changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
     unknown = [
-        *map(unknown_text, history.unknown_periods),
-        *missing_without_row(completeness, instance.state_partition),
+        *map(history_text.unknown_text, history.unknown_periods),
+        *history_text.missing_without_row(completeness, instance.state_partition),
     ]
-    lines = [head, conclusion(history), "", changes, "", "Not known:", *(f"  {line}" for line in unknown)]
+    lines = [head, history_text.conclusion(history), "", changes, "", "Not known:", *(f"  {line}" for line in unknown)]
     return "\n".join(lines)
 
 
@@ -125,7 +118,7 @@ def archived(
         "group": group,
         "records": sum(each.records for each in ranges),
         "at_least": not completeness.is_complete,
-        **completeness_fields(completeness),
+        **history_text.completeness_fields(completeness),
         "archived": [
             {
                 "topic": history.topic(each.key.topic_id).topic,
@@ -149,7 +142,7 @@ def archived(
 def _archived_text(
     history: HistoryReader, group: str, ranges: list[ArchivedRange], completeness: HistoryCompleteness
 ) -> str:
-    total = at_least_text(sum(each.records for each in ranges), completeness)
+    total = history_text.at_least_text(sum(each.records for each in ranges), completeness)
     names = ("TOPIC", "PARTITION", "FIRST", "LAST", "DELIVERY COUNT", "TIME", "STATE RECORD", "")
     rows = [
         (
@@ -159,13 +152,13 @@ def _archived_text(
             each.last_offset,
             each.delivery_count,
             instant_text(each.at.timestamp_ms),
-            position_text(each.at),
+            history_text.position_text(each.at),
             "" if each.is_dated else "at the latest",
         )
         for each in ranges
     ]
     head = f"group {printable(group)}: {total} records archived"
-    return "\n".join([head, *([table(names, rows)] if rows else ()), *missing_lines(completeness)])
+    return "\n".join([head, *([table(names, rows)] if rows else ()), *history_text.missing_lines(completeness)])
 
 
 def rates(
@@ -204,7 +197,7 @@ def rates(
     ]
     rows = _marked(named, completeness, every_ms)
     if as_json:
-        known = completeness_fields(completeness)
+        known = history_text.completeness_fields(completeness)
         typer.echo(json_line({"interval_ms": every_ms, **known, "rates": _rates_json(rows, every_ms)}))
         return
     typer.echo(_rates_text(rows, completeness, by_partition=by_partition))
@@ -276,4 +269,4 @@ def _rates_text(rows: Iterable[Mapping[str, Any]], completeness: HistoryComplete
         )
         for row in rows
     ]
-    return "\n".join([table(names, cells), *missing_lines(completeness)])
+    return "\n".join([table(names, cells), *history_text.missing_lines(completeness)])

@@ -11,19 +11,8 @@ import typer
 from acktrail.cli.arrow_without_pandas import lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.interruption import interruptible
+from acktrail.cli.reset import reset_options as options
 from acktrail.cli.reset.change_preview import execute_stored, load_any_plan, show_new
-from acktrail.cli.reset.reset_options import (
-    Execute,
-    MaxAge,
-    Out,
-    Partial,
-    Reason,
-    RequestedBy,
-    Topics,
-    Wait,
-    WaitEmpty,
-    Watch,
-)
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError
 from acktrail.plain_tables import table
@@ -41,12 +30,12 @@ _HOURS = 3_600_000
 
 def apply(
     plan: Annotated[str, typer.Argument(help="A plan file, or the id of a stored plan.")],
-    execute: Execute = False,
-    partial: Partial = False,
-    max_age: MaxAge = 24.0,
-    wait_empty: WaitEmpty = 0.0,
-    wait: Wait = 30.0,
-    watch: Watch = 5.0,
+    execute: options.Execute = False,
+    partial: options.Partial = False,
+    max_age: options.MaxAge = 24.0,
+    wait_empty: options.WaitEmpty = 0.0,
+    wait: options.Wait = 30.0,
+    watch: options.Watch = 5.0,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
@@ -83,8 +72,8 @@ def apply(
 
 def verify(
     plan: Annotated[str, typer.Argument(help="The id of a plan, or its file.")],
-    wait: Wait = 30.0,
-    watch: Watch = 5.0,
+    wait: options.Wait = 30.0,
+    watch: options.Watch = 5.0,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
@@ -117,17 +106,17 @@ def verify(
 
 def undo(
     plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
-    topic: Topics = None,
-    execute: Execute = False,
-    partial: Partial = False,
+    topic: options.Topics = None,
+    execute: options.Execute = False,
+    partial: options.Partial = False,
     allow_moved_on: Annotated[
         bool, typer.Option("--allow-moved-on", help="Also take back what the group, or anybody else, changed since.")
     ] = False,
-    reason: Reason = "",
-    requested_by: RequestedBy = "",
-    out: Out = None,
-    wait: Wait = 30.0,
-    watch: Watch = 5.0,
+    reason: options.Reason = "",
+    requested_by: options.RequestedBy = "",
+    out: options.Out = None,
+    wait: options.Wait = 30.0,
+    watch: options.Watch = 5.0,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
@@ -189,13 +178,13 @@ def _show_outcomes(
     """Print an outcome for every share partition of the plan; raise when one is not done, also when it cannot be
     printed."""
     from acktrail.cli.reset.reset_text import results_text
-    from acktrail.group_changes import api
     from acktrail.group_changes.execution.execute_reset import raise_unless_ok
     from acktrail.group_changes.json_values import to_json_value
+    from acktrail.group_changes.lifecycle import plan_status
 
     verified = to_json_value(tuple(found))
     try:
-        outcomes = api.outcomes(journal, plan, found)
+        outcomes = plan_status.outcomes(journal, plan, found)
     except AcktrailError:  # they are settled and noted: what was just found is shown
         outcomes = verified
     try:

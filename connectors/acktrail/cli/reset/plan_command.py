@@ -9,20 +9,10 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
+from acktrail.cli.reset import reset_options as options
 from acktrail.cli.reset.apply_command import apply, undo, verify
 from acktrail.cli.reset.change_preview import load_any_plan, show_new
 from acktrail.cli.reset.report_commands import audit, export, list_plans, show
-from acktrail.cli.reset.reset_options import (
-    AllGroups,
-    AllTopics,
-    Globs,
-    Groups,
-    Out,
-    Reason,
-    RequestedBy,
-    Topics,
-    WaitEmpty,
-)
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.plain_tables import printable
 
@@ -34,11 +24,11 @@ _Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 
 @app.command("plan")
 def plan_(
-    group: Groups = None,
-    group_glob: Globs = None,
-    all_groups: AllGroups = False,
-    topic: Topics = None,
-    all_topics: AllTopics = False,
+    group: options.Groups = None,
+    group_glob: options.Globs = None,
+    all_groups: options.AllGroups = False,
+    topic: options.Topics = None,
+    all_topics: options.AllTopics = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
     to_current: Annotated[bool, typer.Option("--to-current", help="To the present start offset.")] = False,
@@ -72,10 +62,10 @@ def plan_(
     without_state: Annotated[
         bool, typer.Option("--without-state", help="Plan even if the state topic cannot be read: nothing is counted.")
     ] = False,
-    reason: Reason = "",
-    requested_by: RequestedBy = "",
-    wait_empty: WaitEmpty = 0.0,
-    out: Out = None,
+    reason: options.Reason = "",
+    requested_by: options.RequestedBy = "",
+    wait_empty: options.WaitEmpty = 0.0,
+    out: options.Out = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,

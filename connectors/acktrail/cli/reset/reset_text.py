@@ -57,11 +57,7 @@ def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
     headers = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "STATUS", "STATE-EPOCH", "SNAPSHOT-EPOCH", "NOTE")
     shown = [
         (
-            row["group_id"],
-            row["topic"],
-            row["partition"],
-            row["target_offset"],
-            row["status"],
+            *(row[name] for name in ("group_id", "topic", "partition", "target_offset", "status")),
             _step(row["state_epoch_before"], row["state_epoch_after"]),
             _step(row["snapshot_epoch_before"], row["snapshot_epoch_after"]),
             "; ".join(part for part in (row["error"], row["advice"]) if part),
@@ -89,19 +85,9 @@ def few(names: Sequence[str]) -> str:
 def _numbers(plan: ResetPlan) -> str:
     if not plan.partitions:
         return ""
-    headers = (
-        "GROUP",
-        "TOPIC",
-        "PARTITION",
-        "START",
-        "NEW-OFFSET",
-        "TO-DELIVER",
-        "AGAIN",
-        "SKIPPED",
-        "ARCHIVED",
-        "TIMES",
-    )
-    return _cut_table(headers, [_number_row(row) for row in plan.partitions[:_ROWS_SHOWN]], len(plan.partitions))
+    numbers = ("START", "NEW-OFFSET", "TO-DELIVER", "AGAIN", "SKIPPED", "ARCHIVED")
+    rows = [_number_row(row) for row in plan.partitions[:_ROWS_SHOWN]]
+    return _cut_table(("GROUP", "TOPIC", "PARTITION", *numbers, "TIMES"), rows, len(plan.partitions))
 
 
 def _number_row(row: PartitionPlan) -> tuple[object, ...]:

@@ -103,7 +103,8 @@ class Journal:
             settled, tail = self._checked(audit, newest, check)
             sequence = 0 if newest is None else newest + 1
             previous = first_link(self._cluster_id) if tail is None else tail.row_hash
-            rows = chained(entries, self._stamp(), sequence=sequence, previous_hash=previous)
+            stamp = {**self._origin, "actor": self._actor, "host": socket.gethostname(), "audited_at": self._clock()}
+            rows = chained(entries, stamp, sequence=sequence, previous_hash=previous)
             values, numbers = [row.to_row() for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
             try:
                 self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
@@ -276,9 +277,6 @@ class Journal:
             for plan_id, known in self._of_plans.items():
                 known += [row for row in rows if row.plan_id == plan_id]
             self._read_version = now
-
-    def _stamp(self) -> dict[str, Any]:
-        return {**self._origin, "actor": self._actor, "host": socket.gethostname(), "audited_at": self._clock()}
 
 
 def planned_entry(plan: Plan, row: Mapping[str, Any], partitions: Sequence[Mapping[str, Any]]) -> AuditEntry:

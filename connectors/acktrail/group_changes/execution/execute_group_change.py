@@ -28,11 +28,7 @@ _WAIT_S: Final = 5.0
 
 
 def execute_group_change(
-    cluster: Cluster,
-    journal: Journal,
-    plan: GroupChangePlan,
-    *,
-    check: Callable[[], object] | None = None,
+    cluster: Cluster, journal: Journal, plan: GroupChangePlan, *, check: Callable[[], object] | None = None
 ) -> tuple[ChangeResult, ...]:
     """Send what `plan` holds, unless the same plan, made now, has another preview. Then verify and give the
     leases back. One result for each group or topic. `check` and errors as `execute_reset`."""

@@ -88,13 +88,7 @@ def execute_reset(
 
     The lease stays until verification gives it back, except where nothing was sent. Nothing is sent when any share
     partition is refused, unless `partial`; nor to the groups after one that was not done completely. `check` raises
-    what forbids the attempt, in the same commit as the lease.
-
-    Raises:
-        ChangeRefused: a refusal of the plan. PlanStale: something changed. GroupNotEmpty: a member joined.
-        ChangeInProgress: another process changes the group.
-        RetryableError, ConfigurationError: the cluster does not answer; nothing was sent.
-        OutcomeUnknown: a request left, and then anything went wrong: verify.
+    what forbids the attempt, in the same commit as the lease. Raises as `api.execute`.
     """
     rows = _executable(plan, done, partial=partial)
     if not rows:
@@ -262,7 +256,7 @@ def _not_sent(row: PartitionPlan, why: Notice | None) -> LeftOut:
 
 
 def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> None:
-    """Pass when every share partition is at its target; `outcomes` are JSON rows, as `api.outcomes` gives them.
+    """Pass when every share partition is at its target; `outcomes` are JSON rows, as `plan_status.outcomes` gives them.
 
     Raises:
         OutcomeUnknown: one is not where the broker's answer would have it, or the outcome is not known.

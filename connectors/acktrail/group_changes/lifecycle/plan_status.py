@@ -7,10 +7,10 @@ import os
 import pwd
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acktrail.config import ApprovalRule, TablesConfig
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import ChangeRefused
 from acktrail.group_changes.audit.audit_chain import AuditRow, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
@@ -35,11 +35,12 @@ def done_before(cluster: Cluster, journal: Journal, plan: ResetPlan) -> frozense
     return frozenset(key for key, at in offsets.items() if at and at.start_offset == rows[key]["target_offset"])
 
 
-def outcomes_of(journal: Journal, plan: ResetPlan) -> list[dict[str, Any]]:
-    """The newest row of ``reset_executions`` of every share partition of `plan`; NOT_ATTEMPTED where there is none.
-    Nothing, when there is none at all."""
-    newest = _newest(journal.executions(plan.plan_id))
-    return [_execution(newest.get(row.key) or _never_sent(row)) for row in plan.partitions] if newest else []
+def outcomes(journal: Journal, plan: ResetPlan, found: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The outcome of every share partition of `plan` as JSON: what a verification `found` just now, else its newest row
+    of ``reset_executions``, else NOT_ATTEMPTED. Nothing when nothing was ever attempted."""
+    verified, newest = _newest(found), _newest(journal.executions(plan.plan_id))
+    rows = plan.partitions if newest else ()
+    return [verified.get(row.key) or _execution(newest.get(row.key) or _never_sent(row)) for row in rows]
 
 
 def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[str, Any]]:
@@ -127,7 +128,7 @@ class Admission:
 
     journal: Journal
     plan: Plan
-    rule: ApprovalRule
+    rule: ApprovalRule = field(default_factory=approval_rule)
     longest_ms: int = DAY_MS
 
     @property

@@ -45,11 +45,8 @@ def record(
         typer.echo("\n\n".join(_record_text(instance, group, partition, completeness) for instance in instances))
         return
     asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
-    typer.echo(
-        json_line(
-            {**asked, **history_text.completeness_fields(completeness), "lives": list(map(_record_json, instances))}
-        )
-    )
+    known = history_text.completeness_fields(completeness)
+    typer.echo(json_line({**asked, **known, "lives": list(map(_record_json, instances))}))
 
 
 def _record_json(instance: RecordInstance) -> dict[str, Any]:

@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acktrail.config import java_home
-from acktrail.embedded.kafka.installation import Jar, JarLock, sha256_of
-from acktrail.embedded.kafka.ivy import Ivy, dependency
+from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, retrieve, sha256_of
 from acktrail.embedded.kafka.java import find_java
 from acktrail.embedded.kafka.kafka_releases import Release, release_of
 
 LOCKS = Path(__file__).parents[1] / "connectors" / "acktrail" / "embedded" / "locks"
 
 
-def lock_release(release: Release, ivy: Ivy, into: Path) -> JarLock:
-    """Resolve `release` into the folder `into`; its lock."""
+def lock_release(release: Release, java: Path, folder: Path) -> JarLock:
+    """Resolve `release` inside `folder`; its lock."""
     kafka, log4j = "org.apache.kafka", "org.apache.logging.log4j"
     wanted = [
         dependency(kafka, "kafka_2.13", release.version, transitive=True),
@@ -30,7 +29,8 @@ def lock_release(release: Release, ivy: Ivy, into: Path) -> JarLock:
     if release.tools_version == release.version:
         wanted.append(dependency(kafka, "kafka-tools", release.version))
     wanted.append(f'  <override org="{kafka}" module="kafka-tools-api" rev="{release.tools_version}"/>')
-    ivy.retrieve(wanted, into, with_metadata=True)
+    into = folder / "jars"
+    retrieve(wanted, into, java=java, folder=folder / "ivy", with_metadata=True)
     return JarLock(version=release.version, jars=tuple(sorted(_jar(path) for path in into.glob("*/*.jar"))))
 
 
@@ -49,7 +49,7 @@ def main(versions: Sequence[str]) -> None:
     for version in versions:
         release = release_of(version)
         with tempfile.TemporaryDirectory() as folder:
-            lock = lock_release(release, Ivy(java=java, folder=Path(folder, "ivy")), Path(folder, "jars"))
+            lock = lock_release(release, java, Path(folder))
         path = LOCKS / f"kafka-{version}.json"
         path.write_text(lock.to_json(), encoding="utf-8")
         print(f"{path}: {len(lock.jars)} jars")

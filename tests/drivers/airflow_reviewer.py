@@ -11,8 +11,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused
-from acktrail.embedded.airflow.airflow_settings import HOST
-from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.airflow.airflow_standalone import HOST, AirflowStandalone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.embedded.airflow.airflow_api import AirflowRefused, DagRunFailed, DagWatch, task_log
-from acktrail.embedded.airflow.airflow_settings import AirflowPorts, free_ports, write_settings
-from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.airflow.airflow_standalone import AirflowPorts, AirflowStandalone, free_ports, write_settings
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 

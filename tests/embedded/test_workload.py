@@ -34,8 +34,7 @@ from acktrail.embedded.workload.scenario import (
     RecordPlan,
     plan_scenario,
 )
-from acktrail.embedded.workload.share_member import ConfirmedAck, Ledger
-from acktrail.embedded.workload.workload_run import DEFAULT_SEED, run_workload
+from acktrail.embedded.workload.workload_run import DEFAULT_SEED, ConfirmedAck, Ledger, run_workload
 from acktrail.errors import ConfigurationError, InputError, Unreachable
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone

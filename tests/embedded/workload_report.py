@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from acktrail.embedded.workload.scenario import Action, GroupScript, PartitionLog
-from acktrail.embedded.workload.share_member import ConfirmedAck, Ledger
-from acktrail.embedded.workload.workload_run import WorkloadRun
+from acktrail.embedded.workload.workload_run import ConfirmedAck, Ledger, WorkloadRun
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 __all__ = ["Fate", "GroupRun", "SharePartitionRun", "WorkloadReport", "action_ranges", "fate_ranges", "report_of"]

@@ -56,15 +56,9 @@ from acktrail.broker.logs import (
     HIGH_WATERMARK,
     LAST_STABLE,
     START,
-    Batch,
-    BatchTimes,
-    LogPosition,
-    LogStretch,
     Query,
     first_error,
     query_leaders,
-    read_batch_times,
-    read_batches,
 )
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
 from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes, topic_id_text
@@ -100,15 +94,13 @@ class ShareGroupAdmin(GroupWriter):
                     again.append(node)
                     continue
                 for group in reply.groups:
+                    kind, state = group.group_type.lower(), group.group_state
                     found[group.group_id] = GroupListing(
-                        group_id=group.group_id,
-                        group_type=group.group_type.lower(),
-                        state=group.group_state,
-                        coordinator_id=node,
+                        group_id=group.group_id, group_type=kind, state=state, coordinator_id=node
                     )
             if again and not backoff.wait():
-                kind, name = "the groups of broker", str(again[0])
-                raise error_for(COORDINATOR_NOT_AVAILABLE, None, operation="DESCRIBE", kind=kind, name=name)
+                subject = {"kind": "the groups of broker", "name": str(again[0])}
+                raise error_for(COORDINATOR_NOT_AVAILABLE, None, operation="DESCRIBE", **subject)
             pending = again
         return tuple(found[group_id] for group_id in sorted(found))
 
@@ -122,12 +114,9 @@ class ShareGroupAdmin(GroupWriter):
         return tuple(group_requests.description(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """One share group that must be there.
-
-        Raises:
-            UnknownName: there is no such group; it has the nearest names of share groups.
-            NotAShareGroup: a group of another type has this id.
-            NotAuthorized: DESCRIBE is missing, on the group or on a topic it is assigned.
+        """One share group that must be there. Raises UnknownName with the nearest names of share groups, NotAShareGroup
+        when a group of another type has this id, NotAuthorized when DESCRIBE is missing on it or a topic it is
+        assigned.
         """
         (found,) = self.describe_groups([group_id])
         if found.error_code != NONE:
@@ -150,10 +139,8 @@ class ShareGroupAdmin(GroupWriter):
         self, group_ids: Iterable[str], *, tolerates_silence: bool = False
     ) -> tuple[GroupOffsets, ...]:
         """Every initialized share partition of each group, in the order asked for, with errors as values;
-        `tolerates_silence` as of `describe_groups`.
-
-        A group that is not there has no offsets and no error: only `describe_groups` shows that. A topic this principal
-        may not DESCRIBE is left out without an error.
+        `tolerates_silence` as of `describe_groups`. A group that is not there has no offsets and no error: only
+        `describe_groups` shows that. A topic this principal may not DESCRIBE is left out without an error.
         """
         wanted = tuple(dict.fromkeys(group_ids))
         answers = self._coordinators.query(wanted, group_requests.offsets_request, tolerates_silence=tolerates_silence)
@@ -165,11 +152,8 @@ class ShareGroupAdmin(GroupWriter):
         """Start offset, lag and leader epoch of share partitions, by topic and partition.
 
         `topics` None: every initialized one; else these partitions by topic. They are looked up first: Kafka would
-        take half a minute to say nothing about a partition that is not there.
-
-        Raises:
-            UnknownName: a topic or partition in `topics` is not there.
-            NotAuthorized: DESCRIBE is missing on the group, or on one of `topics`.
+        take half a minute to say nothing about a partition that is not there. Raises UnknownName when a topic or
+        partition in `topics` is not there, NotAuthorized when DESCRIBE is missing on the group or on one of `topics`.
         """
         if topics is not None:
             self._check_partitions(topics)
@@ -202,19 +186,17 @@ class ShareGroupAdmin(GroupWriter):
         return tuple(found[name] for name in dict.fromkeys(names or sorted(found)))
 
     def hidden_topics(self, topic_ids: Iterable[str]) -> frozenset[str]:
-        """The `topic_ids` of existing topics that this principal may not DESCRIBE.
-
-        A broker shows them only when it is asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a
-        topic, 100 for one that is gone. A listing of all topics leaves both out.
+        """The `topic_ids` of existing topics that this principal may not DESCRIBE. A broker shows them only when it is
+        asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a topic, 100 for one that is gone. A
+        listing of all topics leaves both out.
         """
         wanted = sorted({topic_id for topic_id in topic_ids if topic_id != ZERO_TOPIC_ID})
         asked = [UUID(bytes=topic_id_bytes(TopicId(topic_id))) for topic_id in wanted]
         hidden: set[str] = set()
         for begin in range(0, len(asked), _IDS_AT_ONCE):
             rows = self.metadata_by_id(asked[begin : begin + _IDS_AT_ONCE]).topics
-            hidden |= {
-                topic_id_text(row.topic_id.bytes) for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED
-            }
+            refused = (row.topic_id for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED)
+            hidden |= {topic_id_text(topic_id.bytes) for topic_id in refused}
         return frozenset(hidden)
 
     def list_offsets(self, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, ...]:
@@ -254,18 +236,6 @@ class ShareGroupAdmin(GroupWriter):
             )
             for partition, own in results.items()
         )
-
-    def batch_times(self, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
-        """When the record batches that hold these positions, or come next after them, were written; what is not known
-        is left out. One small request a position: ask for some hundred, not for millions. Needs READ on the topics."""
-        return read_batch_times(self, positions)
-
-    def record_batches(
-        self, stretches: Iterable[LogStretch], *, most_bytes: int
-    ) -> dict[LogStretch, tuple[Batch, ...]]:
-        """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes`, ends
-        beyond the last stable offset or cannot be read is left out. Fetches them. Needs READ on the topics."""
-        return read_batches(self, stretches, most_bytes=most_bytes)
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""

@@ -58,11 +58,8 @@ _KINDS: Final = {Outcome.NOT_ATTEMPTED: "not attempted", Outcome.REFUSED: "refus
 def raise_unless_done(results: Sequence[ChangeResult], *, operation: str) -> None:
     """Pass when every part was done. `operation` is the ACL operation the change needs on the group.
 
-    Raises:
-        OutcomeUnknown: the outcome of a part is not known, or a part was not attempted.
-        PartlyDone: some parts were done, others refused.
-        NotAuthorized, UnknownName, GroupNotEmpty, InputError, ConfigurationError, RetryableError: everything was
-            refused and nothing changed; the error is that of the first part.
+    Raises OutcomeUnknown when the outcome of a part is not known, or a part was not attempted; PartlyDone when some
+    parts were done, others refused; the error of the first part (`error_for`) when nothing was changed.
     """
     failed = [result for result in results if result.outcome is not Outcome.DONE]
     if not failed:

@@ -35,8 +35,7 @@ _ONE_BATCH: Final = 1
 
 
 class BatchKind(StrEnum):
-    """What a batch is to a consumer. Records of an aborted transaction: only read_uncommitted consumers get them;
-    control, markers of transactions: none gets them."""
+    """Records of an aborted transaction reach read_uncommitted consumers only; control batches (markers) reach none."""
 
     DATA = "data"
     ABORTED = "aborted"
@@ -187,8 +186,9 @@ def _leaders_of(
 
 
 def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
-    """See ``ShareGroupAdmin.batch_times``. Positions at the end of their log, and those whose leader does not answer,
-    are left out."""
+    """When the record batches that hold these positions, or come next after them, were written. Left out: positions at
+    the end of their log, and what its leader does not say. One small request a position: ask for some hundred, not for
+    millions. Needs READ on the topics."""
     asked = list(_leaders(client, positions).items())
     times: dict[LogPosition, BatchTimes] = {}
     for at in range(0, len(asked), _AT_ONCE):
@@ -205,14 +205,14 @@ def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> 
 def read_batches(
     client: BrokerClient, stretches: Iterable[LogStretch], *, most_bytes: int
 ) -> dict[LogStretch, tuple[Batch, ...]]:
-    """See ``ShareGroupAdmin.record_batches``. A stretch is also left out when its leader does not answer or refuses."""
+    """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes`, ends
+    beyond the last stable offset or cannot be read is left out. Fetches them. Needs READ on the topics."""
     reading = [_Reading(leader, stretch, most_bytes) for stretch, leader in _leaders(client, stretches).items()]
     while open_ := [each for each in reading if not (each.is_whole or each.is_given_up)]:
         requests = [
             (each.leader, _fetch_request(each.stretch, each.next, each.left, _READ_COMMITTED)) for each in open_
         ]
-        replies = client.send_all(requests)
-        for each, reply in zip(open_, replies, strict=True):
+        for each, reply in zip(open_, client.send_all(requests), strict=True):
             each.take(reply)
     return {each.stretch: tuple(each.batches) for each in reading if each.is_whole}
 
@@ -227,12 +227,10 @@ def batches_in(data: bytes, aborted: Iterable[tuple[int, int]]) -> Iterator[Batc
         rest = rest[header.size_bytes :]
         while waiting and waiting[0][1] <= header.last_offset:
             active.add(waiting.pop(0)[0])
-        kind = BatchKind.DATA
+        kind = BatchKind.ABORTED if header.producer_id in active else BatchKind.DATA
         if header.is_control:
             kind = BatchKind.CONTROL
             active.discard(header.producer_id)
-        elif header.producer_id in active:
-            kind = BatchKind.ABORTED
         yield Batch(
             first_offset=header.base_offset, last_offset=header.last_offset, records=header.record_count, kind=kind
         )

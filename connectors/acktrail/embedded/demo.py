@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.embedded.airflow.airflow_api import DagRun, TaskRun
-from acktrail.embedded.airflow.airflow_settings import dags_folder
-from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
 from acktrail.embedded.workload.workload_run import run_workload

@@ -101,10 +101,9 @@ class _ConnectionManager(KafkaConnectionManager):
 class BrokerClient:
     """Talks to the brokers of one cluster. Not thread-safe. Use it as a context manager.
 
-    Raises:
-        Unreachable: no broker answered within `bootstrap_timeout_s`; every address is tried once.
-        ConfigurationError: the configuration is not understood, or the broker refused the login. All methods that send:
-            also when a broker does not serve such a request.
+    Raises Unreachable when no broker answered within `bootstrap_timeout_s` (every address is tried once);
+    ConfigurationError when the configuration is not understood, the broker refused the login, or does not serve a
+    request.
     """
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
@@ -246,8 +245,7 @@ class BrokerClient:
         return reply
 
     async def _outcome(self, node_id: int | None, future: Any) -> Any:
-        """The response in `future`, or what became of a request; `future` may be the error that kept it from being
-        sent."""
+        """The response in `future`, or what became of the request; an error in its place kept it from being sent."""
         try:
             if isinstance(future, Exception):
                 raise future

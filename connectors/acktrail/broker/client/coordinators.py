@@ -1,7 +1,6 @@
-"""Requests to each group's coordinator, which follow it when it moves.
-
-A query is repeated after anything that a new try can cure. A change is sent again only after the coordinator answered
-that it did nothing; after silence it is never sent again.
+"""Requests to each group's coordinator, which follow it when it moves. A query is repeated after anything that a new
+try can cure. A change is sent again only after the coordinator answered that it did nothing; after silence it is never
+sent again.
 """
 
 from __future__ import annotations
@@ -72,10 +71,8 @@ class Coordinators:
         """One response for each group. `request_for` makes the request for groups that share a coordinator; its
         response has `groups` with `group_id`, `error_code` and `error_message`.
 
-        `tolerates_silence`: a group whose coordinator does not answer in time has the error REQUEST_TIMED_OUT.
-
-        Raises:
-            Unreachable, RetryableError: a coordinator did not answer in time.
+        Raises Unreachable or RetryableError when a coordinator did not answer in time; with `tolerates_silence` its
+        groups have the error REQUEST_TIMED_OUT instead.
         """
         responses: dict[str, CoordinatorResponse] = {}
         pending = list(dict.fromkeys(group_ids))
@@ -98,9 +95,8 @@ class Coordinators:
     def send_once(self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]]) -> SendResult:
         """Send a change to the group's coordinator. `top_error` reads the error on the whole request in a response.
 
-        Raises:
-            Unreachable, RetryableError: it could not be sent: nothing was changed.
-            ConfigurationError: the broker does not serve it, or refused the login: nothing was changed.
+        Raises Unreachable or RetryableError when it could not be sent, ConfigurationError when the broker does not
+        serve it or refused the login: nothing was changed.
         """
         backoff = Backoff(self._client.request_timeout_s)
         while True:
@@ -134,9 +130,10 @@ class Coordinators:
         replies = self._client.send_all([(node, request_for(part)) for node, part in sent])
         for (node, part), reply in zip(sent, replies, strict=True):
             if not isinstance(reply, NoResponse):
-                for group in reply.groups:
-                    found = CoordinatorResponse(node, group.error_code, group.error_message, body=group)
-                    responses[group.group_id] = found
+                responses |= {
+                    row.group_id: CoordinatorResponse(node, row.error_code, row.error_message, row)
+                    for row in reply.groups
+                }
             elif backoff.left_s > 0:
                 responses |= dict.fromkeys(part, CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE))
             else:

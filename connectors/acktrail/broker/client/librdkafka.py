@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Generator, Mapping
 from contextlib import closing
-from types import MappingProxyType
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -61,7 +60,6 @@ _ONE_BATCH: Final = {"max.partition.fetch.bytes": 1, "queued.min.messages": 1}
 """A broker always gives at least one batch: no more of a log is fetched than that."""
 _MESSAGES_AT_ONCE: Final = 10_000
 _SLICE_S: Final = 0.02
-_NO_CHANGES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
@@ -90,9 +88,7 @@ def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
     return {name: value for name, value in properties.items() if value is not None}
 
 
-def new_log_consumer(
-    config: KafkaConfig, group_id: str, failures: list[Any], changes: Mapping[str, Any] = _NO_CHANGES
-) -> Consumer:
+def new_log_consumer(config: KafkaConfig, group_id: str, failures: list[Any], **changes: Any) -> Consumer:
     """A consumer that reads logs from given offsets: it joins no group (`group_id` is only a name), commits nothing,
     and never jumps. `failures` gets, during `consume`, the errors of no partition that end the reading: librdkafka
     keeps trying after the others. `changes` are librdkafka properties that win over acktrail's own."""
@@ -129,19 +125,11 @@ class LogReader:
     """Reads partitions of `topic` from given offsets. Use it as a context manager; one thread. `changes` as of
     ``new_log_consumer``."""
 
-    def __init__(
-        self,
-        config: KafkaConfig,
-        topic: str,
-        *,
-        group_id: str,
-        timeout_s: float,
-        changes: Mapping[str, Any] = _NO_CHANGES,
-    ) -> None:
+    def __init__(self, config: KafkaConfig, topic: str, *, group_id: str, timeout_s: float, **changes: Any) -> None:
         self._topic = topic
         self._timeout_s = timeout_s
         self._failures: list[Any] = []
-        self._consumer = new_log_consumer(config, group_id, self._failures, changes)
+        self._consumer = new_log_consumer(config, group_id, self._failures, **changes)
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +161,7 @@ class RecordReader(LogReader):
     """Reads records of `topic` one at a time."""
 
     def __init__(self, config: KafkaConfig, topic: str) -> None:
-        super().__init__(config, topic, group_id="acktrail-export", timeout_s=30.0, changes=_ONE_BATCH)
+        super().__init__(config, topic, group_id="acktrail-export", timeout_s=30.0, **_ONE_BATCH)
 
     def records_at(self, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:
         """The record at one offset of each partition; None: there is no record at that offset. Raises as `messages`."""

@@ -56,10 +56,8 @@ def _is_whole(number: object, largest: int) -> bool:
 
 class GroupWriter(BrokerClient):
     """Changes groups without members. Every request is sent once: after 14, 15, 16 and 27 on the whole request again,
-    after silence never; see ``acktrail.broker.changes`` for the outcomes.
-
-    Raises (all methods):
-        Unreachable, RetryableError, ConfigurationError: it could not be sent: nothing was changed.
+    after silence never; see ``acktrail.broker.changes`` for the outcomes. All methods raise Unreachable, RetryableError
+    or ConfigurationError when it could not be sent: nothing was changed.
     """
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
@@ -71,10 +69,7 @@ class GroupWriter(BrokerClient):
 
         Kafka initializes the share partition again there: every state batch is dropped, the state epoch is the group
         epoch. It checks no offset against the log, creates a group that does not exist (4.2 to 4.4), and takes topics
-        that the group never subscribed to.
-
-        Raises:
-            InputError: an offset or partition below 0, or a partition given twice: nothing was sent.
+        that the group never subscribed to. Raises InputError as `alter_request`: nothing was sent.
         """
         wanted = tuple(offsets)
         request = alter_request(group_id, wanted)
@@ -90,7 +85,6 @@ class GroupWriter(BrokerClient):
     def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[ChangeResult, ...]:
         """DELETES the state of whole topics in a group (request 92): one result for each topic."""
         targets = [ChangeTarget(topic) for topic in dict.fromkeys(topics)]
-
         rows = [DeleteShareGroupOffsetsRequest.TopicToForget(topic_name=target.topic) for target in targets]
         request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
 
@@ -155,10 +149,8 @@ def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
     row = AlterShareGroupOffsetsRequest.TopicToAlter
     topics = []
     for topic, starts in by_topic.items():
-        partitions = [
-            row.PartitionToAlter(partition_index=p, start_offset=start) for p, start in sorted(starts.items())
-        ]
-        topics.append(row(topic_name=topic, partitions=partitions))
+        rows = [row.PartitionToAlter(partition_index=p, start_offset=start) for p, start in sorted(starts.items())]
+        topics.append(row(topic_name=topic, partitions=rows))
     return AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
 
 
@@ -169,10 +161,9 @@ def results_per_target(
     read: Callable[[Any], Mapping[ChangeTarget, PartResponse]],
     operation: str,
 ) -> tuple[ChangeResult, ...]:
-    """One result for each target, in their order. `read` gives the parts of a response.
-
-    An error on the whole request counts for every target; a target that the response does not mention was not
-    attempted; where it is not known whether the request arrived, every outcome is unknown.
+    """One result for each target, in their order. `read` gives the parts of a response. An error on the whole request
+    counts for every target; a target that the response does not mention was not attempted; where it is not known
+    whether the request arrived, every outcome is unknown.
     """
     parts = read(sent.reply) if sent.lost is None and sent.error_code == NONE else {}
     return tuple(_result(group_id, target, sent, parts.get(target), operation) for target in targets)

@@ -11,10 +11,7 @@ from kafka.protocol.admin.acl import ACLOperation
 from kafka.protocol.admin.configs import DescribeConfigsRequest
 
 from acktrail.broker.client.coordinators import CoordinatorResponse
-from acktrail.broker.client.error_codes import (
-    NONE,
-    error_text,
-)
+from acktrail.broker.client.error_codes import NONE, error_text
 from acktrail.broker.descriptions import (
     GroupConfigs,
     GroupDescription,

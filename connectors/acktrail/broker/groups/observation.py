@@ -43,7 +43,7 @@ def observe(
     clock: Callable[[], dt.datetime] = _UTC_NOW,
 ) -> SourceBatch:
     """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
-    ``offset_observations``.
+    ``offset_observations``. Raises as `ShareGroupAdmin`.
 
     Topics and groups are asked first; then, one right after the other, the groups' offsets and the ends of the logs: of
     every partition of the topics that they describe, and of the state topic. A lag refers to a log end that the
@@ -55,10 +55,6 @@ def observe(
     A listing leaves out, without an error, what this principal may not DESCRIBE. So `groups` and `topic_ids`, which are
     known from state records, are asked for by name: a group that may not be described is a row with error 30, such a
     topic one with the status ``not_authorized``. A deleted one (69, 100) has no row.
-
-    Raises:
-        Unreachable, RetryableError: a broker did not answer.
-        ConfigurationError: the cluster does not serve share groups, or refused the login.
     """
     run: _Row = {"cluster_id": admin.cluster_id, "run_id": run_id}
     topics = {topic.name: topic for topic in admin.topics()}
@@ -155,13 +151,9 @@ def _shares(group: GroupOffsets) -> list[_Row]:
 def _log_row(log: LogOffsets, topics: Mapping[str, TopicDescription]) -> _Row:
     """A topic partition, with the ends of its log."""
     return {
-        "topic": log.topic,
+        **asdict(log),
         "topic_id": topics[log.topic].topic_id,
-        "partition": log.partition,
-        "log_start_offset": log.log_start_offset,
         "log_end_offset": log.high_watermark,
-        "last_stable_offset": log.last_stable_offset,
         "log_leader_epoch": log.leader_epoch,
-        "error_code": log.error_code,
-        "error": log.error,
+        "leader_epoch": None,  # a share partition's
     }

@@ -86,8 +86,7 @@ class ConsumerThread:
         events: list[Any] = []
         epochs: dict[int, int] = {}
         for _ in range(_READS_AT_ONCE):
-            messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
-            records = messages
+            records = messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
             if any(map(Message.error, messages)):
                 events += [message for message in messages if message.error() is not None]
                 records = [message for message in messages if message.error() is None]
@@ -122,7 +121,7 @@ def _raw_records(messages: Sequence[Any]) -> pa.Table:
     timestamps = np.fromiter(map(itemgetter(1), map(Message.timestamp, messages)), np.int64, count)
     keys = _binary(list(map(Message.key, messages)))
     values = _binary(list(map(Message.value, messages)))
-    columns = [pa.array(partitions), pa.array(offsets), pa.array(timestamps), keys, values]
+    columns = [*map(pa.array, (partitions, offsets, timestamps)), keys, values]
     rows = pa.Table.from_arrays(columns, schema=RAW_RECORDS)
     runs = np.count_nonzero(np.diff(partitions)) + 1
     return rows if runs * _SHORT_RUN <= count else rows.take(pa.array(np.argsort(partitions, kind="stable")))

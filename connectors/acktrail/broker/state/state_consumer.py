@@ -63,10 +63,7 @@ class StateTopicConsumer:
         """Begin to read `partition` at `position`; None: at the log's start.
 
         `stored` is what the tables have of the log: where Kafka has another one now, the reading begins at the first
-        difference, with a break before it.
-
-        Raises:
-            ForeignCluster: the log ends before `position`, and the stored records are not known.
+        difference, with a break before it. Without it, a log that ends before `position` raises ForeignCluster.
         """
         now = self._ends.pop(partition, None) or self._topic.log_offsets()[partition]
         if position is None or stored is None:
@@ -93,10 +90,8 @@ class StateTopicConsumer:
     def read(self, partition: int, timeout_s: float) -> SourceBatch | None:
         """The next batch of `partition`; None when nothing came within `timeout_s`, or came for another one.
 
-        Raises:
-            NotAuthorized, ConfigurationError, Unreachable, RetryableError: the topic cannot be read.
-            ForeignCluster: the topic was deleted or recreated meanwhile.
-            LogChanged: the leader of a partition changed: start again from the stored position.
+        Raises NotAuthorized, ConfigurationError, Unreachable or RetryableError when the topic cannot be read,
+        ForeignCluster when it was deleted or recreated, LogChanged when the leader of a partition changed: start again.
         """
         if self._uncompared:
             uncompared, self._uncompared = self._uncompared, {}

@@ -1,7 +1,5 @@
-"""The present state of some share partitions in the state topic, without Arrow: for a question about one group.
-
-(`state_source` copies whole partitions in bulk.)
-"""
+"""The present state of some share partitions, without Arrow: for a question about one group (`state_source` copies
+whole partitions in bulk)."""
 
 from __future__ import annotations
 
@@ -66,10 +64,8 @@ class StateLookup(LogReader):
     def read(self, keys: Collection[SharePartition]) -> tuple[dict[SharePartition, PartitionReading], dict[int, int]]:
         """Everything the log holds of `keys` now, replayed; and the ends (by state partition) of the reading.
 
-        Raises:
-            NotAuthorized: READ on the state topic is missing.
-            ForeignCluster: the topic was recreated meanwhile.
-            RetryableError: nothing came in time, or the log is pruned faster than it is read.
+        Raises NotAuthorized (READ on the state topic is missing), ForeignCluster (it was recreated meanwhile),
+        RetryableError (nothing came in time, or the log is pruned faster than it is read).
         """
         for _ in range(_ATTEMPTS):
             readings = {key: PartitionReading(state_partition=self.state_partition(key)) for key in keys}
@@ -86,10 +82,8 @@ class StateLookup(LogReader):
     def read_from(
         self, keys: Collection[SharePartition], starts: Mapping[int, int]
     ) -> tuple[list[_KeyedRecord], dict[int, int]]:
-        """The records of `keys` from `starts` (by state partition) up to the present ends, and those ends.
-
-        Raises as `read`; RetryableError also when records from `starts` on were pruned.
-        """
+        """The records of `keys` from `starts` (by state partition) up to the present ends, and those ends. Raises as
+        `read`; RetryableError also when records from `starts` on were pruned."""
         _, ends = self.bounds(starts)
         try:
             return list(self._records(keys, starts, ends)), ends

@@ -42,13 +42,8 @@ class StateSource:
 
     def tasks(self) -> Sequence[StateTask]:
         """One task a partition of the topic as it is now; none when there is no state topic (see `status`). Earlier
-        tasks end.
-
-        Raises:
-            NotAuthorized: READ on the topic is missing.
-            ForeignCluster: the stored records are of another incarnation of the topic, or the topic is gone.
-            Unreachable, RetryableError: the cluster did not answer.
-        """
+        tasks end. Raises NotAuthorized (READ on the topic is missing), ForeignCluster (the stored records are of
+        another incarnation of the topic, or it is gone), Unreachable or RetryableError."""
         if self._consumer is not None:
             self._consumer.close()
         topic = StateTopic(self._admin)
@@ -69,10 +64,9 @@ class StateSource:
 
 
 class StateTask:
-    """The reading of one partition. See `connect.contract.SourceTask`.
-
-    A batch has rows of ``state_records``, or none and a gap in its span: offsets that were pruned before they could be
-    read. Records and gaps come in the order of their offsets.
+    """The reading of one partition. See `connect.contract.SourceTask`. A batch has rows of ``state_records``, or none
+    and a gap in its span: offsets that were pruned before they could be read. Records and gaps come in the order of
+    their offsets.
     """
 
     def __init__(

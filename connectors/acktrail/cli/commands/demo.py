@@ -71,6 +71,6 @@ def dags() -> None:
 
     Example: export AIRFLOW__CORE__DAGS_FOLDER="$(acktrail airflow dags)"
     """
-    from acktrail.embedded.airflow.airflow_settings import dags_folder
+    from acktrail.embedded.airflow.airflow_standalone import dags_folder
 
     typer.echo(dags_folder())

@@ -10,7 +10,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from acktrail.config import cache_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
@@ -66,10 +66,10 @@ def start_detached(version: str, *, folder: Path, port: int = 0) -> DetachedBrok
         try:
             started = _write_down(broker.start())
             broker.release()
+            return started
         except BaseException:
             broker.stop()
             raise
-        return started
 
 
 def find_detached(folder: Path) -> DetachedBroker | None:
@@ -101,7 +101,11 @@ def _write_down(broker: EmbeddedBroker) -> DetachedBroker:
     if broker.pid is None or broker.guardian_pid is None:
         raise RuntimeError("the broker does not run")
     guardian = ProcessIdentity.of(broker.guardian_pid)
-    known = {"version": broker.version, "bootstrap_servers": broker.bootstrap_servers, "pid": broker.pid}
+    known: dict[str, Any] = {
+        "version": broker.version,
+        "bootstrap_servers": broker.bootstrap_servers,
+        "pid": broker.pid,
+    }
     state = {**known, "guardian_pid": guardian.pid, "guardian_started": guardian.started}
     draft = broker.folder / f"{_STATE}.new"
     draft.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
@@ -110,13 +114,7 @@ def _write_down(broker: EmbeddedBroker) -> DetachedBroker:
         note = _note_of(broker.folder)
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(str(broker.folder.absolute()), encoding="utf-8", errors="surrogateescape")
-    return DetachedBroker(
-        version=broker.version,
-        bootstrap_servers=broker.bootstrap_servers,
-        folder=broker.folder,
-        pid=broker.pid,
-        guardian=guardian,
-    )
+    return DetachedBroker(**known, folder=broker.folder, guardian=guardian)
 
 
 def noted_folders() -> list[Path]:

@@ -6,23 +6,43 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
+from xml.sax.saxutils import quoteattr
 
 from acktrail import config
-from acktrail.embedded.kafka.ivy import Ivy, dependency
 from acktrail.embedded.kafka.java import find_java
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, Release, release_of
-from acktrail.errors import ConfigurationError
+from acktrail.embedded.process.guarded_process import GuardedProcess
+from acktrail.errors import ConfigurationError, MissingDependency, RetryableError
 from acktrail.stderr_lines import StepLines
 
+_PATTERN: Final = "[organisation]/[artifact]-[revision].[ext]"
+_POLL_S: Final = 0.1
+_STEPS: Final = ("\tfound ", "\t[SUCCESSFUL ]")
+_SETTINGS: Final = """<ivysettings>
+ <property name="ivy.checksums" value=""/>
+ <settings defaultResolver="central"/>
+ <caches defaultCacheDir={cache}/>
+ <resolvers><ibiblio name="central" m2compatible="true" usepoms="{poms}"/></resolvers>
+</ivysettings>
+"""
+_MODULE: Final = """<ivy-module version="2.0">
+ <info organisation="acktrail" module="kafka"/>
+ <configurations><conf name="default"/></configurations>
+ <dependencies defaultconf="default->default">
+{dependencies}
+ </dependencies>
+</ivy-module>
+"""
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 
 
@@ -133,9 +153,68 @@ def resolve(lock: JarLock, *, java: Path, cache: Path) -> Path:
     return folder
 
 
+def dependency(organisation: str, name: str, revision: str, *, transitive: bool = False) -> str:
+    """The element of an Ivy file for one module to fetch, with what it depends on or alone."""
+    place = f"org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision)}"
+    return f'  <dependency {place} transitive="{str(transitive).lower()}"/>'
+
+
+def retrieve(
+    dependencies: Iterable[str],
+    into: Path,
+    *,
+    java: Path,
+    folder: Path,
+    with_metadata: bool = False,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> None:
+    """Put the jars of `dependencies` into ``into/<organisation>/<artifact>-<revision>.jar`` with the Ivy of PySpark.
+
+    Everything Ivy reads and writes is inside `folder`; what it has downloaded is in ``cache/`` there, from where an
+    interrupted fetch continues. What is to be fetched with its own dependencies needs its metadata. `progress` is
+    called with the steps done so far: two for each jar. Raises RetryableError when something cannot be fetched.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    settings, module, log_path = (folder / name for name in ("settings.xml", "ivy.xml", "ivy.log"))
+    settings.write_text(_SETTINGS.format(cache=quoteattr(str(folder / "cache")), poms=str(with_metadata).lower()))
+    module.write_text(_MODULE.format(dependencies="\n".join(dependencies)))
+    log_path.write_text("")
+    command = (
+        *(str(java), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"),
+        *("-jar", str(ivy_jar()), "-settings", str(settings), "-ivy", str(module)),
+        *("-types", "jar", "bundle", "-retrieve", f"{into}/{_PATTERN}"),
+    )
+    with GuardedProcess(command, log_path=log_path, grace_s=2.0) as process:
+        is_over = False
+        while not is_over:
+            is_over = process.wait(_POLL_S) is not None
+            log = log_path.read_text(errors="replace")
+            progress(sum(log.count(step) for step in _STEPS))
+    if process.poll() != 0:
+        # Ivy's summary lists the modules that it did not find.
+        names = [line.split(":: ")[1] for line in log.splitlines() if line.startswith("\t\t:: ") and "#" in line]
+        missing = ", ".join(name.partition(": ")[0] for name in names[:3]) or "Kafka"
+        raise RetryableError(f"Ivy could not fetch {missing}", hint=f"check the network and its proxy; see {log_path}")
+
+
+def ivy_jar() -> Path:
+    """Ivy's jar in the installed PySpark, which is not imported for it.
+
+    Raises MissingDependency when there is no PySpark.
+    """
+    found = importlib.util.find_spec("pyspark")
+    places = tuple(found.submodule_search_locations or ()) if found else ()
+    jars = sorted(jar for place in places for jar in Path(place, "jars").glob("ivy-*.jar"))
+    if not jars:
+        raise MissingDependency(
+            "PySpark is not installed, and its Ivy is needed to fetch Kafka", hint="install acktrail[spark]"
+        )
+    return jars[-1]
+
+
 def _fetch(lock: JarLock, folder: Path, java: Path) -> None:
     """Fetch into a folder beside `folder`, verify there, then rename: `folder` is complete or does not exist."""
-    ivy = Ivy(java=java, folder=folder.parent / "ivy")
+    ivy = folder.parent / "ivy"
     for stale in folder.parent.glob("staging-*"):
         shutil.rmtree(stale)
     staging = Path(tempfile.mkdtemp(prefix="staging-", dir=folder.parent))
@@ -147,7 +226,13 @@ def _fetch(lock: JarLock, folder: Path, java: Path) -> None:
         with StepLines() as lines:
             lines.say(title)
             fetched = staging / "fetched"
-            ivy.retrieve(wanted, fetched, progress=lambda done: lines.count(title, done, 2 * len(wanted)))
+            retrieve(
+                wanted,
+                fetched,
+                java=java,
+                folder=ivy,
+                progress=lambda done: lines.count(title, done, 2 * len(wanted)),
+            )
         jars = staging / "jars"
         jars.mkdir()
         for jar in fetched.glob("*/*.jar"):
@@ -155,10 +240,10 @@ def _fetch(lock: JarLock, folder: Path, java: Path) -> None:
         try:
             lock.verify(jars)
         except Exception:
-            shutil.rmtree(ivy.cache, ignore_errors=True)
+            shutil.rmtree(ivy / "cache", ignore_errors=True)
             raise
         os.replace(jars, folder)
-        shutil.rmtree(ivy.folder, ignore_errors=True)
+        shutil.rmtree(ivy, ignore_errors=True)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -225,27 +225,21 @@ class StateObserver:
     def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
         self._deadline = deadline
         self._lock = threading.Lock()
-        self._present: set[SharePartition] = set()
-        self._deleted: set[SharePartition] = set()
+        self._is_deleted: dict[SharePartition, bool] = {}
         own = {"group.id": "acktrail-demo-workload", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         self._consumer = Consumer({**client_properties(config), **own})
         self._assigned = self._assign(from_end=True)
 
-    def has_state(self, share_partitions: Iterable[SharePartition]) -> bool:
-        """Whether each of them has state by now."""
+    def has_state(self, share_partitions: Iterable[SharePartition], *, deleted: bool = False) -> bool:
+        """Whether each of them has state by now, or had it `deleted`."""
         with self._lock:
             self._read()
-            return self._present.issuperset(share_partitions)
+            return all(self._is_deleted.get(key) is deleted for key in share_partitions)
 
-    def wait(self, share_partitions: Iterable[SharePartition], *, deleted: bool = False) -> None:
+    def wait(self, share_partitions: Collection[SharePartition], *, deleted: bool = False) -> None:
         """Until each of them has state, or had it `deleted`. Raises WorkloadUnfinished."""
-        wanted = frozenset(share_partitions)
-        while True:
-            with self._lock:
-                if wanted <= (self._deleted if deleted else self._present):
-                    return
-                self._read()
-            self._deadline.check("share group state to be " + ("deleted" if deleted else "initialized"))
+        waiting_for = "share group state to be " + ("deleted" if deleted else "initialized")
+        self._deadline.wait_until(lambda: self.has_state(share_partitions, deleted=deleted), waiting_for)
 
     def close(self) -> None:
         """Disconnect."""
@@ -258,9 +252,7 @@ class StateObserver:
             with contextlib.suppress(InputError):
                 record = None if message.error() else decode(message.key(), message.value())
                 if record is not None:
-                    deleted = isinstance(record, Tombstone)
-                    (self._deleted if deleted else self._present).add(record.key)
-                    (self._present if deleted else self._deleted).discard(record.key)
+                    self._is_deleted[record.key] = isinstance(record, Tombstone)
 
     def _assign(self, *, from_end: bool) -> bool:
         """Start to read every partition; False while the topic is not there: the first share group makes it."""

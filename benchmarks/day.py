@@ -152,7 +152,7 @@ class _Day:
 
 def _airflow_row(seconds: float) -> Row:
     """Airflow's own processes with acktrail's DAGs, all paused."""
-    with AirflowStandalone(DAGS) as airflow:
+    with tempfile.TemporaryDirectory() as folder, AirflowStandalone(DAGS, folder=Path(folder)) as airflow:
         airflow.watch().wait_for_dag("acktrail_export", timeout_s=180)
         before = process_tree.cpu_s()
         time.sleep(seconds)

@@ -1,8 +1,7 @@
-"""Changes to share groups: what is asked for, and the outcome of each part of it.
-
-A change is sent once. A part that the coordinator certainly did not do is REFUSED and may be sent again; a part whose
-outcome is UNKNOWN must be verified before anything else is done. A part that the response leaves out was NOT_ATTEMPTED,
-which is a failure: brokers of release 4.1 drop the error of the whole request that way.
+"""Changes to share groups: what is asked for, and the outcome of each part of it. A change is sent once. A part that
+the coordinator certainly did not do is REFUSED and may be sent again; a part whose outcome is UNKNOWN must be verified
+before anything else is done. A part that the response leaves out was NOT_ATTEMPTED, which is a failure: brokers of
+release 4.1 drop the error of the whole request that way.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ class ConfigsChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """The outcome of one part: a group, a topic of a group, or a share partition.
-
-    `error_code` is Kafka's, None where it gave none; `error` its name with the broker's message; `advice` what to do.
+    """The outcome of one part: a group, a topic of a group, or a share partition. `error_code` is Kafka's, None where
+    it gave none; `error` its name with the broker's message; `advice` what to do.
     """
 
     group_id: str

@@ -1,6 +1,5 @@
-"""What a cluster says about share groups, topics and logs, as values. Unknown is None, never -1.
-
-`error_code` is Kafka's (0: none), `error` its name with the broker's words (None: none).
+"""What a cluster says about share groups, topics and logs, as values. Unknown is None, never -1. `error_code` is
+Kafka's (0: none), `error` its name with the broker's words (None: none).
 """
 
 from __future__ import annotations
@@ -103,11 +102,9 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ShareOffset:
-    """One share partition as its group describes it (request 90).
-
-    `topic_id` None: Kafka does not know the topic (any more). `start_offset` None: not initialized, or an error that
-    the broker hides; then `leader_epoch` 0 says nothing and is None. `lag` None: not known; negative when the start
-    offset was set beyond the log's end.
+    """One share partition as its group describes it (request 90). `topic_id` None: Kafka does not know the topic (any
+    more). `start_offset` None: not initialized, or an error that the broker hides; then `leader_epoch` 0 says nothing
+    and is None. `lag` None: not known; negative when the start offset was set beyond the log's end.
     """
 
     topic: str
@@ -144,10 +141,8 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOffsets:
-    """The ends of one partition's log.
-
-    `log_start_offset` is the first offset still there, `high_watermark` and `last_stable_offset` are one past the last
-    record that read_uncommitted and read_committed consumers get.
+    """The ends of one partition's log. `log_start_offset` is the first offset still there, `high_watermark` and
+    `last_stable_offset` are one past the last record that read_uncommitted and read_committed consumers get.
     """
 
     topic: str
@@ -162,9 +157,8 @@ class LogOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAtTime:
-    """The first record of one partition at or after a time. `offset` None: there is none (and no error).
-
-    `timestamp_ms` is the record's own, as the broker has it.
+    """The first record of one partition at or after a time. `offset` None: there is none (and no error). `timestamp_ms`
+    is the record's own, as the broker has it.
     """
 
     topic: str

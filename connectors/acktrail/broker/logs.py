@@ -1,8 +1,7 @@
 """Logs of topic partitions: where they begin and end, where a time lies in them (ListOffsets), when records were
-written, and how many data, control and aborted records a range holds.
-
-A batch counts its records (Kafka: ``DefaultRecordBatch``); a read_committed response lists the aborted transactions
-beside them (Fetch, ``AbortedTransactions``). No record is decoded.
+written, and how many data, control and aborted records a range holds. A batch counts its records (Kafka:
+``DefaultRecordBatch``); a read_committed response lists the aborted transactions beside them (Fetch,
+``AbortedTransactions``). No record is decoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A connection to a cluster: requests and responses, without any knowledge of groups or topics.
-
-kafka-python's connections and codec do the work: TLS, SASL, framing, version negotiation. Its event loop runs on the
-caller's thread and only during a call: between calls nothing happens in the background.
+"""A connection to a cluster: requests and responses, without any knowledge of groups or topics. kafka-python's
+connections and codec do the work: TLS, SASL, framing, version negotiation. Its event loop runs on the caller's thread
+and only during a call: between calls nothing happens in the background.
 """
 
 from __future__ import annotations

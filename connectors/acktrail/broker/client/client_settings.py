@@ -1,7 +1,6 @@
-"""A `KafkaConfig` in one form for both clients.
-
-Properties carry Kafka's own names, as in the files that Kafka's tools take with ``--command-config``; librdkafka's
-names for the same things (``sasl.username``, ``ssl.ca.location`` ...) are understood as well.
+"""A `KafkaConfig` in one form for both clients. Properties carry Kafka's own names, as in the files that Kafka's tools
+take with ``--command-config``; librdkafka's names for the same things (``sasl.username``, ``ssl.ca.location`` ...) are
+understood as well.
 """
 
 from __future__ import annotations

@@ -39,10 +39,9 @@ class CoordinatorResponse(NamedTuple):
 
 
 class SendResult(NamedTuple):
-    """What became of a change that was to be sent once.
-
-    `reply` is the response, with `error_code` and `message` of the whole request. Without a reply: an error code is the
-    reason why it was not sent; `lost` is the reason why it is not known whether it arrived.
+    """What became of a change that was to be sent once. `reply` is the response, with `error_code` and `message` of the
+    whole request. Without a reply: an error code is the reason why it was not sent; `lost` is the reason why it is not
+    known whether it arrived.
     """
 
     error_code: int = NONE

@@ -23,7 +23,6 @@ from acktrail.broker.descriptions import (
 from acktrail.broker.groups.messages import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
 from acktrail.model.share_partition import topic_id_text
 
-_GROUPS_AT_ONCE: Final = 500
 GROUP_RESOURCE: Final = 32
 """Kafka: ``ConfigResource.Type.GROUP``."""
 _SET_ON_THE_GROUP: Final = 8

@@ -1,6 +1,5 @@
-"""Where the reading of a partition of the state topic begins, how far it is, and the batches that are ready.
-
-Kafka may not have the log any more that was stored: a disk can be lost, and an unclean election truncates.
+"""Where the reading of a partition of the state topic begins, how far it is, and the batches that are ready. Kafka may
+not have the log any more that was stored: a disk can be lost, and an unclean election truncates.
 """
 
 from __future__ import annotations
@@ -44,11 +43,10 @@ class _Gap(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """Where the reading of a partition begins.
-
-    `next_offset` is Kafka's offset to read next; None: nothing was ever read. `offset_shift` is added to Kafka's
-    offsets. `is_break`: the log is another one than the one that was read before. `is_verified`: the log was compared
-    with the stored records, and `leader_epoch` is to be stored even when nothing is read.
+    """Where the reading of a partition begins. `next_offset` is Kafka's offset to read next; None: nothing was ever
+    read. `offset_shift` is added to Kafka's offsets. `is_break`: the log is another one than the one that was read
+    before. `is_verified`: the log was compared with the stored records, and `leader_epoch` is to be stored even when
+    nothing is read.
     """
 
     next_offset: int | None

@@ -27,11 +27,9 @@ _KeyedRecord = tuple[SharePartition, AddressedRecord[StateRecord]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReading:
-    """What the log holds of one share partition.
-
-    `state` None: nothing, or a tombstone. `offset` is that of the record that changed it last, `snapshot_offset` that
-    of its newest snapshot. `unreadable` is the first record that could not be decoded since the newest snapshot or
-    tombstone: the state is not known then.
+    """What the log holds of one share partition. `state` None: nothing, or a tombstone. `offset` is that of the record
+    that changed it last, `snapshot_offset` that of its newest snapshot. `unreadable` is the first record that could not
+    be decoded since the newest snapshot or tombstone: the state is not known then.
     """
 
     state_partition: int
@@ -47,10 +45,9 @@ class _Pruned(Exception):  # an event, not an error
 
 
 class StateLookup(LogReader):
-    """Reads records of share partitions from the state topic. Use it as a context manager; one thread.
-
-    Cost: every record of the state partitions that hold the share partitions is fetched; those of others are dropped by
-    their key, undecoded.
+    """Reads records of share partitions from the state topic. Use it as a context manager; one thread. Cost: every
+    record of the state partitions that hold the share partitions is fetched; those of others are dropped by their key,
+    undecoded.
     """
 
     def __init__(self, config: KafkaConfig, topic: StateTopic) -> None:

@@ -9,16 +9,13 @@ import json
 import os
 import random
 import secrets
-import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Final, NamedTuple, Self
 
 from acktrail.config import environment
 from acktrail.embedded.airflow.airflow_api import AirflowApi, DagWatch
@@ -52,14 +49,13 @@ class AirflowNotStarted(AcktrailError):
 class AirflowStandalone:
     """Scheduler, DAG processor, API server and triggerer on loopback, SQLite and a LocalExecutor of four.
 
-    Everything lives in `folder` (default: a temporary one, removed at the end): configuration, metadata, logs. Airflow
+    Everything lives in `folder`: configuration, metadata, logs. Airflow
     settings of the caller's environment do not reach it; `env` does. `url`, `user` and `password` open its pages.
     New DAGs are paused, as everywhere.
     """
 
-    def __init__(self, dags_folder: Path, *, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-        self._temporary = folder is None
-        self.folder = (folder or Path(tempfile.mkdtemp(prefix="acktrail-airflow-"))).resolve()
+    def __init__(self, dags_folder: Path, *, folder: Path, env: Mapping[str, str] | None = None) -> None:
+        self.folder = folder.resolve()
         self.log_path = self.folder / "standalone.log"
         self._dags_folder = dags_folder.resolve()
         self._env = dict(env or {})
@@ -101,7 +97,6 @@ class AirflowStandalone:
             log_path=self.log_path,
             env=self._environment(),
             cwd=self.folder,
-            remove=self.folder if self._temporary else None,
         ).start()
         return self
 
@@ -122,11 +117,9 @@ class AirflowStandalone:
             time.sleep(_ASK_S)
 
     def stop(self) -> None:
-        """End it and everything it started; a temporary folder is removed."""
+        """End it and everything it started."""
         if self._process is not None:
             self._process.stop()
-        if self._temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         try:
@@ -147,8 +140,7 @@ class AirflowStandalone:
         return {**inherited, **self._env, **own, "NO_PROXY": direct, "no_proxy": direct}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AirflowPorts:
+class AirflowPorts(NamedTuple):
     """Where the API server and the two log servers listen."""
 
     api: int
@@ -178,8 +170,7 @@ def free_ports() -> AirflowPorts:
             probe.bind(("", port))
             found.add(port)
         if len(found) == 3:
-            api, worker_logs, trigger_logs = found
-            return AirflowPorts(api=api, worker_logs=worker_logs, trigger_logs=trigger_logs)
+            return AirflowPorts(*found)
     raise ConfigurationError(f"no free ports from {_FIRST_PORT} to {_LAST_PORT}", hint="end what listens there")
 
 

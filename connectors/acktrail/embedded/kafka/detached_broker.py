@@ -20,7 +20,6 @@ from acktrail.errors import AcktrailError, ConfigurationError
 _STATE: Final = "detached.json"
 _NOTES: Final = "broker-folders"
 """In the user's cache: a note for each folder in which a broker was started, running or not."""
-
 _STOP_S: Final = 40.0
 
 
@@ -46,10 +45,9 @@ class DetachedBroker:
 
 
 def start_detached(version: str, *, folder: Path, port: int = 0) -> DetachedBroker:
-    """Start a broker in `folder` and leave it running, or return the one of that version that runs there.
-
-    Until it is ready it ends with this process. One start at a time in a folder. Raises ConfigurationError when another
-    version runs there, and what `EmbeddedBroker.start` raises.
+    """Start a broker in `folder` and leave it running, or return the one of that version that runs there. Until it is
+    ready it ends with this process. One start at a time in a folder. Raises ConfigurationError when another version
+    runs there, and what `EmbeddedBroker.start` raises.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "start.lock").open("w") as lock:

@@ -242,9 +242,8 @@ class EmbeddedBroker:
             return tuple(stream.read().decode(errors="replace").splitlines())
 
     def _wait_until_ready(self) -> str:
-        """Ask for metadata until this cluster answers with a registered broker. Why it is not ready, or nothing.
-
-        An answer takes an ApiVersions exchange first, and a broker is in it only when its controller lets it serve; an
+        """Ask for metadata until this cluster answers with a registered broker. Why it is not ready, or nothing. An
+        answer takes an ApiVersions exchange first, and a broker is in it only when its controller lets it serve; an
         open port means neither, and another cluster may have been faster to take the port.
         """
         from confluent_kafka import KafkaException
@@ -252,15 +251,8 @@ class EmbeddedBroker:
 
         meta = (self.folder / "data" / "meta.properties").read_text(encoding="utf-8").splitlines()
         cluster_id = next((line.partition("=")[2] for line in meta if line.startswith("cluster.id=")), "")
-        client = AdminClient(
-            {
-                **self.client_properties(),
-                "bootstrap.servers": self.bootstrap_servers,
-                "reconnect.backoff.ms": 50,
-                "reconnect.backoff.max.ms": 200,
-                "log_level": 0,
-            }
-        )
+        quick = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "log_level": 0}
+        client = AdminClient({**self.client_properties(), "bootstrap.servers": self.bootstrap_servers, **quick})
         deadline = time.monotonic() + _START_S
         reason = "no broker is registered"
         while self.pid is not None:

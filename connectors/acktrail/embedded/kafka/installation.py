@@ -137,10 +137,9 @@ def read_lock(version: str) -> JarLock:
 
 
 def resolve(lock: JarLock, *, java: Path, cache: Path) -> Path:
-    """The folder with exactly the jars of `lock`, below `cache`; fetched when they are not there.
-
-    Any number of processes may ask at once: one fetches, the others wait for it.
-    Raises ConfigurationError (a jar is not what the lock says; nothing of it is used), RetryableError.
+    """The folder with exactly the jars of `lock`, below `cache`; fetched when they are not there. Any number of
+    processes may ask at once: one fetches, the others wait for it. Raises ConfigurationError (a jar is not what the
+    lock says; nothing of it is used), RetryableError.
     """
     home = cache / "kafka"
     folder = home / f"{lock.version}-{lock.digest}"
@@ -198,10 +197,7 @@ def retrieve(
 
 
 def ivy_jar() -> Path:
-    """Ivy's jar in the installed PySpark, which is not imported for it.
-
-    Raises MissingDependency when there is no PySpark.
-    """
+    """Ivy's jar in the installed PySpark, which is not imported for it. Raises MissingDependency without PySpark."""
     found = importlib.util.find_spec("pyspark")
     places = tuple(found.submodule_search_locations or ()) if found else ()
     jars = sorted(jar for place in places for jar in Path(place, "jars").glob("ivy-*.jar"))

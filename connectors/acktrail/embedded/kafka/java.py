@@ -19,14 +19,11 @@ _HINT: Final = (
 
 
 def find_java(java_home: Path | None = None) -> Path:
-    """The launcher of the first Java of at least `MINIMUM_JAVA`: in `java_home`, else on PATH.
-
-    Raises MissingDependency, naming each Java that was seen and is too old.
-    """
-    candidates = [] if java_home is None else [java_home / "bin" / "java"]
-    on_path = shutil.which("java")
+    """The launcher of the first Java of at least `MINIMUM_JAVA`: in `java_home`, else on PATH. Raises
+    MissingDependency, naming each Java that was seen and is too old."""
+    candidates = (java_home / "bin" / "java" if java_home else None, shutil.which("java"))
     seen: list[str] = []
-    for executable in [*candidates, *([Path(on_path)] if on_path else ())]:
+    for executable in [Path(found) for found in candidates if found]:
         release = _release_of(executable)
         if release is not None and release >= MINIMUM_JAVA:
             return executable

@@ -13,11 +13,9 @@ _SHARE_GROUPS_ON: Final = ("--feature", "share.version=1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of Kafka.
-
-    `tools_version` is the release whose kafka-tools and kafka-tools-api serve this one: they were not published with
-    4.4.0, and 4.3.1's tools need 4.3.1's other jars. `log4j_version` is the log4j that Kafka itself asks for,
-    `format_options` what ``StorageTool format`` needs for share groups to be on.
+    """One release of Kafka. `tools_version` is the release whose kafka-tools and kafka-tools-api serve this one: they
+    were not published with 4.4.0, and 4.3.1's tools need 4.3.1's other jars. `log4j_version` is the log4j that Kafka
+    itself asks for, `format_options` what ``StorageTool format`` needs for share groups to be on.
     """
 
     version: str

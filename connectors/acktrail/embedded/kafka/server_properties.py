@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from acktrail.errors import ConfigurationError
 
@@ -42,8 +42,7 @@ _BROKER_USER: Final = "acktrail-broker"
 """As whom a broker with users talks to itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePorts:
+class NodePorts(NamedTuple):
     """Where the node listens on loopback."""
 
     client: int

@@ -138,10 +138,9 @@ class Scenario:
 
 
 def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "") -> Scenario:
-    """Topics, records and what each group does with each record.
-
-    `scale` multiplies the number of records (about 4,300), `prefix` goes before every group and topic.
-    Raises ConfigurationError when `scale` is not above 0 and at most 1000.
+    """Topics, records and what each group does with each record. `scale` multiplies the number of records (about
+    4,300), `prefix` goes before every group and topic. Raises ConfigurationError when `scale` is not above 0 and at
+    most 1000.
     """
     if not 0 < scale <= MAX_SCALE:
         raise ConfigurationError(
@@ -201,10 +200,9 @@ class _Planner:
         ends = [0] * partitions
         waves = []
         for number, count in enumerate(counts):
-            if number == last_of_one:
-                waves.append(tuple(_records(name, chance, ends, count, partition=0)))
-            else:
-                waves.append(tuple(_records(name, chance, ends, max(16, round(count * self.scale)))))
+            is_one = number == last_of_one
+            scaled = count if is_one else max(16, round(count * self.scale))
+            waves.append(tuple(_records(name, chance, ends, scaled, partition=0 if is_one else None)))
         return TopicPlan(name=self.prefix + name, incarnation=incarnation, partitions=partitions, waves=tuple(waves))
 
     def _group(self, name: str, script: GroupScript, *topics: TopicPlan, **more: object) -> GroupPlan:

@@ -163,9 +163,8 @@ class ShareMember:
         return error is None
 
     def _acknowledge(self, message: Any) -> ConfirmedAck:
-        log = PartitionLog(
-            topic=message.topic(), incarnation=self._incarnations[message.topic()], partition=message.partition()
-        )
+        topic = message.topic()
+        log = PartitionLog(topic=topic, incarnation=self._incarnations[topic], partition=message.partition())
         entry = self._ledger.decide(log, message.offset(), message.delivery_count())
         self._consumer.acknowledge(message, AcknowledgeType[entry.action.name])
         return entry
@@ -215,12 +214,9 @@ def run_workload(
     Equal seeds and scales give equal acknowledgements. Every group and topic name starts with `prefix`.
     No consumer is left at the end.
 
-    Raises:
-        Unreachable: when no broker answers.
-        ConfigurationError: for Kafka before 4.2, or when one of the topics exists.
-        NotAuthorized: when an ACL is missing.
-        WorkloadUnfinished: when `deadline_s` seconds were not enough; groups and topics remain.
-        OutcomeUnknown: when the broker did not say whether it took an acknowledgement.
+    Raises Unreachable, NotAuthorized; ConfigurationError for Kafka before 4.2 or when one of the topics exists;
+    WorkloadUnfinished when `deadline_s` seconds were not enough: groups and topics remain; OutcomeUnknown when the
+    broker did not say whether it took an acknowledgement.
     """
     scenario = plan_scenario(seed=seed, scale=scale, prefix=prefix)
     steps = sum(len(wave) for topic in scenario.topics for wave in topic.waves)
@@ -363,13 +359,11 @@ class GroupScripts:
 
     def _keys(self, ledger: Ledger, topics: Iterable[TopicPlan]) -> tuple[SharePartition, ...]:
         """The share partitions of a group on topics."""
-        group_id = GroupId(ledger.plan.group_id)
+        group_id, logs = GroupId(ledger.plan.group_id), [log for topic in topics for log in topic.logs]
+        ids = [self.topic_ids[log.topic, log.incarnation] for log in logs]
         return tuple(
-            SharePartition(
-                group_id=group_id, topic_id=self.topic_ids[log.topic, log.incarnation], partition=log.partition
-            )
-            for topic in topics
-            for log in topic.logs
+            SharePartition(group_id=group_id, topic_id=topic_id, partition=log.partition)
+            for topic_id, log in zip(ids, logs, strict=True)
         )
 
 

@@ -1,6 +1,5 @@
-"""Share-group requests and responses that kafka-python has no schemas for.
-
-Each class takes its fields from the JSON resource of its name beside this module, in Kafka's schema language.
+"""Share-group requests and responses that kafka-python has no schemas for. Each class takes its fields from the JSON
+resource of its name beside this module, in Kafka's schema language.
 """
 
 from __future__ import annotations

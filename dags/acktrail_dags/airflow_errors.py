@@ -25,10 +25,8 @@ _ADVICE: Final[tuple[tuple[type[AcktrailError], str], ...]] = (
 @contextmanager
 def as_airflow_errors(*, can_run_again: bool = False) -> Iterator[None]:
     """Around a task's work: a RetryableError goes to Airflow's retries, any other AcktrailError fails at once.
-
     `can_run_again`: the task reads from its tables what it did, so an OutcomeUnknown goes to Airflow's retries too. Any
-    other exception is a defect and passes unchanged: its traceback is in the log, the task's retries apply.
-    """
+    other exception is a defect and passes unchanged: its traceback is in the log, the task's retries apply."""
     try:
         yield
     except AcktrailError as error:

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from acktrail_dags import run_target
 from acktrail_dags.airflow_errors import as_airflow_errors
-from acktrail_dags.run_target import (
-    ReconcileTarget,
-    Target,
-    export_target,
-    followed_export,
-    kafka_config,
-    reconcile_target,
-    tables_config,
-)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,27 +30,27 @@ def export(**context: Unpack[Context]) -> None:
     """Append the new records of the state topic, and describe the groups as they are now."""
     from acktrail.export import export_run
 
-    target = export_target(context)
-    kafka, tables = kafka_config(target["kafka_conn_id"]), tables_config(target["tables_uri"])
+    target = run_target.export_target(context)
+    kafka, tables = run_target.kafka_config(target["kafka_conn_id"]), run_target.tables_config(target["tables_uri"])
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
     context["outlet_events"][EXPORTED].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
 
 
 @task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
 @as_airflow_errors(can_run_again=True)
-def observe(**context: Unpack[Context]) -> ReconcileTarget:
+def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     """Observe the cluster, export to the end, observe again. Skips where no reconciliation is due (``reconcile_due``),
     and where neither a share group nor the state topic exists."""
     from acktrail.export import export_run
     from acktrail.reconcile.reconcile_due import CheckDecision, check_due
 
-    target = reconcile_target(context)
-    tables, exported = tables_config(target["tables_uri"]), followed_export(context)
+    target = run_target.reconcile_target(context)
+    tables, exported = run_target.tables_config(target["tables_uri"]), run_target.followed_export(context)
     if exported is not None:
         decided = check_due(tables, exported, target["run_id"])
         if decided.decision is not CheckDecision.RUN:
             raise AirflowSkipException(f"no reconciliation: {decided.reason}")
-    kafka = kafka_config(target["kafka_conn_id"])
+    kafka = run_target.kafka_config(target["kafka_conn_id"])
     observed = export_run.observe(kafka, tables, run_id=target["run_id"])
     if not any(observed.rows.get(table) for table in ("group_observations", "offset_observations")):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
@@ -67,30 +59,32 @@ def observe(**context: Unpack[Context]) -> ReconcileTarget:
 
 @task(execution_timeout=timedelta(hours=1))
 @as_airflow_errors()
-def reconcile(target: ReconcileTarget) -> None:
+def reconcile(target: run_target.ReconcileTarget) -> None:
     """Replay with PySpark, compare with the observation, update the history of every record."""
     from acktrail_jobs.commands import reconcile as command
 
-    command.reconcile(tables_config(target["tables_uri"]), target["run_id"], target["spark_master"], with_history=True)
+    command.reconcile(
+        run_target.tables_config(target["tables_uri"]), target["run_id"], target["spark_master"], with_history=True
+    )
 
 
 @task(execution_timeout=timedelta(minutes=30))
 @as_airflow_errors()
-def validate(target: ReconcileTarget) -> None:
+def validate(target: run_target.ReconcileTarget) -> None:
     """The gate: a critical expectation that fails stops the DAG here."""
     from acktrail_expectations import gate
 
-    gate.validate(tables_config(target["tables_uri"]), target["run_id"])
+    gate.validate(run_target.tables_config(target["tables_uri"]), target["run_id"])
 
 
 @task(outlets=[REPORTED], execution_timeout=timedelta(minutes=20))
 @as_airflow_errors()
-def publish(target: ReconcileTarget, **context: Unpack[Context]) -> None:
+def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> None:
     """Write the HTML report."""
     from acktrail_dashboard.command import report, summary
 
-    tables, run_id = tables_config(target["tables_uri"]), target["run_id"]
-    brokers = kafka_config(target["kafka_conn_id"]).bootstrap_servers
+    tables, run_id = run_target.tables_config(target["tables_uri"]), target["run_id"]
+    brokers = run_target.kafka_config(target["kafka_conn_id"]).bootstrap_servers
     file = report(tables, run_id, Path(target["report_folder"]) / "acktrail-report.html", broker=brokers)
     context["outlet_events"][REPORTED].extra = {
         **_place(target),
@@ -99,5 +93,5 @@ def publish(target: ReconcileTarget, **context: Unpack[Context]) -> None:
     }
 
 
-def _place(target: Target) -> dict[str, str]:
+def _place(target: run_target.Target) -> dict[str, str]:
     return {name: target[name] for name in ("run_id", "kafka_conn_id", "tables_uri")}

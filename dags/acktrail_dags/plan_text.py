@@ -29,10 +29,8 @@ _COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start off
 
 
 def plan_text(plan: ResetPlan, *, approval: str = "") -> str:
-    """The plan as Markdown: who may approve it (`approval`), totals, notices, the first 50 share partitions.
-
-    Names and texts are escaped: nothing in them is read as Markdown or HTML.
-    """
+    """The plan as Markdown: who may approve it (`approval`), totals, notices, the first 50 share partitions. Names and
+    texts are escaped: nothing in them is read as Markdown or HTML."""
     totals = {label: _number(getattr(plan.totals, name)) for name, label in _TOTALS}
     totals.update(zip(_DELIVERED, delivered(plan), strict=True))
     totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))

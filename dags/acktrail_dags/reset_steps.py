@@ -8,12 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import TriggerRule, chain, task
+from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule, notifiers_factory
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
@@ -24,7 +27,6 @@ from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 from acktrail_dags.airflow_errors import as_airflow_errors
-from acktrail_dags.approval import DECISION, approval, notifiers
 from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
 from acktrail_dags.plan_text import notice_text, plan_text
 from acktrail_dags.run_target import kafka_config, tables_config
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("acktrail.dags")
 _SHORT: Final = timedelta(minutes=20)
 _NO_PLAN: Final = "there is no plan"
+DECISION: Final = "decision"
+"""The XCom key: `chosen_options`, and `responded_by_user` or None when no answer came in time."""
+
+_HOURS_TO_ANSWER: Final = 20  # a plan can be applied until it is a day old
 
 VALUE_FIELDS: Final[Mapping[str, str | None]] = {
     "to-earliest": None,
@@ -163,9 +169,7 @@ def make_plan(order: ResetOrder) -> StoredPlan:
 @task(execution_timeout=_SHORT)
 def check_plan(stored: StoredPlan) -> None:
     """Great Expectations on the plan (suite ``reset_plan``), then its refusals, unless it may be executed in part.
-
-    Refusals come first in the message: a plan that is refused as a whole has nothing to check.
-    """
+    Refusals come first in the message: a plan that is refused as a whole has nothing to check."""
     from acktrail_expectations.reset_gate import validate_plan
 
     refused = "; ".join(stored["refusals"])
@@ -195,13 +199,37 @@ def recheck(stored: StoredPlan) -> int:
     return len(rows)
 
 
+class RecordedApproval(ApprovalOperator):
+    """Airflow's approval. A rejection skips the next tasks before this one returns a value, so the answer is pushed
+    under ``DECISION`` first."""
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if "error" not in event:
+            user = event["responded_by_user"]
+            person = None if user is None else {"id": user["id"], "name": user["name"]}
+            answer = {"chosen_options": list(event["chosen_options"]), "responded_by_user": person}
+            context["ti"].xcom_push(key=DECISION, value=answer)
+        return super().execute_complete(context, event)
+
+
+def approval(subject: str) -> RecordedApproval:
+    """The task `approve`: shows the preview that the task `plan` returned, under `subject`."""
+    return RecordedApproval(
+        task_id="approve",
+        subject=subject,
+        body="{{ ti.xcom_pull(task_ids='plan')['preview'] }}",
+        defaults=RecordedApproval.REJECT,
+        response_timeout=timedelta(hours=_HOURS_TO_ANSWER),
+        notifiers=notifiers(),
+        doc_md="A person reads the plan and decides. No answer in time is a rejection.",
+    )
+
+
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=_SHORT)
 @as_airflow_errors()
 def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
-    """Note in the audit who approved or rejected the plan, or that no answer came in time.
-
-    Returns who approved. Skips where no one was asked. Fails when the plan is closed, or this person may not approve.
-    """
+    """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved. Skips
+    where no one was asked. Fails when the plan is closed, or this person may not approve."""
     answer = context["ti"].xcom_pull(task_ids="approve", key=DECISION)
     if stored is None or answer is None:
         raise AirflowSkipException(_NO_PLAN if stored is None else "no one was asked")
@@ -256,6 +284,17 @@ def check_result(stored: StoredPlan) -> None:
     from acktrail_expectations.reset_gate import validate_result
 
     validate_result(_tables(stored), stored["plan_id"])
+
+
+def notifiers() -> list[BaseNotifier]:
+    """The notifiers that ``ACKTRAIL_NOTIFIERS`` names as ``module:function``; the function takes no argument and
+    returns a list of Airflow notifiers (Slack, mail, Apprise ...). Empty when the variable is not set. Raises
+    ImportError, AttributeError: the name is wrong: the DAG shows it as an import error."""
+    named = notifiers_factory()
+    if not named:
+        return []
+    module, _, function = named.partition(":")
+    return list(getattr(import_module(module), function)())
 
 
 def dag_settings() -> dict[str, Any]:

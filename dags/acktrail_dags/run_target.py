@@ -61,10 +61,8 @@ def reconcile_target(context: Context) -> ReconcileTarget:
 
 
 def followed_export(context: Context) -> str | None:
-    """The run id of the newest export that an automatic run follows.
-
-    None where the run is wanted in any case: triggered by hand, cleared, or a later try of a run that was due before.
-    """
+    """The run id of the newest export that an automatic run follows. None where the run is wanted in any case:
+    triggered by hand, cleared, or a later try of a run that was due before."""
     if context["dag_run"].run_type != _BY_ASSET or context["ti"].try_number > 1:
         return None
     exports = _exports(context)
@@ -72,11 +70,9 @@ def followed_export(context: Context) -> str | None:
 
 
 def table_run_id(dag_id: str, dag_run_id: str, try_number: int) -> str:
-    """The run id in the tables of one try of one DAG run: letters, digits and ``-``, at most 80 long.
-
-    Different arguments give different ids: a digest separates names that look alike once they are cleaned. A second
-    try gets its own id: its observation must not mix with what the first one left.
-    """
+    """The run id in the tables of one try of one DAG run: letters, digits and ``-``, at most 80 long. Different
+    arguments give different ids: a digest separates names that look alike once they are cleaned. A second try gets its
+    own id: its observation must not mix with what the first one left."""
     digest = hashlib.sha256(f"{dag_id}\0{dag_run_id}\0{try_number}".encode()).hexdigest()[:12]
     readable = _UNSAFE.sub("-", dag_run_id).strip("-")[:_LONGEST].strip("-")
     return f"{readable}-{digest}" if readable else digest

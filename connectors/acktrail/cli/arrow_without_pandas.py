@@ -59,10 +59,8 @@ class _Hidden:
 
 
 def row_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
-    """The tables of a command that reads and writes rows as Python values alone (`forgo_numpy`).
-
-    Raises ConfigurationError, as the next three do: no root is named, or the options cannot be read.
-    """
+    """The tables of a command that reads and writes rows as Python values alone (`forgo_numpy`). Raises
+    ConfigurationError, as the next three do: no root is named, or the options cannot be read."""
     found = TablesConfig.from_environment(uri, options_file)
     forgo_numpy()
     return found

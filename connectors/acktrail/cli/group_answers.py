@@ -59,9 +59,7 @@ def list_matching(
     admin: ShareGroupAdmin, patterns: Sequence[str] = (), states: Sequence[str] = ()
 ) -> tuple[GroupListing, ...]:
     """The share groups whose id matches one of `patterns` (shell style; none: all) and whose state is in `states`.
-
-    Raises InputError for a state that share groups do not have.
-    """
+    Raises InputError for a state that share groups do not have."""
     by_name = {state.lower(): state for state in _STATES}
     for text in states:
         if text.strip().lower() not in by_name:
@@ -78,11 +76,8 @@ def list_matching(
 def selected_ids(
     admin: ShareGroupAdmin, groups: Sequence[str], patterns: Sequence[str], *, all_groups: bool
 ) -> tuple[str, ...]:
-    """The ids of the named groups and of the groups that match, each once.
-
-    Raises InputError when nothing was named, or both groups and all groups; UnknownName when no share group matches a
-    pattern.
-    """
+    """The ids of the named groups and of the groups that match, each once. Raises InputError when nothing was named, or
+    both groups and all groups; UnknownName when no share group matches a pattern."""
     if all_groups and (groups or patterns):
         raise InputError("--all-groups and named groups exclude each other", hint="give one of them")
     if not (groups or patterns or all_groups):
@@ -101,7 +96,6 @@ def selected_ids(
 
 def describe_all(admin: ShareGroupAdmin, group_ids: Sequence[str], topic: str | None = None) -> list[GroupAnswer]:
     """The brokers' description of each group, in the order asked for; `topic` (shell style) leaves out other topics.
-
     Two requests a coordinator, however many groups. Raises Unreachable, RetryableError: a coordinator did not answer.
     """
     groups = admin.describe_groups(group_ids)

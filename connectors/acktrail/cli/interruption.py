@@ -15,11 +15,8 @@ _AGAIN_S: Final = 0.5
 @contextmanager
 def interruptible() -> Iterator[None]:
     """SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt inside the block; one that was ignored before stays so. For
-    the main thread only.
-
-    It is raised again twice a second until the block is left: a library may catch an exception that it does not expect
-    and continue (kafka-python's event loop does).
-    """
+    the main thread only. It is raised again twice a second until the block is left: a library may catch an exception
+    that it does not expect and continue (kafka-python's event loop does)."""
     alarms: list[Any] = []  # the handler of SIGALRM before, once asked
     is_over = False
 

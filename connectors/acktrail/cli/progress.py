@@ -22,10 +22,8 @@ RecordCounter = Callable[..., None]
 
 @contextmanager
 def showing_activity() -> Iterator[None]:
-    """Show what the calls within the block do now (``acktrail.connect.activity``).
-
-    Nothing under ``spark-submit``, which writes the stderr of a Python program to stdout, into the results.
-    """
+    """Show what the calls within the block do now (``acktrail.connect.activity``). Nothing under ``spark-submit``,
+    which writes the stderr of a Python program to stdout, into the results."""
     if _SUBMITTED in environment():
         yield
         return
@@ -42,10 +40,8 @@ def table_progress() -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def record_counter(verb: str, *, prints_meanwhile: bool = False) -> Iterator[RecordCounter]:
-    """Count records; print at the end how many were read, `verb`, and not readable.
-
-    `prints_meanwhile`: results go to stdout between the counts, so that no line is live where that is a terminal.
-    """
+    """Count records; print at the end how many were read, `verb`, and not readable. `prints_meanwhile`: results go to
+    stdout between the counts, so that no line is live where that is a terminal."""
     read = readable_records = 0
     is_shown = sys.stderr.isatty() and not (prints_meanwhile and sys.stdout.isatty())
     with LiveLine() as line:

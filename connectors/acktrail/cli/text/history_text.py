@@ -179,10 +179,8 @@ def completeness_fields(completeness: HistoryCompleteness) -> dict[str, Any]:
 
 def _lost(missing: Iterable[MissingRecords]) -> Iterator[dict[str, Any]]:
     """State records that some share partitions lack, those of all together, by state partition, reason and records.
-
     ``share_partitions`` None: all of the state partition. ``until``: the last record that shows one of them whole
-    again; None: at least one is not known yet.
-    """
+    again; None: at least one is not known yet."""
     for _, same in groupby(sorted(missing, key=_order), _order):
         own = list(same)
         first = own[0]

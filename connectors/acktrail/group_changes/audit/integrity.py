@@ -55,12 +55,8 @@ class AuditReport:
 
 def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditReport:
     """The report on audit, plans and results. `anchor`: a file with a row of the audit, which is compared and then
-    replaced by the newest row; made if it is not there yet.
-
-    Raises:
-        ConfigurationError: something is not as it was written; it says what.
-        MalformedFile: `anchor` is no such file, or cannot be written.
-    """
+    replaced by the newest row; made if it is not there yet. Raises ConfigurationError: something is not as it was
+    written; it says what. MalformedFile: `anchor` is no such file, or cannot be written."""
     kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
     stored = _Stored(tables)
     flaws = stored.flaws(kept)

@@ -165,12 +165,8 @@ class Journal:
 
     def write_plan(self, plan: Plan) -> None:
         """Store a plan, once, and note its hashes in the audit; one that an older release stored, or a process that was
-        killed, is noted now.
-
-        Raises:
-            PlanStale: another plan has this id, or the stored one is not the one that was planned.
-            ForeignCluster: the tables belong to another cluster.
-        """
+        killed, is noted now. Raises PlanStale: another plan has this id, or the stored one is not the one that was
+        planned. ForeignCluster: the tables belong to another cluster."""
         plans, mine = self._table(PLANS), {"plan_id": plan.plan_id}
         stored = plans.rows(mine)
         if not stored:

@@ -142,12 +142,8 @@ def take_snapshot(
     cluster: Cluster, request: ResetRequest, *, now_ms: int, given: TargetOffsets | None = None
 ) -> Snapshot:
     """Everything about the groups and share partitions of a request. `given`: the offsets of a file, the history or an
-    earlier plan; those of a file and of an earlier plan are the scope as well.
-
-    Raises:
-        Unreachable, RetryableError: a broker did not answer.
-        ConfigurationError: the cluster does not serve share groups, or refused the login.
-    """
+    earlier plan; those of a file and of an earlier plan are the scope as well. Raises Unreachable, RetryableError: a
+    broker did not answer. ConfigurationError: the cluster does not serve share groups, or refused the login."""
     admin, strategy, given = cluster.admin, request.strategy, given or {}
     ids, unmatched = select_groups(admin, request)
     described = described_offsets(admin, ids)
@@ -241,11 +237,8 @@ def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> S
 
 def read_states(cluster: Cluster, keys: Collection[SharePartition]) -> StateFacts:
     """What the state topic holds of `keys` now. A missing right is a reason; a topic that is not there holds nothing.
-
-    Raises:
-        Unreachable, RetryableError: the cluster does not answer.
-        ForeignCluster: the topic was recreated while it was read.
-    """
+    Raises Unreachable, RetryableError: the cluster does not answer. ForeignCluster: the topic was recreated while it
+    was read."""
     try:
         topic = StateTopic(cluster.admin)
         if not topic.is_present:

@@ -25,10 +25,8 @@ _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 def exported_between(
     tables: TablesConfig, cluster: ClusterFacts, keys: Collection[SharePartition], spans: Mapping[int, tuple[int, int]]
 ) -> list[tuple[SharePartition, Seen]] | None:
-    """The records of `keys` in `spans` (state partition: first offset, offset after the last), in order.
-
-    None: some of them were not exported, cannot be decoded, or the tables cannot be read.
-    """
+    """The records of `keys` in `spans` (state partition: first offset, offset after the last), in order. None: some of
+    them were not exported, cannot be decoded, or the tables cannot be read."""
     from acktrail.tables.delta.store import Tables
 
     store, mine = Tables(tables), {"cluster_id": cluster.cluster_id, "state_partition": list(spans)}
@@ -73,11 +71,8 @@ def is_covered(span: tuple[int, int], ranges: Collection[tuple[int, int]]) -> bo
 
 def from_history(admin: ShareGroupAdmin, tables: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:
     """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
-
-    Raises:
-        NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
-        ConfigurationError, RetryableError: the tables cannot be read.
-    """
+    Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
+    ConfigurationError, RetryableError: the tables cannot be read."""
     from acktrail.tables.delta.store import Tables
 
     store, of_cluster = Tables(tables), {"cluster_id": admin.cluster_id}
@@ -97,9 +92,7 @@ def from_history(admin: ShareGroupAdmin, tables: TablesConfig, groups: Sequence[
 
 def states_at(records: Iterable[RawRecord], moment_ms: int) -> dict[SharePartition, PartitionReading]:
     """The state of every share partition after its records up to `moment_ms` (inclusive); a deleted one is left out.
-
-    Records may come in any order. Cost: a sort, and one decode a record.
-    """
+    Records may come in any order. Cost: a sort, and one decode a record."""
     readings: dict[SharePartition, PartitionReading] = {}
     for raw in _in_order(records):
         if raw.timestamp_ms is not None and raw.timestamp_ms <= moment_ms:

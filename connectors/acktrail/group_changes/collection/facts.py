@@ -25,10 +25,7 @@ class ClusterFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
     """A group as its coordinator describes it. `error_code` 69: there is no such share group; `is_other_type`: but one
-    of another type has the id.
-
-    `members` are client ids. `rights` are ACL operations by name; None: not returned.
-    """
+    of another type has the id. `members` are client ids. `rights` are ACL operations by name; None: not returned."""
 
     group_id: str
     state: str | None
@@ -61,11 +58,9 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What the state topic holds of a share partition, replayed.
-
-    `effective_start_offset` is where a leader would begin: past the finished records at the start. Batches are (first,
-    last, delivery state, delivery count), ascending, both ends inclusive.
-    """
+    """What the state topic holds of a share partition, replayed. `effective_start_offset` is where a leader would
+    begin: past the finished records at the start. Batches are (first, last, delivery state, delivery count), ascending,
+    both ends inclusive."""
 
     state_partition: int
     record_offset: int
@@ -118,11 +113,9 @@ TargetOffsets = Mapping[str, Mapping[tuple[str, int], TargetOffset]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """Topic, log, start offset and state of one share partition.
-
-    `log_end_offset` is the high watermark, one past the last record. `start_offset` is what the broker describes; None:
-    not initialized. `state` None: the state topic holds nothing, or (`state_reason`) it is not known.
-    """
+    """Topic, log, start offset and state of one share partition. `log_end_offset` is the high watermark, one past the
+    last record. `start_offset` is what the broker describes; None: not initialized. `state` None: the state topic holds
+    nothing, or (`state_reason`) it is not known."""
 
     group_id: str
     topic: str

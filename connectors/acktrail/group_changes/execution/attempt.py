@@ -25,10 +25,8 @@ _LEASE_MS_A_GROUP: Final = 2_000
 
 class OpenRequests:
     """Around everything from the first request of a plan to its verification; it may be entered again inside itself.
-
     Any error that ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect)
-    becomes OutcomeUnknown, which names the plan and how to settle it.
-    """
+    becomes OutcomeUnknown, which names the plan and how to settle it."""
 
     def __init__(self, plan_id: str) -> None:
         self._plan_id = plan_id

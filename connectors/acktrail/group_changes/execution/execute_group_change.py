@@ -70,11 +70,11 @@ def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePla
     unsettled = [one for one in found if one.lease is not None or one.standing in OPEN]
     check_free(unsettled, plan.plan_id, journal.now_ms)
     open_groups = {one.group_id for one in unsettled if one.standing in OPEN}
-    outcomes = {
-        part.group_id: "done" if _shows(cluster.admin, plan.kind, part) else "not_done"
-        for part in plan.parts
-        if part.group_id in open_groups
-    }
+    outcomes: dict[str, str] = {}
+    for part in plan.parts:
+        if part.group_id in open_groups:
+            shows = until(_WAIT_S, partial(_is_done, cluster.admin, plan.kind, part), is_late=operator.not_)
+            outcomes[part.group_id] = "done" if shows else "not_done"
     entries = closing(plan, unsettled, {group_id: (outcome, {}) for group_id, outcome in outcomes.items()})
     if entries:
         journal.note(entries)
@@ -115,11 +115,6 @@ def _send(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> S
 
 def _values(part: GroupChange) -> dict[str, str | None]:
     return {step.name: step.after for step in part.configs}
-
-
-def _shows(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> bool:
-    """Whether the change shows, now or within seconds."""
-    return until(_WAIT_S, lambda: _is_done(admin, kind, part), is_late=operator.not_)
 
 
 def _is_done(admin: ShareGroupAdmin, kind: GroupChangeKind, part: GroupChange) -> bool:

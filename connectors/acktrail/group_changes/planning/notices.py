@@ -83,11 +83,9 @@ def refusal_error(
     kind: type[ChangeRefused] = ChangeRefused,
     hint: str = "",
 ) -> AcktrailError:
-    """The error for the first of `refusals`; its message counts the others.
-
-    Members are `GroupNotEmpty` (try again; `groups` have their names), a missing right is `NotAuthorized` (the ACL
-    `operation`), anything else is a `kind`, which has the rule's name.
-    """
+    """The error for the first of `refusals`; its message counts the others. Members are `GroupNotEmpty` (try again;
+    `groups` have their names), a missing right is `NotAuthorized` (the ACL `operation`), anything else is a `kind`,
+    which has the rule's name."""
     first = refusals[0]
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
     error: AcktrailError

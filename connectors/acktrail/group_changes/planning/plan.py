@@ -29,10 +29,8 @@ class ChangeKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
     """How many records the offsets of an impact hold, without control records and what compaction removed.
-
     `to_deliver_aborted` and `delivered_again_aborted` belong to aborted transactions: only a group with
-    `share.isolation.level` read_uncommitted (the default) gets them. The others are without them. None: not known.
-    """
+    `share.isolation.level` read_uncommitted (the default) gets them. The others are without them. None: not known."""
 
     to_deliver: int
     to_deliver_aborted: int
@@ -63,10 +61,8 @@ class PartitionPlan(PartitionOffsets):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Sums over the share partitions that are not refused. None: at least one of them is not known, or all are refused.
-
     `acknowledgements_known` and `archived_known` are lower bounds. For `passed_unknown` records below start offsets the
-    history is incomplete. `records` None: of at least one share partition only offsets are known.
-    """
+    history is incomplete. `records` None: of at least one share partition only offsets are known."""
 
     groups: int
     partitions: int
@@ -148,10 +144,8 @@ def build_plan(
     acktrail_version: str,
     undoes: str | None = None,
 ) -> ResetPlan:
-    """The plan for what was found, without its hash. Pure: the same arguments give the same plan.
-
-    Refusals are part of it: a plan that may not be carried out still says what it would do where that is known.
-    """
+    """The plan for what was found, without its hash. Pure: the same arguments give the same plan. Refusals are part of
+    it: a plan that may not be carried out still says what it would do where that is known."""
     rows = [_row(request, facts) for facts in snapshot.partitions]
     plan = ResetPlan(
         format=PLAN_FORMAT,

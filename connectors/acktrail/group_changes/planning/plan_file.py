@@ -58,12 +58,8 @@ def write_text(text: str, file: Path) -> None:
 
 
 def read_plan(file: Path) -> ResetPlan:
-    """The reset plan in `file`.
-
-    Raises:
-        MalformedFile: it cannot be read, or is no plan.
-        PlanStale: it is of another version, or it was edited.
-    """
+    """The reset plan in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of another
+    version, or it was edited."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:

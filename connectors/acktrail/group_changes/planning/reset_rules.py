@@ -178,11 +178,8 @@ def _text(offset: int | None) -> str:
 
 def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
     if request.strategy.kind in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
-        return (
-            Severity.WARNING,
-            "passed_before",
-            f"records before {target} are skipped: the group was done with them then",
-        )
+        text = f"records before {target} are skipped: the group was done with them then"
+        return Severity.WARNING, "passed_before", text
     if impact.skipped is None:
         text = f"records before {target} may be skipped for good, how many is not known: {impact.reason}"
     else:

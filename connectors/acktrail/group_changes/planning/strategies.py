@@ -18,10 +18,8 @@ class Clamp(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """`target` None: there is none, and `refusal` (rule, text) says why.
-
-    `wanted` is the offset before it was clamped to the log. `note` (rule, text) explains an unexpected target.
-    """
+    """`target` None: there is none, and `refusal` (rule, text) says why. `wanted` is the offset before it was clamped
+    to the log. `note` (rule, text) explains an unexpected target."""
 
     wanted: int | None = None
     target: int | None = None
@@ -31,11 +29,9 @@ class Resolution:
 
 
 def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange = OutOfRange.CLAMP) -> Resolution:
-    """The target of one share partition: in [log start, log end] for any request, or refused.
-
-    The same numbers as Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of
-    range is clamped, the current offset of a share partition that is not initialized is the log's end.
-    """
+    """The target of one share partition: in [log start, log end] for any request, or refused. The same numbers as
+    Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of range is clamped, the
+    current offset of a share partition that is not initialized is the log's end."""
     start, end = facts.log_start_offset, facts.log_end_offset
     if start is None or end is None:
         return Resolution(refusal=("log_unknown", f"the ends of the log are not known: {facts.log_error}"))

@@ -37,12 +37,9 @@ class OffsetRow(NamedTuple):
 
 
 def offset_rows(file: Path) -> Iterator[OffsetRow]:
-    """The rows of `file`, one by one; some microseconds each.
-
-    Raises:
-        MalformedFile: it cannot be read, or a line has other columns; with the line.
-        ChangeRefused: an offset that is none (`bad_offset`, `negative_target`), no row at all (`empty_file`).
-    """
+    """The rows of `file`, one by one; some microseconds each. Raises MalformedFile: it cannot be read, or a line has
+    other columns; with the line. ChangeRefused: an offset that is none (`bad_offset`, `negative_target`), no row at all
+    (`empty_file`)."""
     is_empty = True
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
@@ -99,12 +96,9 @@ def check_rows(
 
 
 def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
-    """The described start offsets in the scope of `request` as CSV, and how many share partitions have none.
-
-    Raises:
-        ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist.
-        NotAuthorized, Unreachable, RetryableError: the cluster does not answer.
-    """
+    """The described start offsets in the scope of `request` as CSV, and how many share partitions have none. Raises
+    ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist. NotAuthorized,
+    Unreachable, RetryableError: the cluster does not answer."""
     from acktrail.group_changes.collection.collect import select_groups
 
     groups, unmatched = select_groups(cluster.admin, request)

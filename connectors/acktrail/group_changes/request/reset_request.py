@@ -139,11 +139,9 @@ def _moment(kind: StrategyKind, text: str, now_ms: int) -> int:
 
 
 def parse_moment(text: str) -> int:
-    """ms since the epoch of a date and time with time zone: ``Z``, ``+02:00``, ``+0200`` or ``+02``.
-
-    Kafka's tools take a time without a zone as UTC; here it is refused: half of the time a person means local time.
-    Raises ChangeRefused: `bad_datetime` or `timezone_missing`.
-    """
+    """ms since the epoch of a date and time with time zone: ``Z``, ``+02:00``, ``+0200`` or ``+02``. Kafka's tools take
+    a time without a zone as UTC; here it is refused: half of the time a person means local time. Raises ChangeRefused:
+    `bad_datetime` or `timezone_missing`."""
     try:
         moment_ms = parse_instant(text)
     except (ValueError, OverflowError) as error:

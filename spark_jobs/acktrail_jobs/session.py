@@ -20,7 +20,6 @@ from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
 
 DEFAULT_MASTER: Final = "local[2]"
-
 _SETTINGS: Final = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",
@@ -33,12 +32,10 @@ _SETTINGS: Final = MappingProxyType(
     }
 )
 """Workers reduce rows before they reach the JVM: compiling code for the rest would be more work than the rest."""
-
 _CONNECT: Final = "sc://"
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
-
 _LOCAL: Final = MappingProxyType(
     {
         "spark.driver.host": "127.0.0.1",
@@ -48,8 +45,6 @@ _LOCAL: Final = MappingProxyType(
 )
 """A local master needs no network: it must not depend on what the machine's name resolves to. It lives for seconds, so
 that compiling its own code twice costs more than it saves (with both options, a first job takes half the CPU time)."""
-
-
 _DEFAULTS: Final = "spark-defaults.conf"
 _NAME: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
 _OPTIONS: Final[Mapping[str, str]] = {
@@ -65,10 +60,7 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
     `master` is a cluster's, or a Spark Connect server's (``sc://host:15002``), whose Python workers must be able to
     import acktrail. None: what ``spark-submit`` or SPARK_REMOTE says, else two local threads. Python workers run this
     interpreter unless the environment names another (PYSPARK_PYTHON). A setting that the user makes (``--conf``,
-    spark-defaults.conf, the server's own) stays as it is.
-
-    Raises:
-        MissingDependency: no Java that runs Spark.
+    spark-defaults.conf, the server's own) stays as it is. Raises MissingDependency (no Java that runs Spark).
     """
     running = running_session()
     if running is not None:

@@ -20,7 +20,6 @@ from acktrail_jobs.session import parallelism
 
 _ENCODED: Final = pa.schema([pa.field("kind", pa.string()), pa.field("stream", pa.binary())])
 """Results as Arrow streams: the JVM carries opaque bytes and reads no row."""
-
 _ROWS_AT_ONCE: Final = 65_536
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 

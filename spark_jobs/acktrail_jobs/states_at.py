@@ -29,10 +29,7 @@ def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = Non
     the end of the export), with columns of ``share_partition_states``; `observed_at` is the moment.
 
     A share partition with records on two state partitions has two rows. ``acktrail.reconcile.state_at`` reports what
-    the export lacks for that moment.
-
-    Raises:
-        ConfigurationError: nothing was exported.
+    the export lacks for that moment. Raises ConfigurationError (nothing was exported).
     """
     moment = topic_at_time(Tables(config), at_ms)
     shares = replay_shares(moment.coverages, ReplayStart(), parallelism(spark))

@@ -250,12 +250,13 @@ class ExportRun:
             named = ", ".join(map(repr, silent[:3])) + (", ..." if silent[3:] else "")
             self._unanswered.append(f"no coordinator answered for {len(silent)} group(s): {named}")
         self._unanswered = list(dict.fromkeys(self._unanswered))[-_REASONS_KEPT:]
-        self._resuming(lambda: self._commit(batch))
 
-    def _commit(self, batch: SourceBatch) -> None:
-        self._sink.put(batch)
-        rows = self._sink.flush().rows
-        self._done = self._done.followed_by(WorkerSummary(commits=1 if rows else 0, rows=rows))
+        def commit() -> None:
+            self._sink.put(batch)
+            rows = self._sink.flush().rows
+            self._done = self._done.followed_by(WorkerSummary(commits=1 if rows else 0, rows=rows))
+
+        self._resuming(commit)
 
     def _read(self, stop: Event, *, bounded: bool) -> None:
         source = StateSource(self._kafka, run_id=self._run_id, bounded=bounded, stored=self._sink)

@@ -210,7 +210,6 @@ class FileTask:
                 )
 
     def _batches(self, records: pa.Table, position: int | None) -> Iterator[SourceBatch]:
-
         if not records.num_rows:
             return
         offsets, files = np.asarray(records["offset"]), np.asarray(records[FILE])
@@ -227,7 +226,6 @@ class FileTask:
             position = int(offsets[end - 1]) + 1
 
     def _batch(self, records: pa.Table, origin: Origin) -> SourceBatch:
-
         rows = self._destination.decode(records.drop_columns([FILE]))
         decoded = pc.sum(pc.equal(rows["decode_status"], "decoded")).as_py() or 0
         first, last = records["offset"][0].as_py(), records["offset"][-1].as_py()

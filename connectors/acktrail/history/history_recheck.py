@@ -29,10 +29,8 @@ RECHECKED: Final = pa.schema(
     ]
 )
 """Counts of what was compared, and the first difference of a state partition where `subject` is not null."""
-
 _RECORDS_AT_ONCE: Final = 200_000
 _IN_LOG: Final = ("record_offset", *KEY_COLUMNS, "first_offset")
-
 _Row = dict[str, Any]
 
 

@@ -26,7 +26,6 @@ from acktrail.workers import OpenWorkers, Workers, run_in_turn
 
 _PARTITIONS_AT_LEAST: Final = 8
 """State partitions in one step, if there are enough with new records: work for several workers."""
-
 RECORDS_AT_ONCE: Final = 125_000
 """Records of one step, each of which is one commit: what driver and workers hold at a time."""
 
@@ -64,9 +63,7 @@ def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySum
                 doing(f"history: about {run.rows:,} records to go")
                 run.step(workers)
     run.close()
-    return HistorySummary(
-        records=run.records, changes=run.changes, state_partitions=run.state_partitions, steps=run.steps
-    )
+    return HistorySummary(**{name: getattr(run, name) for name in HistorySummary.__slots__})
 
 
 class _Run:

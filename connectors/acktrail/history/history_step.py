@@ -29,16 +29,13 @@ from acktrail.workers import Results
 
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
-
 STEP_RESULTS: Final = {
     "changes": CHANGE_COLUMNS,
     "held": HELD_COLUMNS,
     "ranges": pa.schema([("state_partition", pa.int32()), ("records", pa.int64()), ("end", pa.int64())]),
 }
 """What workers hand back, by kind; `ranges`: how many records were applied, and the offset after the last one."""
-
 _ROWS_AT_ONCE: Final = 8_192
-
 CommitSpans = Callable[[int, int], Sequence[tuple[int, int]]]
 """First and last offset of each commit of the exporter with records of a state partition, from an offset on."""
 
@@ -63,9 +60,7 @@ class RecordRange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRange:
     """Rows of ``CHANGE_COLUMNS``, and rows of ``HELD_COLUMNS`` for every share partition that the records touched.
-
-    `records`: how many were applied; `end`: the offset after the last one, or where the range begins.
-    """
+    `records`: how many were applied; `end`: the offset after the last one, or where the range begins."""
 
     changes: pa.Table
     held: pa.Table
@@ -93,11 +88,8 @@ def apply_ranges(
 
 def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:
     """Apply the records of a range (rows of ``HISTORY_INPUTS``, in any order) to `held`, the saved states of its state
-    partition.
-
-    `spans` is asked only where offsets are missing. Those that one commit of the exporter spans are not in Kafka
-    either; any others were not exported.
-    """
+    partition. `spans` is asked only where offsets are missing. Those that one commit of the exporter spans are not in
+    Kafka either; any others were not exported."""
     ascending = records.sort_by("offset")
     gaps = _gaps(own, ascending["offset"].to_numpy(), spans)
     touched = dict(known_states_of(held if gaps else _touched(held, ascending)))

@@ -23,10 +23,8 @@ from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition,
 
 _Key = tuple[str, str, int]
 _Integers = npt.NDArray[np.int64]
-
 _SKIPPED: Final = "unknown_type"
 """A broker ignores records of a type that it does not know."""
-
 _CAUSES: Final = tuple(Cause)
 _UPDATE: Final = _CAUSES.index(Cause.UPDATE)
 _DATING: Final = [_CAUSES.index(cause) for cause in DATING]

@@ -59,10 +59,7 @@ def damage_json(damage: SegmentDamage) -> dict[str, object]:
         "timestamp": None,
         "decode_status": damage.status.value,
         "decode_error": damage.reason,
-        "last_offset": damage.last_offset,
-        "file": damage.file,
-        "position": damage.position,
-        "size_bytes": damage.size_bytes,
+        **{name: getattr(damage, name) for name in ("last_offset", "file", "position", "size_bytes")},
     }
 
 

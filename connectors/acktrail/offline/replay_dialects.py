@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ def replay_records(
     """The states after `records` of `dialect`, which come in log order within a partition. The shipped dialects and
     generation iv follow `policy`; generations i to iii follow their document. `audited` False: by policy ``broker``,
     shipped records are not checked for violations, which saves memory."""
-    rules = _DRAFT_RULES.get(dialect.name, _shipped if audited or policy is Policy.STRICT else _unaudited)
+    rules = _DRAFT_RULES.get(dialect.name, partial(_shipped, audited=audited or policy is Policy.STRICT))
     states, violations = rules(records, policy)
     ordered = sorted(states, key=lambda form: (form["group"], form["topic_id"] or "", form["partition"]))
     lenient = policy is Policy.BROKER and dialect.name not in _WITHOUT_POLICY
@@ -49,11 +50,9 @@ def replay_records(
     return DialectReplay(states=tuple(ordered), violations=tuple(violations), differences=differences)
 
 
-def _unaudited(records: _Records, _policy: Policy) -> _Result:
-    return map(state_json, replay(record_at.record for record_at in records).values()), ()
-
-
-def _shipped(records: _Records, policy: Policy) -> _Result:
+def _shipped(records: _Records, policy: Policy, *, audited: bool) -> _Result:
+    if not audited:
+        return map(state_json, replay(record_at.record for record_at in records).values()), ()
     records = [*records]
     strict = replay_strictly(records)
     states = strict.states if policy is Policy.STRICT else replay(record_at.record for record_at in records)
@@ -67,18 +66,13 @@ def _draft(records: _Records, policy: Policy) -> _Result:
 
 def _checkpoints(records: _Records, _policy: Policy) -> _Result:
     records = [*records]
-    replayed = replay_checkpoint_log(records, compacted=not _is_dense(records))
-    return map(draft_state_json, replayed.states.values()), replayed.violations
-
-
-def _is_dense(records: Iterable[RecordAt[Any]]) -> bool:
-    """Whether no offset is missing from 0 on: the log was never cleaned."""
     expected: dict[int, int] = {}
+    is_compacted = False  # an offset is missing
     for record_at in records:
-        if record_at.offset != expected.get(record_at.partition, 0):
-            return False
+        is_compacted |= record_at.offset != expected.get(record_at.partition, 0)
         expected[record_at.partition] = record_at.offset + 1
-    return True
+    replayed = replay_checkpoint_log(records, compacted=is_compacted)
+    return map(draft_state_json, replayed.states.values()), replayed.violations
 
 
 def _scanned(records: _Records, _policy: Policy) -> _Result:

@@ -74,12 +74,9 @@ def parse_log_point(text: str) -> LogPoint:
 
 
 def up_to(records: Iterable[RawRecord], point: LogPoint, cut: LogCut) -> Iterator[RawRecord]:
-    """Those of `records` (in log order per state partition) up to `point`; fills in `cut`.
-
-    Raises:
-        InputError: the point does not fit the records: one offset for several state partitions, a state partition
-            that has no record, or a time for records without timestamp.
-    """
+    """Those of `records` (in log order per state partition) up to `point`; fills in `cut`. Raises InputError where the
+    point does not fit: one offset for several state partitions, a state partition that has no record, or a time for
+    records without timestamp."""
     match point:
         case AtOffset():
             kept = _single(records, point.offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.tables.delta.store import Tables
 
 RANGES: Final = "export_ranges"
-
 _SUMMED: Final = ("state_partition", "first_offset", "last_offset", "gap_first", "gap_last")
 _COLUMNS: Final = (*_SUMMED, "gap_reason")
 _SUMS: Final = (("first_offset", "min"), ("last_offset", "max"), ("offsets", "sum"), ("lost", "sum"))
@@ -27,10 +27,8 @@ _NO_SUMS: Final = pa.schema(
         *((name, pa.int64()) for name in ("first_offset", "last_offset", "offsets", "lost")),
     ]
 ).empty_table()
-
 QUARANTINE_COLUMNS: Final = ("state_partition", "offset", "group_id", "decode_status")
 _FROM_THE_START: Final[Mapping[int, int]] = MappingProxyType({})
-
 QUARANTINED: Final = pc.field("decode_status") != "decoded"
 """Records that could not be decoded. Files without any are skipped by their statistics."""
 
@@ -74,14 +72,11 @@ class KnownRanges:
 
 class ExportedRanges:
     """The ranges that an observation knows: from the commits of its own export, and those before its second sample.
-
     Continues from `known` if it covers this observation and no earlier rows were added since: then only files with
-    other rows are read. Else all files are read.
-    """
+    other rows are read. Else all files are read."""
 
     def __init__(self, tables: Tables, observation: Observation, known: KnownRanges | None = None) -> None:
-        self._tables = tables
-        self._observation = observation
+        self._tables, self._observation = tables, observation
         self._own = _known_to(observation.run_id, observation.after_began_at)
         self._snapshot = tables.snapshot(RANGES)
         statistics = {} if self._snapshot is None else self._snapshot.statistics(["max.exported_at"])
@@ -129,9 +124,7 @@ class ExportedRanges:
 
     def _read(self) -> dict[int, ExportedRange]:
         known = {} if self._known is None else dict(self._known.extents)
-        total = _NO_SUMS
-        for rows in self._new_rows(self._own):
-            total = _added(total, rows)
+        total = reduce(_added, self._new_rows(self._own), _NO_SUMS)
         for row in total.to_pylist():
             number = row.pop("state_partition")
             known[number] = self._joined(number, known.get(number), ExportedRange(**row))
@@ -286,10 +279,8 @@ def coverage_of(observation: Observation, ranges: Mapping[int, ExportedRange]) -
 def count_quarantined(
     coverages: Mapping[int, Coverage], batches: Iterable[pa.RecordBatch], positions: Mapping[int, int] = _FROM_THE_START
 ) -> dict[int, Coverage]:
-    """`coverages` with quarantined records counted: `batches` of ``QUARANTINE_COLUMNS`` where ``QUARANTINED``.
-
-    `positions`: by state partition; records before them are counted already.
-    """
+    """`coverages` with quarantined records counted: `batches` of ``QUARANTINE_COLUMNS`` where ``QUARANTINED``. Those
+    before `positions` (by state partition) are counted already."""
     counted = dict(coverages)
     for row in (row for batch in batches for row in batch.to_pylist()):
         coverage = counted.get(row["state_partition"])

@@ -20,7 +20,6 @@ from acktrail.model.replay import SharePartitionState, counts_by_state
 
 HIGHEST_DELIVERY_COUNT: Final = 25
 """Greatest value of group.share.max.delivery.count.limit: no configuration allows more."""
-
 STATE_RULES: Final = {
     "batch_first_le_last": ("critical", "a batch ends before it begins"),
     "batches_ascending": ("critical", "a batch begins before the one it follows"),
@@ -32,10 +31,8 @@ STATE_RULES: Final = {
     "delivery_complete_count_covers": ("warning", "fewer records are counted as complete than the batches show"),
 }
 """What holds of every state that a broker writes, named as the expectations name it: severity, and how it is broken."""
-
 LARGE: Final = 1 << 61
 """Offsets at or beyond it are left to the model's unlimited integers: sums of smaller ones fit into 64 bits."""
-
 _COUNTED: Final = {
     "available_records": DeliveryState.AVAILABLE,
     "acknowledged_records": DeliveryState.ACKNOWLEDGED,
@@ -44,7 +41,6 @@ _COUNTED: Final = {
 }
 _DERIVED: Final = ("effective_start_offset", "end_offset", *_COUNTED, "max_delivery_count")
 _BIT: Final = {rule: 1 << number for number, rule in enumerate(STATE_RULES)}
-
 _Numbers = dict[str, NumberColumn]
 
 
@@ -118,12 +114,8 @@ class StateBatches:
         return np.isin(self.batches.delivery_state, [int(state) for state in states])
 
     def covered(self, chosen: BoolArray, first: Int64Array, end: Int64Array | None = None) -> Int64Array:
-        """How many offsets from `first` on (and below `end`) the `chosen` batches of each regular row cover.
-
-        Args:
-            chosen: shape (batches,).
-            first, end: shape (rows,).
-        """
+        """How many offsets from `first` on (and below `end`), shape (rows,), the batches `chosen`, shape (batches,), of
+        each regular row cover."""
         begins = np.maximum(self.batches.first_offset, first[self.owners])
         lasts = self.batches.last_offset
         if end is not None:
@@ -149,13 +141,11 @@ def is_large(numbers: npt.NDArray[Any]) -> BoolArray:
 
 
 def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
-    """Effective start and end offset, offsets by delivery state, highest delivery count and broken rules.
+    """Columns of ``SHARE_PARTITION_STATES`` (effective start and end offset, offsets by delivery state, highest
+    delivery count), and `broken_rules`: list of names in the order of STATE_RULES.
 
     Rows with regular batches are computed as columns, all others by the model (``counts_by_state``, ``broken_rules``).
     Rows without a state (`snapshot_epoch` null) get nulls, and break no rule.
-
-    Returns:
-        Arrays by column of ``SHARE_PARTITION_STATES``, and `broken_rules`: list of names in the order of STATE_RULES.
     """
     if not states.num_rows:
         return {**{n: pa.array([], SHARE_PARTITION_STATES.field(n).type) for n in _DERIVED}, "broken_rules": _rules([])}
@@ -170,7 +160,14 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
     broken = np.where(has_state, _broken(batches, states, numbers), 0)
     for row in np.flatnonzero(has_state & ~batches.regular):
         state = replayed_state_of(states.slice(row, 1).to_pylist()[0])
-        for name, number in _plain_numbers(state).items():
+        counts = counts_by_state(state)
+        plain = {
+            "effective_start_offset": int64(state.effective_start_offset),
+            "end_offset": int64(state.end_offset),
+            **{name: int64(counts[kind]) for name, kind in _COUNTED.items()},
+            "max_delivery_count": max((batch.delivery_count for batch in state.batches), default=None),
+        }
+        for name, number in plain.items():
             known = number is not None
             numbers[name].put(np.array([row]), NumberColumn(values=np.array([number or 0]), known=np.array([known])))
         broken[row] = sum(_BIT[rule] for rule in broken_rules(state))
@@ -181,16 +178,6 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
         for name, column in numbers.items()
     }
     return {**columns, "broken_rules": _rules(broken)}
-
-
-def _plain_numbers(state: SharePartitionState) -> dict[str, int | None]:
-    counts = counts_by_state(state)
-    return {
-        "effective_start_offset": int64(state.effective_start_offset),
-        "end_offset": int64(state.end_offset),
-        **{name: int64(counts[kind]) for name, kind in _COUNTED.items()},
-        "max_delivery_count": max((batch.delivery_count for batch in state.batches), default=None),
-    }
 
 
 def _effective_starts(states: StateBatches) -> Int64Array:

@@ -1,25 +1,8 @@
 """What a reconciliation found: one row for each rule that a share partition or a state partition breaks.
 
-============================  ========  ===============================================================================
-rule                          severity  broken by
-============================  ========  ===============================================================================
-missing_state                 critical  the verdict of that name
-past_log_end                  critical  the verdict of that name
-live_ahead, durable_ahead     error     the verdict of that name
-orphan_state                  warning   the verdict of that name
-unknown                       warning   the verdict of that name
-not_authorized                warning   the verdict of that name
-before_log_start              info      the verdict of that name
-key_on_its_state_partition    error     a key on another state partition than the one a broker looks at
-one_state_partition_per_key   critical  a key on several state partitions
-archiving_stale               warning   records that wait for the dead letter queue for more than five minutes
-poison_records_archived       info      records that were ever archived
-export_complete               critical  offsets of a state partition that were pruned before they were exported, or an
-                                        export that stopped before the log end the observation began with
-records_quarantined           error     records of a state partition that could not be decoded
-============================  ========  ===============================================================================
-
-and ``STATE_RULES``, broken by a replayed state.
+Broken by a share partition: a rule named after each verdict (``_SEVERITIES``), those about where its records lie and
+which were archived (``_RULES``), and those that a replayed state breaks (``STATE_RULES``). By a state partition: see
+``_broken_as_a_whole``.
 """
 
 from __future__ import annotations
@@ -39,7 +22,6 @@ from acktrail.reconcile.share_partition_keys import coordinator_keys
 
 STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
 """A share-partition leader drives archiving records on within seconds, also after a restart."""
-
 _SEVERITIES: Final = {
     Verdict.MISSING_STATE: "critical",
     Verdict.PAST_LOG_END: "critical",
@@ -50,7 +32,6 @@ _SEVERITIES: Final = {
     Verdict.NOT_AUTHORIZED: "warning",
     Verdict.BEFORE_LOG_START: "info",
 }
-
 _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 """The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
 
@@ -103,7 +84,8 @@ def state_partition_findings(coverages: Iterable[Coverage], observation: Observa
 
 
 def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, str, str, str, int | None]]:
-    """Rule, severity, end of the subject, detail, offset of the record that shows it."""
+    """Rule, severity, end of the subject, detail, offset of the record that shows it. An export is not complete where
+    offsets were pruned before it, or it stopped before the log end that the observation began with."""
     for gap in coverage.gaps:
         offsets = f"offsets {gap.first_offset} to {gap.last_offset}"
         yield "export_complete", "critical", f", {offsets}", f"{offsets} were not exported", gap.first_offset
@@ -115,6 +97,7 @@ def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, str, str, str,
 
 
 def _misplaced(rows: pa.Table) -> tuple[pa.Table, Any, str]:
+    """A key on another state partition than the one a broker looks at."""
     own = rows.filter(pc.fill_null(rows["is_misplaced"], fill_value=False))
     return own, _joined("its records are on state partition ", _text(own["state_partition"])), "last_record_offset"
 
@@ -126,7 +109,7 @@ def _scattered(rows: pa.Table) -> tuple[pa.Table, Any, str]:
 
 
 def _archiving_stale(rows: pa.Table) -> tuple[pa.Table, Any, str]:
-    """Only known times count: the comparison with an unknown one is null, and filters the row out."""
+    """Records that wait for the dead letter queue. The comparison with an unknown time is null, and filters it out."""
     waited = pc.subtract(
         pc.cast(rows["observed_at"], pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64()),
         rows["last_record_timestamp_ms"],

@@ -17,17 +17,12 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.share_partition_keys import key_codes
 
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
-
 _ROWS_KEPT: Final = 200_000
 """Ranges are united when there are more of them, and more than twice those left the last time."""
-
 _FULL: Final = 2.0**63 * 1.5
 """Beyond it a count wraps to a positive number."""
-
-
 ADDRESS: Final = ("state_partition", *KEY_COLUMNS)
 """What names a share partition's records: a key found on two state partitions is two of them."""
-
 FIRST_PASS_COLUMNS: Final = (
     *ADDRESS,
     "offset",
@@ -38,7 +33,6 @@ FIRST_PASS_COLUMNS: Final = (
     "batches",
     "decode_status",
 )
-
 _NEWEST: Final = (
     "last_record_offset",
     "base_offset",
@@ -49,15 +43,12 @@ _NEWEST: Final = (
 )
 """Offsets of the newest: decoded record; snapshot or tombstone; tombstone; snapshot that initialized or reset; record
 that could not be decoded; record with an archived batch."""
-
 _NONE: Final = np.iinfo(np.int64).min
 
 
 class NewestOffsets:
-    """The newest offsets of every share partition seen so far, and the offsets ever archived.
-
-    Arrays are int64, shape (share partitions,), in the order of the numbers that `index` gives.
-    """
+    """The newest offsets of every share partition seen so far, and the offsets ever archived. Arrays are int64, shape
+    (share partitions,), in the order of the numbers that `index` gives."""
 
     def __init__(self) -> None:
         self.index = SharePartitionIndex()
@@ -94,20 +85,15 @@ class NewestOffsets:
         found: Int64Array = numbers[codes]
         return found
 
-    @property
-    def last_records(self) -> Int64Array:
-        """The offset of the newest decoded record."""
-        return self._newest["last_record_offset"]
-
-    @property
-    def bases(self) -> Int64Array:
-        """The offset of the newest snapshot or tombstone; without one, lower than any offset."""
-        return self._newest["base_offset"]
+    def newest(self, name: str) -> Int64Array:
+        """A column of ``_NEWEST``; lower than any offset where there is no such record."""
+        return self._newest[name]
 
     @property
     def first_replayed(self) -> Int64Array:
         """The offset from which records have a say (see ``first_replayed``)."""
-        return first_replayed(self.bases, (self.bases == self._newest["tombstone_offset"]) & (self.bases != _NONE))
+        bases = self._newest["base_offset"]
+        return first_replayed(bases, (bases == self._newest["tombstone_offset"]) & (bases != _NONE))
 
     def columns(self) -> dict[str, pa.Array]:
         """``ADDRESS``, the newest offsets (null: no such record) and `archived_ranges`, for each share partition."""

@@ -21,7 +21,6 @@ from acktrail.tables.exported.stored_log import offset_shifts
 
 _SAMPLED: Final = ("offset_observations", "group_observations")
 PHASES: Final = ("before", "after")
-
 _SHARE_GROUP: Final = "share"
 _OFFSETS: Final = (
     *("phase", *KEY_COLUMNS, "topic", "log_start_offset", "log_end_offset"),
@@ -29,7 +28,6 @@ _OFFSETS: Final = (
 )
 _GROUPS: Final = ("phase", "group_id", "group_type", "group_state", "error_code")
 _TOPICS: Final = ("topic_id", "topic", "status", "last_seen_at")
-
 _GROUP_NOT_FOUND: Final = 69
 _NOT_AUTHORIZED: Final = {
     29: "TOPIC_AUTHORIZATION_FAILED",
@@ -52,11 +50,8 @@ class StateLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A complete observation.
-
-    `after_began_at` and `observed_at`: when the first and the last answer of the `after` sample came in. `state_logs`
-    by state partition; empty: there was no state topic, or it could not be described.
-    """
+    """A complete observation. `after_began_at` and `observed_at`: when the first and the last answer of the `after`
+    sample came in. `state_logs` by state partition; empty: there was no state topic, or it could not be described."""
 
     cluster_id: str | None
     run_id: str
@@ -79,11 +74,7 @@ class Observation:
 
 
 def newest_run(tables: Tables) -> str:
-    """The run id of the newest observation with both samples.
-
-    Raises:
-        ConfigurationError: when there is none.
-    """
+    """The run id of the newest observation with both samples. Raises ConfigurationError (there is none)."""
     runs = _sampled_runs(tables)
     complete = [run for run, phases in runs.items() if set(PHASES) <= phases.keys()]
     if not complete:
@@ -94,12 +85,8 @@ def newest_run(tables: Tables) -> str:
 
 
 def read_observation(tables: Tables, run_id: str) -> Observation:
-    """The observation `run_id`.
-
-    Raises:
-        UnknownName: for a run that observed nothing.
-        InputError: when it has no sample from after the export.
-    """
+    """The observation `run_id`. Raises UnknownName (it observed nothing), InputError (it has no sample from after the
+    export)."""
     columns, own = ["cluster_id", "phase", "observed_at"], pc.field("run_id") == run_id
     sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in _SAMPLED)
     if not sampled.num_rows:

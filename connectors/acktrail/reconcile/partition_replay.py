@@ -27,10 +27,8 @@ from acktrail.reconcile.share_partition_keys import state_partitions_of
 
 SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)
 """What the records of a share partition leave of it."""
-
 Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
 """Reads columns of ``state_records`` where an expression holds, piece by piece and in any order."""
-
 REPLAYED: Final = pa.schema(
     [
         *SHARE_PARTITION_STATES,
@@ -42,9 +40,7 @@ REPLAYED: Final = pa.schema(
     ]
 )
 """A replayed share partition, with the offsets of the records that show something about it."""
-
 _ROWS_AT_ONCE: Final = 1 << 17
-
 _SECOND_PASS: Final = pa.schema(
     [STATE_RECORDS.field(name) for name in ("state_partition", "timestamp_ms", *RECORD_COLUMNS)]
 )
@@ -103,7 +99,7 @@ class Replay:
         timestamps = NumberColumn(values=np.zeros(len(newest.index), np.int64), known=np.zeros(len(newest.index), bool))
         known = NumberColumn.of_arrow(self._saved.rows["last_record_timestamp_ms"].combine_chunks())
         timestamps.put(newest.numbers_of(self._saved.rows), known)
-        last = np.flatnonzero(offsets == newest.last_records[numbers])
+        last = np.flatnonzero(offsets == newest.newest("last_record_offset")[numbers])
         timestamps.put(numbers[last], NumberColumn.of_arrow(records["timestamp_ms"].combine_chunks()).take(last))
         states = self._saved.rows.filter(pc.field("snapshot_epoch").is_valid()).select(REPLAYED_STATES.names)
         before = StateColumns.of_arrow(states, newest.index)
@@ -118,7 +114,7 @@ class Replay:
             is_decoded = pc.equal(piece["decode_status"], "decoded")
             decoded = piece if pc.all(is_decoded).as_py() else piece.filter(is_decoded)
             own = self._offsets.numbers_of(decoded)
-            needed = decoded["offset"].to_numpy() >= self._offsets.bases[own]
+            needed = decoded["offset"].to_numpy() >= self._offsets.newest("base_offset")[own]
             records.append(decoded.filter(pa.array(needed)))
             numbers.append(own[needed])
         return pa.concat_tables(records), np.concatenate(numbers)
@@ -126,7 +122,8 @@ class Replay:
     def _lowest_bases(self) -> dict[int, int]:
         """The lowest of the newest bases on each state partition: no record before it is needed."""
         _, homes = self._offsets.index.keys_of(np.arange(len(self._offsets.index)))
-        lowest = pa.table({"home": homes, "base": self._offsets.bases}).group_by("home").aggregate([("base", "min")])
+        bases = pa.table({"home": homes, "base": self._offsets.newest("base_offset")})
+        lowest = bases.group_by("home").aggregate([("base", "min")])
         return dict(zip(lowest["home"].to_pylist(), lowest["base_min"].to_pylist(), strict=True))
 
     def _new_records(self, columns: Sequence[str], lowest: Mapping[int, int]) -> Iterable[pa.RecordBatch]:
@@ -151,17 +148,13 @@ def _larger_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _range(coverage: Coverage, first: int) -> pc.Expression:
     """Records of a state partition from offset `first` to where its coverage ends."""
-    offset = pc.field("offset")
-    return (
-        (pc.field("state_partition") == coverage.state_partition) & (offset >= first) & (offset < coverage.end_offset)
-    )
+    number, offset = pc.field("state_partition"), pc.field("offset")
+    return (number == coverage.state_partition) & (offset >= first) & (offset < coverage.end_offset)
 
 
 def replayed_states(saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage]) -> pa.Table:
-    """Rows of ``REPLAYED``: one for every share partition of `saved` that has a state, or may have one.
-
-    `saved`: rows of ``SAVED_COLUMNS``, which replay leaves. Those whose newest record is a tombstone have no state.
-    """
+    """Rows of ``REPLAYED``: one for every share partition of `saved` (rows of ``SAVED_COLUMNS``) that has a state, or
+    may have one."""
     rows = saved.filter(_may_have_state(saved))
     completeness, reasons = _completeness(rows, coverages)
     count, homes, own = rows.num_rows, rows["state_partition"].to_numpy(), observation.state_partition_count
@@ -183,11 +176,10 @@ def replayed_states(saved: pa.Table, observation: Observation, coverages: Mappin
 
 def _may_have_state(saved: pa.Table) -> pa.ChunkedArray:
     """All but those whose newest record is a tombstone: nothing is left of them, and no doubt either."""
-    tombstone = saved["tombstone_offset"]
-    later = (pc.greater(saved[name], tombstone) for name in ("last_record_offset", "unreadable_offset"))
-    return pc.or_(
-        pc.is_null(tombstone), reduce(pc.or_, (pc.fill_null(is_later, fill_value=False) for is_later in later))
-    )
+    tombstone, found = saved["tombstone_offset"], pc.is_null(saved["tombstone_offset"])
+    for name in ("last_record_offset", "unreadable_offset"):
+        found = pc.or_(found, pc.fill_null(pc.greater(saved[name], tombstone), fill_value=False))
+    return found
 
 
 def _completeness(rows: pa.Table, coverages: Mapping[int, Coverage]) -> tuple[pa.Array, pa.Array]:

@@ -31,10 +31,8 @@ CHECKS: Final = "reconcile_checks"
 _OF_EXPORTS: Final = ("offset_observations", "group_observations", "state_records")
 _OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
 """Columns that differ between two samples of a cluster in which nothing happened."""
-
 _ROWS_AT_ONCE: Final = 8_192
 _NOTHING: Final[Mapping[str, Any]] = {**dict.fromkeys(TABLES[CHECKS].names), "checks": 0}
-
 LONGEST: Final = dt.timedelta(hours=1)
 """The greatest age of a reconciliation, whether or not anything changed."""
 
@@ -89,15 +87,12 @@ def decide(now: dt.datetime, last: LastReconciliation, found: ClusterFingerprint
     """Whether a reconciliation should begin `now`, after an export that saw `found`."""
     why = _why(now, last, found)
     if why is None:
-        return DueCheck(
-            decision=CheckDecision.UNCHANGED,
-            reason=f"nothing changed since run {last.run_id}, reconciled at {_text(last.reconciled_at)}",
-        )
+        reason = f"nothing changed since run {last.run_id}, reconciled at {_text(last.reconciled_at)}"
+        return DueCheck(decision=CheckDecision.UNCHANGED, reason=reason)
     began = last.attempted_at
     if began is not None and dt.timedelta(0) <= now - began < every:
-        return DueCheck(
-            decision=CheckDecision.WAITING, reason=f"{why}; the next reconciliation is due at {_text(began + every)}"
-        )
+        reason = f"{why}; the next reconciliation is due at {_text(began + every)}"
+        return DueCheck(decision=CheckDecision.WAITING, reason=reason)
     return DueCheck(decision=CheckDecision.RUN, reason=why)
 
 
@@ -120,17 +115,17 @@ def _text(instant: dt.datetime | None) -> str:
 
 
 def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.datetime | None = None) -> DueCheck:
-    """Decide whether run `run_id` should reconcile after the export `exported_run_id`, and note the decision.
-
-    Reads the brokers' answers to that export from the tables, without a broker and without Spark.
-
-    Raises:
-        ConfigurationError: ACKTRAIL_RECONCILE_EVERY is no duration, or the tables cannot be read or written.
-    """
+    """Decide whether run `run_id` should reconcile after the export `exported_run_id`, and note the decision. Reads the
+    brokers' answers to that export from the tables, without a broker and without Spark. Raises ConfigurationError
+    (ACKTRAIL_RECONCILE_EVERY is no duration, or the tables cannot be read or written)."""
     every, instant, stored = reconcile_every(), now or _now(), Tables(tables)
     found = cluster_fingerprint(stored, exported_run_id, "before", records_version(stored.snapshot("state_records")))
     row = _row(stored)
-    decided = decide(instant, _last(row), found, every)
+    seen = ClusterFingerprint(
+        records=row["records_version"], offsets=row["offsets_digest"], groups=row["groups_digest"]
+    )
+    times = {name: row[name] for name in ("run_id", "reconciled_at", "attempted_at")}
+    decided = decide(instant, LastReconciliation(covered=seen, **times), found, every)
     changes = {"checked_run_id": exported_run_id, "checked_at": instant, "decision": decided.decision.value}
     if decided.decision is CheckDecision.RUN:
         own = {"attempt_run_id": run_id, "attempted_at": instant, "checks": 0}
@@ -200,14 +195,6 @@ def _may_have(bounds: Mapping[str, str | None], run_id: str) -> bool:
     """False only where the statistics, which may be cut off or missing, rule the run out."""
     least, greatest = bounds["min.run_id"], bounds["max.run_id"]
     return (least is None or least <= run_id) and (greatest is None or len(greatest) >= 32 or run_id <= greatest)
-
-
-def _last(row: Mapping[str, Any]) -> LastReconciliation:
-    seen = ClusterFingerprint(
-        records=row["records_version"], offsets=row["offsets_digest"], groups=row["groups_digest"]
-    )
-    names = ("run_id", "reconciled_at", "attempted_at")
-    return LastReconciliation(covered=seen, **{name: row[name] for name in names})
 
 
 def _row(tables: Tables) -> Mapping[str, Any]:

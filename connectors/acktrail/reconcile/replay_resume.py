@@ -43,19 +43,15 @@ from acktrail.workers import Results, Workers, balanced_shares, merged
 
 _RECORDS_OF_A_SHARE: Final = 250_000
 """A worker holds what it still needs of the records of one share: more records make more shares, not larger ones."""
-
 _NOTHING_SAVED: Final = SavedStates(table=REPLAY)
-
 _QUARANTINED: Final = {
     "quarantined": "quarantined",
     "quarantined_at": "quarantined_offset",
     "unattributed_at": "unattributed_offset",
 }
 """Fields of a ``Coverage`` and their names in the column `exported`, where names that end in ``_at`` are times."""
-
 _OF_ALL: Final = ("ranges_table", "ranges_version", "until", "latest")
 """What `exported` has of ``KnownRanges`` in every row."""
-
 _Row = Mapping[str, Any]
 
 

@@ -39,11 +39,8 @@ class TopicAtTime:
 
 
 def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
-    """What the tables hold of the state topic as of `at_ms`, ms since the epoch, inclusive; None: all of it.
-
-    Raises:
-        ConfigurationError: nothing was exported.
-    """
+    """What the tables hold of the state topic as of `at_ms`, ms since the epoch, inclusive; None: all of it. Raises
+    ConfigurationError (nothing was exported)."""
     if tables.snapshot("state_records") is None:
         raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail export` first")
     observed_at = _FOR_EVER if at_ms is None else _EPOCH + dt.timedelta(milliseconds=min(at_ms, _LATEST_MS))
@@ -98,7 +95,6 @@ def _exports(tables: Tables) -> list[dict[str, Any]]:
     """By state partition: the first offset exported, and the times of the first and last commit with records."""
     ranges = tables.read("export_ranges", columns=["state_partition", "first_offset", "exported_at"])
     rows = ranges.filter(pc.field("first_offset").is_valid()).group_by("state_partition")
-    found: list[dict[str, Any]] = rows.aggregate(
-        [("first_offset", "min"), ("exported_at", "min"), ("exported_at", "max")]
-    ).to_pylist()
+    wanted = [("first_offset", "min"), ("exported_at", "min"), ("exported_at", "max")]
+    found: list[dict[str, Any]] = rows.aggregate(wanted).to_pylist()
     return found

@@ -48,7 +48,6 @@ RECONCILED: Final = pa.schema(
     ]
 )
 """A verdict, with what findings say beside it."""
-
 _FOUND_ON: Final = RECONCILED.field("found_on")
 _SAMPLE: Final = tuple(DescribedPartition.__slots__)
 _VERDICTS: Final = pa.schema(
@@ -58,7 +57,6 @@ _UNRELIABLE: Final = pa.array([Completeness.GAP.value, Completeness.UNREADABLE.v
 _END: Final = "log_end_offset"
 _LOWEST: Final = np.iinfo(np.int64).min
 _SAID: Final = ("start_offset", "lag", "log_start_offset", _END)
-
 _Columns = dict[str, pa.ChunkedArray | pa.Array]
 _Numbers = dict[str, NumberColumn]
 

@@ -114,7 +114,9 @@ def read_saved(tables: Tables, table: SavedTable) -> SavedStates:
         if snapshot is None:
             return nothing.without(table.missing)
         nothing = replace(nothing, step=snapshot.transaction_version(table.step))
-        counts = _share_partition_counts(snapshot)
+        counts: Counter[int] = Counter()
+        for batch in snapshot.batches():  # all columns, so that damage is found
+            counts += _counts(batch.filter(pc.is_null(batch["next_offset"]))["state_partition"])
         places = snapshot.read(where=pc.field("next_offset").is_valid()).to_pylist()
     except ConfigurationError as error:
         return nothing.without(f"{table.name} cannot be read ({error.message})")
@@ -186,11 +188,7 @@ def save(
     transactions: Mapping[str, int] | None = None,
 ) -> SavedStates:
     """Replace the table by `rows` (``saved_columns``) and the facts of `saved`, which was read at its `step`; the new
-    one is `step`. Commits `transactions` too.
-
-    Raises:
-        ConcurrentCommit: another writer replaced it meanwhile; nothing landed.
-    """
+    one is `step`. Commits `transactions` too. Raises ConcurrentCommit (another writer came first; nothing landed)."""
     table, schema = saved.table, TABLES[saved.table.name]
     assert saved.source is not None
     create_anew_for(tables, table.name, cluster_id)
@@ -215,12 +213,8 @@ def save(
     parts = [pa.Table.from_pylist(places, schema=schema), rows.sort_by("state_partition")]
     whole = pa.concat_tables([cast_to_schema(part, schema) for part in parts])
     owned = whole.set_column(0, "cluster_id", pa.repeat(cluster_id, whole.num_rows))
-    version = tables.replace(
-        table.name,
-        owned,
-        transactions={table.step: step, **(transactions or {})},
-        expected={table.step: saved.step},
-    )
+    moved, expected = {table.step: step, **(transactions or {})}, {table.step: saved.step}
+    version = tables.replace(table.name, owned, transactions=moved, expected=expected)
     return replace(saved, version=version, step=step, share_partitions=rows.num_rows)
 
 
@@ -230,14 +224,6 @@ def _is_damaged(places: Iterable[Mapping[str, Any]], counts: Counter[int]) -> bo
     return bool(counts.keys() - expected.keys()) or any(
         count not in (None, counts[number]) for number, count in expected.items()
     )
-
-
-def _share_partition_counts(snapshot: TableSnapshot) -> Counter[int]:
-    """How many share partitions each state partition has."""
-    counts: Counter[int] = Counter()
-    for batch in snapshot.batches():
-        counts += _counts(batch.filter(pc.is_null(batch["next_offset"]))["state_partition"])
-    return counts
 
 
 def _counts(numbers: pa.Array | pa.ChunkedArray) -> Counter[int]:

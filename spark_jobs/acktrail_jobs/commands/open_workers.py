@@ -51,29 +51,18 @@ def _open(master: str | None, rows: int) -> Iterator[Workers]:
 
 
 def _is_local(master: str | None) -> bool:
-    if _has_session():
-        return False
-    if master is None:
-        return not _ELSEWHERE & environment().keys()
-    return _LOCAL.fullmatch(master) is not None
+    if "pyspark.sql" in sys.modules:
+        from acktrail_jobs.session import running_session
 
-
-def _has_session() -> bool:
-    if "pyspark.sql" not in sys.modules:
-        return False
-    from acktrail_jobs.session import running_session
-
-    return running_session() is not None
+        if running_session() is not None:
+            return False
+    return not _ELSEWHERE & environment().keys() if master is None else _LOCAL.fullmatch(master) is not None
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Around a job: a failure of Spark or Arrow becomes one line that names the cause.
-
-    Raises:
-        AcktrailError: where the Spark job failed.
-        ConfigurationError: where a table's files cannot be read, or Spark's workers do not have acktrail.
-    """
+    """Around a job: a failure of Spark or Arrow becomes one line that names the cause. Raises AcktrailError (the Spark
+    job failed), ConfigurationError (a table's files cannot be read, or Spark's workers do not have acktrail)."""
     from pyarrow import ArrowException
 
     try:

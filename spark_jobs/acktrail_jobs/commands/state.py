@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
 _PLAIN: Final = (
     "state_partition",
     "state_epoch",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
 _DIFFERENT: Final = 6
 
 

@@ -55,12 +55,8 @@ class VerifySummary:
 
 def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
     """Replay all records of ``replay_memory`` again, build ``delivery_history`` again, decode every raw key and value
-    again, and compare. Writes nothing.
-
-    Raises:
-        DamagedTables: a table cannot be read, or lost something.
-        ConfigurationError: no run saved anything yet.
-    """
+    again, and compare. Writes nothing. Raises DamagedTables (a table cannot be read, or lost something),
+    ConfigurationError (no run saved anything yet)."""
     stored = Tables(tables)
     ensure_whole(stored)
     saved, has_history = read_saved(stored, REPLAY), stored.exists(CHANGES)

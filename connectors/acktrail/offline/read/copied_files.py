@@ -108,9 +108,8 @@ def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dial
     A sample of tombstones or damage alone is read as Kafka 4.2's: every shipped dialect reads it the same way. `sample`
     is called for ``auto`` only.
 
-    Raises:
-        UnknownName: there is no such dialect.
-        ConfigurationError: the sample does not agree, or is ambiguous; the message has both readings.
+    Raises UnknownName (there is no such dialect), ConfigurationError (the sample does not agree, or is ambiguous; the
+    message has both readings).
     """
     if name != AUTO:
         return dialect_named(name)
@@ -202,14 +201,9 @@ def read_columns(file: Path) -> Iterator[RawRecord]:
     for batch in read_column_batches(file):
         for start in range(0, batch.num_rows, _VALUES_AT_ONCE):
             columns = [column.to_pylist() for column in batch.slice(start, _VALUES_AT_ONCE).columns]
-            for partition, offset, timestamp, key, value in zip(*columns, strict=True):
-                yield RawRecord(
-                    state_partition=partition,
-                    offset=offset,
-                    timestamp_ms=-1 if timestamp is None else timestamp,
-                    key=key,
-                    value=value,
-                )
+            for number, offset, timestamp, key, value in zip(*columns, strict=True):
+                time = -1 if timestamp is None else timestamp
+                yield RawRecord(state_partition=number, offset=offset, timestamp_ms=time, key=key, value=value)
 
 
 def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ A broker keeps the topic's id in ``partition.metadata`` in the segment's folder,
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from bisect import bisect_right
@@ -117,8 +118,13 @@ class _Segment:
         """Every end of a transaction in the file, by producer: offset and type of its control record, ascending."""
         markers: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for batch in read_batches(self._raw):
-            if isinstance(batch, IntactBatch) and batch.header.is_control:
-                markers[batch.header.producer_id] += _ends(batch)
+            if not isinstance(batch, IntactBatch) or not batch.header.is_control:
+                continue
+            with contextlib.suppress(MalformedRecord):  # reported with the batch; its transactions stay undecided
+                for record in batch_records(batch.header, unpacked(batch.header.compression, batch.body)):
+                    kind = control_type(record.key)
+                    if kind in (ControlType.ABORT, ControlType.COMMIT):
+                        markers[batch.header.producer_id].append((record.offset, kind))
         return markers
 
     def _report(
@@ -136,16 +142,6 @@ class _Segment:
                 reason=reason,
             )
         )
-
-
-def _ends(batch: IntactBatch) -> Iterator[tuple[int, int]]:
-    try:
-        for record in batch_records(batch.header, unpacked(batch.header.compression, batch.body)):
-            kind = control_type(record.key)
-            if kind in (ControlType.ABORT, ControlType.COMMIT):
-                yield record.offset, kind
-    except MalformedRecord:
-        return  # reported with the batch itself; transactions that it would have ended stay undecided
 
 
 def _partition(file: Path, reading: ReadReport) -> int:
@@ -253,7 +249,8 @@ def _pieces(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
     while position < size:
         piece = _at(file, position, size)
         if isinstance(piece, Fragment):
-            if _is_zero(file, position):
+            file.seek(position)
+            if all(part.count(0) == len(part) for part in iter(lambda: file.read(_WINDOW), b"")):
                 return
             piece = _measured(file, piece, size, offset)
         else:
@@ -337,12 +334,3 @@ def _header_like(file: BinaryIO, position: int) -> Iterator[int]:
         if len(window) <= _WINDOW:
             return
         position += _WINDOW
-
-
-def _is_zero(file: BinaryIO, position: int) -> bool:
-    """Nothing but zeros from `position` on."""
-    file.seek(position)
-    while piece := file.read(_WINDOW):
-        if piece.count(0) != len(piece):
-            return False
-    return True

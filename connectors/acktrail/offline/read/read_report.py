@@ -8,14 +8,12 @@ from enum import StrEnum
 
 
 class SegmentDamageStatus(StrEnum):
-    """Why the records of a piece of a log are not known."""
+    """Why the records of a piece of a log are not known: its checksum is wrong, or its content is not records; the file
+    ends inside it (a crash, or a copy of a log that is being written); the end of their transaction is not there."""
 
     CORRUPT_BATCH = "corrupt_batch"
-    """Its checksum is wrong, or its content is not records."""
     TORN_TAIL = "torn_tail"
-    """The file ends inside it: a crash, or a copy of a log that is being written."""
     UNDECIDED_TRANSACTION = "undecided_transaction"
-    """Records of a transaction whose end is not in the file: whether it was committed is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

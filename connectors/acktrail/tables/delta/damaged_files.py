@@ -50,9 +50,12 @@ def log_damage(storage: fs.FileSystem) -> Iterator[Damage]:
     checkpoints = sorted((int(found[1]), found[0]) for found in map(_CHECKPOINT.match, sizes) if found)
     yield from _hinted(storage, sizes, [version for version, _ in checkpoints])
     base = checkpoints[-1][0] if checkpoints else -1
-    for version, name in checkpoints:
-        if version == base:
-            yield from _unreadable(storage, f"{_LOG}/{name}")
+    for path in (f"{_LOG}/{name}" for version, name in checkpoints if version == base):
+        try:
+            with storage.open_input_file(path) as file:
+                pq.read_metadata(file)
+        except (pa.ArrowInvalid, OSError):
+            yield Damage(file=path, cause="is no Parquet file")
     after = [version for version in commits if version > base]
     for version in range(base + 1, (after or [base])[-1] + 1):
         yield from _commit_damage(storage, version, sizes)
@@ -103,14 +106,6 @@ def _commit_damage(storage: fs.FileSystem, version: int, sizes: Mapping[str, Any
             json.loads(line)
     except ValueError:
         yield Damage(file=file, cause="is no JSON")
-
-
-def _unreadable(storage: fs.FileSystem, path: str) -> Iterator[Damage]:
-    try:
-        with storage.open_input_file(path) as file:
-            pq.read_metadata(file)
-    except (pa.ArrowInvalid, OSError):
-        yield Damage(file=path, cause="is no Parquet file")
 
 
 def _text(storage: fs.FileSystem, path: str) -> str:

@@ -22,7 +22,6 @@ _SHORT_LOG: Final = {
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
 """For tables with many small commits whose files are compacted: the log stays short."""
-
 _STATISTICS: Final = {
     "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id",
     "delivery_history": "group_id,topic_id,partition,first_offset,last_offset,standing,delivery_state,state_partition,"

@@ -39,11 +39,8 @@ class DataFile:
 
 
 class TableSnapshot:
-    """A table as it was at `version`; later commits do not show.
-
-    Raises (all methods):
-        ConfigurationError, RetryableError: a file cannot be read.
-    """
+    """A table as it was at `version`; later commits do not show. All methods raise ConfigurationError or RetryableError
+    where a file cannot be read."""
 
     def __init__(self, place: TablePlace, delta: DeltaTable) -> None:
         self.name, self.place, self.delta = place.name, place, delta
@@ -110,11 +107,8 @@ class TableSnapshot:
 
     def files(self) -> tuple[DataFile, ...]:
         """The files that make up the table: what a worker in another process reads on its own."""
-        actions = self._actions().select(["path", "size_bytes", "num_records"])
-        return tuple(
-            DataFile(path=row["path"], size_bytes=row["size_bytes"], rows=row["num_records"])
-            for row in actions.to_pylist()
-        )
+        rows = self._actions().select(["path", "size_bytes", "num_records"]).rename_columns(DataFile.__slots__)
+        return tuple(DataFile(**row) for row in rows.to_pylist())
 
     def statistics(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The log's statistics of each file, by its path: ``min.COLUMN`` and ``max.COLUMN``; None: not in the log."""
@@ -169,13 +163,16 @@ class TableSnapshot:
         """The rows of ``read`` batch by batch: memory does not grow with the table."""
         schema = self._schema(columns)
         scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
-        given = 0
+        passed = 0
         try:
             for batch in self._read_from(scanner):
-                given += batch.num_rows
+                passed += batch.num_rows
                 yield from cast_to_schema(pa.Table.from_batches([batch]), schema).to_batches()
         except pa.ArrowNotImplementedError:
-            yield from _after(given, self._sieved(schema, where))
+            for batch in self._sieved(schema, where):
+                if passed < batch.num_rows:
+                    yield batch.slice(passed)
+                passed = max(0, passed - batch.num_rows)
 
     def _sieved(self, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         """The same rows in the same order, read batch by batch and then filtered."""
@@ -221,12 +218,3 @@ def all_of(*conditions: pc.Expression | None) -> pc.Expression | None:
     """All `conditions` together, without those that are None; None: there is none."""
     given = [condition for condition in conditions if condition is not None]
     return reduce(and_, given) if given else None
-
-
-def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`batches` without their first `count` rows."""
-    for batch in batches:
-        skipped = min(count, batch.num_rows)
-        count -= skipped
-        if skipped < batch.num_rows:
-            yield batch.slice(skipped)

@@ -203,39 +203,29 @@ def corrected(
     """A row of ``export_ranges`` as rows for its remaining records, and one for each gap. `unreadable`: offsets of
     records that could not be decoded, by state partition."""
     number, first, last = row["state_partition"], row["first_offset"], row["last_offset"]
-    own = sorted(
-        (max(each.first_offset, first), min(each.last_offset, last))
-        for each in lost
-        if first is not None
-        and each.state_partition == number
-        and each.first_offset <= last
-        and each.last_offset >= first
-    )
+    same = () if first is None else (each for each in lost if each.state_partition == number)
+    clipped = ((max(each.first_offset, first), min(each.last_offset, last)) for each in same)
+    own = sorted((begin, end) for begin, end in clipped if begin <= end)
     if not own:
         return [dict(row)]
     found = [] if row["gap_first"] is None else [_gap(row, row["gap_first"], row["gap_last"], row["gap_reason"])]
     begin = first
     for lost_first, lost_last in own:
-        if begin < lost_first:
-            found.append(_part(row, begin, lost_first - 1, unreadable))
+        found += _part(row, begin, lost_first - 1, unreadable)
         found.append(_gap(row, lost_first, lost_last, LOST_FROM_TABLES))
         begin = lost_last + 1
-    return [*found, *([_part(row, begin, last, unreadable)] if begin <= last else [])]
+    return [*found, *_part(row, begin, last, unreadable)]
 
 
 def _gap(row: Mapping[str, Any], first: int, last: int, reason: str | None) -> _Row:
     return {**row, **_NO_RECORDS, "gap_first": first, "gap_last": last, "gap_reason": reason}
 
 
-def _part(row: Mapping[str, Any], first: int, last: int, unreadable: Mapping[int, Sequence[int]]) -> _Row:
+def _part(row: Mapping[str, Any], first: int, last: int, unreadable: Mapping[int, Sequence[int]]) -> list[_Row]:
+    if first > last:
+        return []
     read = last - first + 1
     quarantined = sum(first <= offset <= last for offset in unreadable.get(row["state_partition"], ()))
-    return {
-        **row,
-        **dict.fromkeys(("gap_first", "gap_last", "gap_reason")),
-        "first_offset": first,
-        "last_offset": last,
-        "records_read": read,
-        "records_decoded": read - quarantined,
-        "records_quarantined": quarantined,
-    }
+    counts = {"records_read": read, "records_decoded": read - quarantined, "records_quarantined": quarantined}
+    no_gap = dict.fromkeys(("gap_first", "gap_last", "gap_reason"))
+    return [{**row, **no_gap, **counts, "first_offset": first, "last_offset": last}]

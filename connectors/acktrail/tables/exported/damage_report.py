@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -143,7 +143,7 @@ def _damages(place: TablePlace) -> Iterator[DamagedFile]:
                 action = RepairAction.REMADE
             elif place.name == RECORDS and (is_commit or not damage.is_of_log):
                 action = RepairAction.LEFT_OUT
-            yield DamagedFile(table=place.name, file=damage.file, cause=damage.cause, mending=action)
+            yield DamagedFile(**asdict(damage), table=place.name, mending=action)
 
 
 def _present(
@@ -157,8 +157,7 @@ def _present(
         paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in broken]
         damages = tuple(broken_data(tables.place(RECORDS).storage(), paths))
         without = broken | {damage.file for damage in damages}
-        action = RepairAction.LEFT_OUT
-        found = (DamagedFile(table=RECORDS, file=each.file, cause=each.cause, mending=action) for each in damages)
+        found = (DamagedFile(**asdict(each), table=RECORDS, mending=RepairAction.LEFT_OUT) for each in damages)
         return present_records(tables, without=without, progress=progress), tuple(found)
 
 
@@ -192,7 +191,7 @@ def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
                 LostOffsets(state_partition=number, first_offset=begin, last_offset=end, offset_shift=shift)
                 for begin, end in absent
             )
-    return list(_merged(sorted(found)))
+    return _merged(sorted(found))
 
 
 def _unranged_records(tables: Tables, presence: Presence) -> Iterator[LostOffsets]:
@@ -213,17 +212,14 @@ def _ranges(tables: Tables) -> Iterator[dict[str, Any]]:
         yield from (row for row in batch.to_pylist() if row["first_offset"] is not None)
 
 
-def _merged(lost: Iterable[LostOffsets]) -> Iterator[LostOffsets]:
+def _merged(lost: Iterable[LostOffsets]) -> list[LostOffsets]:
     """Ascending pieces of one log, joined where they touch."""
-    before: LostOffsets | None = None
+    joined: list[LostOffsets] = []
     for each in lost:
-        log = each.state_partition, each.offset_shift
-        if before is None:
-            before = each
-        elif (before.state_partition, before.offset_shift) == log and each.first_offset <= before.last_offset + 1:
-            before = replace(before, last_offset=max(before.last_offset, each.last_offset))
+        last = joined[-1] if joined else each
+        is_same_log = (last.state_partition, last.offset_shift) == (each.state_partition, each.offset_shift)
+        if joined and is_same_log and each.first_offset <= last.last_offset + 1:
+            joined[-1] = replace(last, last_offset=max(last.last_offset, each.last_offset))
         else:
-            yield before
-            before = each
-    if before is not None:
-        yield before
+            joined.append(each)
+    return joined

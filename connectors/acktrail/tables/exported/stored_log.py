@@ -63,16 +63,8 @@ class StoredRecords:
 
     def __init__(self, snapshot: TableSnapshot | None, task: TaskId, partition: int) -> None:
         self._snapshot, self._task, self._partition = snapshot, task, partition
-
-    @property
-    def offset_shift(self) -> int:
-        """See ``StoredLog``."""
-        return self._number(_SHIFT) or 0
-
-    @property
-    def leader_epoch(self) -> int | None:
-        """See ``StoredLog``."""
-        return self._number(_EPOCH)
+        self.offset_shift = self._number(_SHIFT) or 0
+        self.leader_epoch = self._number(_EPOCH)
 
     def fingerprint(self, offset: int) -> int | None:
         """See ``StoredLog``."""

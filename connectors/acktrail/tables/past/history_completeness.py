@@ -90,12 +90,9 @@ def _events(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
     """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
     unknown = OffsetStatusKind.UNKNOWN.value
     is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
-    snapshot = tables.snapshot(CHANGES)
-    if snapshot is None:
-        return []
-    found = []
-    columns = [*_EVENT, "standing", "before_standing"]
-    for batch in snapshot.batches(columns=columns, where=all_of(is_event, scope.expression())):
+    snapshot, found = tables.snapshot(CHANGES), []
+    columns, where = [*_EVENT, "standing", "before_standing"], all_of(is_event, scope.expression())
+    for batch in () if snapshot is None else snapshot.batches(columns=columns, where=where):
         is_loss = pc.not_equal(batch["before_standing"], unknown)
         found.append(_summed(pa.Table.from_batches([batch]).select(_EVENT).append_column("is_loss", is_loss)))
     events: list[dict[str, Any]] = _summed(pa.concat_tables(found)).to_pylist() if found else []

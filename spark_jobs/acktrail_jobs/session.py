@@ -116,10 +116,7 @@ def _new_session(master: str | None) -> SparkSession:
 
 
 def _configured(settings: Mapping[str, str]) -> SparkSession.Builder:
-    builder = SparkSession.builder.appName("acktrail")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder
+    return SparkSession.builder.appName("acktrail").config(map=dict(settings))
 
 
 def _ensure_java() -> None:

@@ -17,11 +17,9 @@ from acktrail_jobs.spark_workers import worker_frame
 
 
 def delivery_rates(spark: SparkSession, config: TablesConfig, every_ms: int) -> DataFrame:
-    """Rows of ``acktrail.columnar.rate_counts.RATES`` for intervals of `every_ms`: what ``acktrail rates`` shows.
-
-    A count is null where it is more than a long holds. Which state records are missing, so that counts are least ones,
-    is in ``acktrail.tables.past.history_reader.HistoryReader.completeness``.
-    """
+    """Rows of ``acktrail.columnar.rate_counts.RATES`` for intervals of `every_ms`: what ``acktrail rates`` shows. A
+    count is null where it is more than a long holds. Which state records are missing, so that counts are least ones, is
+    in ``acktrail.tables.past.history_reader.HistoryReader.completeness``."""
     snapshot = Tables(config).snapshot(CHANGES)
     paths = [] if snapshot is None else [(file.path,) for file in snapshot.files()]
     pieces = worker_frame(spark, RATES, paths, partial(_counted, config, every_ms))

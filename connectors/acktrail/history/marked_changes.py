@@ -35,10 +35,8 @@ _CAUSE_NAMES: Final = pa.array([cause.value for cause in _CAUSES])
 
 class MarkedHistory:
     """The changes of one state partition, batch of rows by batch of rows in log order, as ``History`` gives them.
-
     `held` has the states before the first record; ``settle`` changes it in place. Changes of records before offset
-    `report_from` are left out.
-    """
+    `report_from` are left out."""
 
     def __init__(
         self, state_partition: int, held: MutableMapping[SharePartition, KnownState], report_from: int

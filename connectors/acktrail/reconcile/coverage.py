@@ -56,10 +56,8 @@ class ExportedRange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRanges:
     """What an earlier observation knew of ``export_ranges``: every commit of its run, and every one up to `until`.
-
     `latest`: when the newest of them was made. All rows that the table (`ranges_table`: its id) had at `ranges_version`
-    are known, except some in the files `pending`.
-    """
+    are known, except some in the files `pending`."""
 
     ranges_table: str
     ranges_version: int
@@ -214,12 +212,9 @@ def _added(total: pa.Table, ranges: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """One state partition at one observation.
-
-    `end_offset`: the observation's replay stops before it; None when nothing was exported. `quarantined`: how many
-    records below it could not be decoded, the newest at `quarantined_at`. `unattributed_at`: the newest of them that
-    names no share partition.
-    """
+    """One state partition at one observation. `end_offset`: the observation's replay stops before it; None when nothing
+    was exported. `quarantined`: how many records below it could not be decoded, the newest at `quarantined_at`.
+    `unattributed_at`: the newest of them that names no share partition."""
 
     state_partition: int
     log: StateLog

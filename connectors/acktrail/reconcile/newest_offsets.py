@@ -140,11 +140,8 @@ def _archived_batches(records: pa.Table) -> tuple[Int64Array, pa.StructArray]:
 
 
 class ArchivedRanges:
-    """Sets of offsets by the number of a share partition.
-
-    The invariant: after uniting, ranges are ascending by number and offset, and no two of one number overlap or touch.
-    Cost: O(n log n) for n ranges added.
-    """
+    """Sets of offsets by the number of a share partition. The invariant: after uniting, ranges are ascending by number
+    and offset, and no two of one number overlap or touch. Cost: O(n log n) for n ranges added."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[Int64Array, Int64Array, Int64Array]] = []

@@ -163,11 +163,9 @@ class Descriptions:
         return distinct.filter(pc.is_null(first_matches(distinct.columns, replayed.select(KEY_COLUMNS).columns)))
 
     def beside(self, keys: pa.Table) -> dict[str, pa.Array]:
-        """Columns for each row of `keys` (``KEY_COLUMNS``), null where nothing was answered.
-
-        `topic`, `described_topic`, `topic_status`, `group_state`; and for each phase, with its name at the end, the
-        fields of a ``DescribedPartition``.
-        """
+        """Columns for each row of `keys` (``KEY_COLUMNS``), null where nothing was answered. `topic`,
+        `described_topic`, `topic_status`, `group_state`; and for each phase, with its name at the end, the fields of a
+        ``DescribedPartition``."""
         own = self.topics.take(first_matches([keys["topic_id"]], [self.topics["topic_id"]]))
         described = self.shares["topic"].take(_matches(keys, self.shares, KEY_COLUMNS))
         samples = {phase: self._sample(keys, phase) for phase in PHASES}

@@ -66,9 +66,7 @@ class Replay:
     def __init__(
         self, read: Read, observation: Observation, coverages: Sequence[Coverage], saved: SavedReplay | None = None
     ) -> None:
-        self._read = read
-        self._observation = observation
-        self._saved = saved or SavedReplay()
+        self._read, self._observation, self._saved = read, observation, saved or SavedReplay()
         self._exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
         self._offsets = NewestOffsets()
         self._offsets.resume(self._saved.rows)

@@ -159,10 +159,8 @@ def note_reconciled(
 
 
 def cluster_fingerprint(tables: Tables, run_id: str, phase: str, records: str | None) -> ClusterFingerprint:
-    """What run `run_id` saw before or after its export (`phase`); `records`: see ``records_version``.
-
-    A cluster without groups, or without logs, has rows of one kind only. Without any row, nothing is known.
-    """
+    """What run `run_id` saw before or after its export (`phase`); `records`: see ``records_version``. A cluster without
+    groups, or without logs, has rows of one kind only. Without any row, nothing is known."""
     samples = [_lines_of(tables, name, run_id, phase) for name in _OF_EXPORTS[:2]]
     if not any(samples):
         return ClusterFingerprint(records=records)

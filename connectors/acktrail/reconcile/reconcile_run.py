@@ -30,11 +30,9 @@ _ROWS_AT_ONCE: Final = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileSummary:
-    """What the tables hold of a run: counts by verdict, and its findings by rule and by severity.
-
-    `moved`: share partitions whose description changed while the state topic was read. `went_on_from`: the run whose
-    saved replay was continued; None: all records were replayed, and `replayed_all` says why.
-    """
+    """What the tables hold of a run: counts by verdict, and its findings by rule and by severity. `moved`: share
+    partitions whose description changed while the state topic was read. `went_on_from`: the run whose saved replay was
+    continued; None: all records were replayed, and `replayed_all` says why."""
 
     run_id: str
     share_partitions: int
@@ -53,14 +51,12 @@ def reconcile(
     *,
     before_done: Callable[[], object] = lambda: None,
 ) -> ReconcileSummary:
-    """Reconcile an observation: write ``share_partition_states``, ``reconciliations`` and ``findings``.
+    """Reconcile the observation `run_id` (None: the newest complete one): write ``share_partition_states``,
+    ``reconciliations`` and ``findings``.
 
     Replays the records that came since the last reconciliation, from the states that it left, or all of them. The same
-    run again changes nothing: a run that was stopped half-way is completed.
-
-    Args:
-        run_id: the observation; None: the newest complete one.
-        before_done: called while the workers are open; where it fails, the run is not noted as reconciled.
+    run again changes nothing: a run that was stopped half-way is completed. `before_done` is called while the workers
+    are open; where it fails, the run is not noted as reconciled.
 
     Raises:
         DamagedTables: ``state_records`` lost commits or files that it had.

@@ -83,8 +83,7 @@ class ReplayResume:
     """
 
     def __init__(self, tables: Tables, observation: Observation) -> None:
-        self._tables = tables
-        self._observation = observation
+        self._tables, self._observation = tables, observation
         self._saved = continued(tables, read_saved(tables, REPLAY))
         self._exported_ranges = ExportedRanges(tables, observation, known_ranges(self._saved))
         coverages = coverage_of(observation, self._exported_ranges.by_state_partition)
@@ -149,8 +148,7 @@ class ReplayResume:
         if self._records is None:
             return dict(coverages)
         if self.full_replay_reason:
-            batches = self._records.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED)
-            return count_quarantined(coverages, batches)
+            return count_quarantined(coverages, self._records.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED))
         saved = {
             number: replace(coverage, **quarantined_of(self._saved.exported.get(number)))
             for number, coverage in coverages.items()

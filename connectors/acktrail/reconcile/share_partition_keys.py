@@ -61,10 +61,8 @@ def coordinator_keys(rows: pa.Table | pa.RecordBatch) -> pa.Array:
 
 def state_partitions_of(rows: pa.Table, count: int) -> Int64Array:
     """The state partition of each row (``KEY_COLUMNS``, none null): ``state_partition_of`` for many rows at once.
-
     Java's hash of ``c[0] .. c[n-1]`` is the sum of ``c[i] * 31**(n-1-i)`` modulo 2**32. For ASCII text the bytes are
-    the code units; other keys are hashed one by one.
-    """
+    the code units; other keys are hashed one by one."""
     batches = rows.select(KEY_COLUMNS).to_batches(max_chunksize=_ROWS_AT_ONCE)
     pieces = [_homes(batch, count) for batch in batches if batch.num_rows]
     return np.concatenate([np.empty(0, np.int64), *pieces])

@@ -86,9 +86,7 @@ def reconcile_rows(
     states: pa.Table, described: Descriptions, observation: Observation, coverages: Mapping[int, Coverage]
 ) -> pa.Table:
     """Rows of ``RECONCILED``: a verdict on each of `states`, and on each share partition that was only described.
-
-    `states`: what ``one_state_per_partition`` gives; `coverages`: by state partition.
-    """
+    `states`: what ``one_state_per_partition`` gives; `coverages`: by state partition."""
     only_described = described.only_described(states)
     rows = pa.concat_tables([states, only_described], promote_options="default").combine_chunks()
     columns: _Columns = dict(zip(rows.column_names, rows.columns, strict=True))
@@ -150,11 +148,9 @@ def _moved(columns: _Columns) -> pa.Array:
 
 
 def verdicts_of(evidence: pa.Table) -> pa.Table:
-    """Verdict, reason and lags of each row: what ``reconcile`` gives for it.
-
-    `evidence`: the columns of a replayed state (null: none), the fields of ``DescribedPartition`` with ``_before`` and
-    ``_after`` at the end of their names, `topic_status`, `incomplete`, `was_initialized`.
-    """
+    """Verdict, reason and lags of each row: what ``reconcile`` gives for it. `evidence`: the columns of a replayed
+    state (null: none), the fields of ``DescribedPartition`` with ``_before`` and ``_after`` at the end of their names,
+    `topic_status`, `incomplete`, `was_initialized`."""
     batches = StateBatches.of(evidence)
     agree = _agree(evidence, batches)
     found = pa.table(_agreements(evidence, batches), schema=_VERDICTS)
@@ -220,14 +216,12 @@ def _agreements(rows: pa.Table, batches: StateBatches) -> _Columns:
     log_start, log_end = _newest(numbers, "log_start_offset"), _newest(numbers, _END)
     first = np.maximum(batches.starts, log_start.values)
     done = batches.covered(batches.is_in(TERMINAL_STATES), first, log_end.values)
-    lag = log_end.values - batches.starts - count.values
+    lag, backlog = log_end.values - batches.starts - count.values, np.maximum(log_end.values - first - done, 0)
     return {
         "verdict": pa.repeat(Verdict.MATCH.value, rows.num_rows),
         "reason": _reasons(rows, count.mask & _has(rows["lag_before"]) & _has(rows["lag_after"])),
         "durable_lag": pa.array(lag, mask=~(log_end.mask & count.mask)),
-        "effective_backlog": pa.array(
-            np.maximum(log_end.values - first - done, 0), mask=~(log_start.mask & log_end.mask)
-        ),
+        "effective_backlog": pa.array(backlog, mask=~(log_start.mask & log_end.mask)),
     }
 
 

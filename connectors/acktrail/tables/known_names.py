@@ -29,11 +29,9 @@ class KnownNames:
 
 
 def known_names(tables: Tables) -> KnownNames:
-    """The names in ``state_records``, and the topics that were there when they were last seen.
-
-    Share partitions that the newest reconciliation found deleted are left out where ``replay_memory`` has it; then only
-    files that came since are read, else all, two columns of them.
-    """
+    """The names in ``state_records``, and the topics that were there when they were last seen. Share partitions that
+    the newest reconciliation found deleted are left out where ``replay_memory`` has it; then only files that came since
+    are read, else all, two columns of them."""
     rows = tables.read("topics", columns=["topic_id", "topic"], where=~pc.field("status").isin(_GONE)).to_pylist()
     seen = frozenset(row["topic_id"] for row in rows)
     topics = {row["topic_id"]: row["topic"] for row in rows if row["topic"] is not None}

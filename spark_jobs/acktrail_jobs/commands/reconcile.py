@@ -46,10 +46,8 @@ def _command(
 def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
-    """See ``acktrail.reconcile.reconcile_run.reconcile``, ``workers_on`` and ``translated``.
-
-    `with_history`: bring ``delivery_history`` up to date with the same workers.
-    """
+    """See ``acktrail.reconcile.reconcile_run.reconcile``, ``workers_on`` and ``translated``. `with_history`: bring
+    ``delivery_history`` up to date with the same workers."""
     from acktrail.history.history_run import build_history
     from acktrail.reconcile.reconcile_run import reconcile as run
     from acktrail.tables.delta.store import Tables

@@ -24,7 +24,7 @@ from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation, last_of_each_key, merge_rows
 from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, ensure_writable, table_root
-from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
+from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot, chosen_columns
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
@@ -185,8 +185,7 @@ class Tables:
         """Rows of a table (see ``TableSnapshot.read``); none when the table was never created."""
         snapshot = self.snapshot(name)
         if snapshot is None:
-            wanted = TABLES[name].names if columns is None else columns
-            return TABLES[name].empty_table().select(list(wanted))
+            return chosen_columns(name, columns).empty_table()
         return snapshot.read(columns=columns, where=where)
 
     def rows(
@@ -205,8 +204,8 @@ class Tables:
         where: pc.Expression | None = None,
     ) -> pa.Table:
         """Rows of some of a table's files (``TableSnapshot.files``), without reading its log: for other processes."""
-        schema = TABLES[name] if columns is None else pa.schema([TABLES[name].field(each) for each in columns])
-        return pa.Table.from_batches(self.file_batches(name, paths, columns=columns, where=where), schema=schema)
+        batches = self.file_batches(name, paths, columns=columns, where=where)
+        return pa.Table.from_batches(batches, schema=chosen_columns(name, columns))
 
     def file_batches(
         self,

@@ -135,7 +135,7 @@ class TableSnapshot:
         text is stored as views (merges and other engines write them) are filtered once they are read: Arrow cannot
         compare views inside a file.
         """
-        schema = self._schema(columns)
+        schema = chosen_columns(self.name, columns)
         with self.place.translated():
             try:
                 return cast_to_schema(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
@@ -161,7 +161,7 @@ class TableSnapshot:
         self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of ``read`` batch by batch: memory does not grow with the table."""
-        schema = self._schema(columns)
+        schema = chosen_columns(self.name, columns)
         scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
         passed = 0
         try:
@@ -189,14 +189,16 @@ class TableSnapshot:
         with self.place.translated():
             return pa.table(self.delta.get_add_actions(flatten=True))
 
-    def _schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        schema = TABLES[self.name]
-        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
-
     def _stored(self, schema: pa.Schema) -> list[str]:
         """The columns of `schema` that the table has: one written by an older release may lack some."""
         stored = {field.name for field in self.delta.schema().fields}
         return [name for name in schema.names if name in stored]
+
+
+def chosen_columns(table: str, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of a table's `columns`; None: of all."""
+    schema = TABLES[table]
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 def _own(entries: Mapping[str, Any]) -> dict[str, str]:

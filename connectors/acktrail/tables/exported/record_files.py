@@ -77,8 +77,7 @@ class RecordFiles:
     are read, once."""
 
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
-        self.tables = tables
-        self.version = snapshot.version
+        self.tables, self.version = tables, snapshot.version
         self._statistics = snapshot.statistics(_STATISTICS)
         self._spans: dict[str, dict[int, _Span]] = {}
 

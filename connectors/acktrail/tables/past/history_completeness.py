@@ -162,13 +162,13 @@ def _times(tables: Tables, places: Mapping[int, Iterable[int]]) -> dict[tuple[in
 
 def _unattributed(tables: Tables, numbers: Sequence[int]) -> Iterator[MissingRecords]:
     for row in unattributed_records(tables, numbers):
-        number, offset, time = row["state_partition"], row["offset"], row["timestamp_ms"]
+        found = RecordPosition(**row, cause=Cause.UNREADABLE)
         yield MissingRecords(
             key=None,
-            state_partition=number,
+            state_partition=found.state_partition,
             reason=UnknownReason.UNREADABLE,
-            first_record=offset,
-            last_record=offset,
-            after_ms=time,
-            until=RecordPosition(state_partition=number, offset=offset, timestamp_ms=time, cause=Cause.UNREADABLE),
+            first_record=found.offset,
+            last_record=found.offset,
+            after_ms=found.timestamp_ms,
+            until=found,
         )

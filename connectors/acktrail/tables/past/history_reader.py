@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -97,7 +97,15 @@ class HistoryReader:
         rows = self._changes(group_id, self.ids_of(topic), partition, offset, offset)
         if not rows.num_rows:
             self._raise_unknown(group_id, topic, partition)
-        return tuple(sorted(self._instances(rows, offset), key=_begun))
+        of_place: defaultdict[tuple[str, int], list[StatusChange]] = defaultdict(list)
+        for change in sorted(changes_of(rows), key=lambda change: change.at.offset):
+            of_place[change.key.topic_id, change.at.state_partition].append(change)
+        found = (
+            RecordInstance(topic=self.topic(topic_id), state_partition=number, history=history)
+            for (topic_id, number), changes in of_place.items()
+            if (history := record_history(offset, changes)) is not None
+        )
+        return tuple(sorted(found, key=_begun))
 
     def archived(self, group_id: str, since_ms: int | None = None) -> list[ArchivedRange]:
         """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock. Raises
@@ -177,15 +185,6 @@ class HistoryReader:
             & (pc.field("last_offset") >= first)
         )
         return self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
-
-    def _instances(self, rows: pa.Table, offset: int) -> Iterable[RecordInstance]:
-        of_place: defaultdict[tuple[str, int], list[StatusChange]] = defaultdict(list)
-        for change in changes_of(rows):
-            of_place[change.key.topic_id, change.at.state_partition].append(change)
-        for (topic_id, state_partition), changes in of_place.items():
-            found = record_history(offset, sorted(changes, key=lambda change: change.at.offset))
-            if found is not None:
-                yield RecordInstance(topic=self.topic(topic_id), state_partition=state_partition, history=found)
 
     def _raise_unknown(self, group_id: str, topic: str, partition: int) -> None:
         rows, ids = self.known_partitions(group_id).to_pylist(), self.ids_of(topic)

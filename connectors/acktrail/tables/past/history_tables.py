@@ -47,8 +47,7 @@ class HistoryTables:
     ForeignCluster (the tables are another cluster's)."""
 
     def __init__(self, tables: Tables, cluster_id: str) -> None:
-        self._tables = tables
-        self._cluster_id = cluster_id
+        self._tables, self._cluster_id = tables, cluster_id
         create_for(tables, CHANGES, cluster_id)
 
     def positions(self, state_partitions: Iterable[int]) -> dict[int, int]:

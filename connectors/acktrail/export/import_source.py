@@ -147,12 +147,9 @@ class FileTask:
         return state_task_id(self._destination.cluster_id, self._destination.topic_id, self._partition)
 
     def start(self, position: int | None) -> None:
-        """Begin at `position`; None: at the first record. Records before it must be in the tables already.
-
-        Raises:
-            ForeignCluster: the tables have another record at an address.
-            InputError: records before `position` are not in the tables, or some between it and the first are missing.
-        """
+        """Begin at `position`; None: at the first record. Raises ForeignCluster (the tables have another record at an
+        address), InputError (records before `position` are not in the tables, or some between it and the first are
+        missing)."""
         offsets = np.asarray(self._records["offset"])
         self.known = 0 if position is None else int(np.searchsorted(offsets, position))
         if self.known:

@@ -18,10 +18,8 @@ _ASCII: Final = 128
 
 
 def key_codes(columns: Iterable[pa.ChunkedArray]) -> Int64Array:
-    """A number for each row, equal where all `columns` are equal; from 0 as keys first appear. Null equals null.
-
-    Returns:
-        int64, one for each row. Cost: a hash table lookup for each row and column.
+    """A number for each row, equal where all `columns` are equal; from 0 as keys first appear. Null equals null. Cost:
+    a hash table lookup for each row and column.
 
     >>> groups, partitions = pa.chunked_array([["a", "a", "b", "a"]]), pa.chunked_array([[0, 1, 1, 0]])
     >>> key_codes([groups, partitions]).tolist()

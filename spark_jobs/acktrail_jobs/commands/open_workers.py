@@ -23,19 +23,16 @@ def workers_on(master: str | None) -> OpenWorkers:
     """Opens this process as the only worker where a job reads at most ACKTRAIL_DRIVER_ROWS rows and Spark would run on
     threads of this machine; else a Spark session: the one that runs, or a new one on `master` that ends with the block.
 
-    `master` None: what ``spark-submit`` says, else two local threads. What it returns raises:
-
-    Raises:
-        ConfigurationError: ACKTRAIL_DRIVER_ROWS is no number.
-        MissingDependency: no Java that runs Spark, or JAVA_HOME names a folder without one. A small job checks that
-            too, so that it is found before the first large one.
+    `master` None: what ``spark-submit`` says, else two local threads. What it returns raises ConfigurationError
+    (ACKTRAIL_DRIVER_ROWS is no number), MissingDependency (no Java that runs Spark, or JAVA_HOME names a folder without
+    one: a small job checks that too, so that it is found before the first large one).
     """
     return partial(_open, master)
 
 
 @contextmanager
 def _open(master: str | None, rows: int) -> Iterator[Workers]:
-    if rows <= driver_rows() and _is_local(master):
+    if rows <= driver_rows() and not _has_session() and _is_local(master):
         home = java_home()
         if home is not None and not (home / "bin" / "java").exists():
             raise MissingDependency(
@@ -51,12 +48,17 @@ def _open(master: str | None, rows: int) -> Iterator[Workers]:
 
 
 def _is_local(master: str | None) -> bool:
-    if "pyspark.sql" in sys.modules:
-        from acktrail_jobs.session import running_session
+    if master is None:
+        return not _ELSEWHERE & environment().keys()
+    return _LOCAL.fullmatch(master) is not None
 
-        if running_session() is not None:
-            return False
-    return not _ELSEWHERE & environment().keys() if master is None else _LOCAL.fullmatch(master) is not None
+
+def _has_session() -> bool:
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from acktrail_jobs.session import running_session
+
+    return running_session() is not None
 
 
 @contextmanager

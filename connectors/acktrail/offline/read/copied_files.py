@@ -103,10 +103,8 @@ def sample_of(files: Sequence[Path], reading: ReadReport) -> Iterator[RawRecord]
 
 
 def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dialect[Any]:
-    """The dialect called `name`; for ``auto`` the one that the records of `sample` agree on.
-
-    A sample of tombstones or damage alone is read as Kafka 4.2's: every shipped dialect reads it the same way. `sample`
-    is called for ``auto`` only.
+    """The dialect called `name`; for ``auto`` the one that the records of `sample` (called for ``auto`` only) agree on:
+    tombstones or damage alone are read as Kafka 4.2's, as every shipped dialect reads them the same way.
 
     Raises UnknownName (there is no such dialect), ConfigurationError (the sample does not agree, or is ambiguous; the
     message has both readings).

@@ -166,14 +166,12 @@ def present_records(
 ) -> Presence:
     """The records of ``state_records``, except those in its files `without`. Reads two columns of all rows; `progress`
     gets how many were read."""
-    presence, read = Presence(), 0
-    snapshot = tables.snapshot(RECORDS)
-    if snapshot is not None:
-        paths = [file.path for file in snapshot.files() if file.path not in without]
-        for batch in tables.file_batches(RECORDS, paths, columns=_ADDRESS):
-            presence.add(batch)
-            read += batch.num_rows
-            progress(read)
+    presence, read, snapshot = Presence(), 0, tables.snapshot(RECORDS)
+    paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in without]
+    for batch in tables.file_batches(RECORDS, paths, columns=_ADDRESS):
+        presence.add(batch)
+        read += batch.num_rows
+        progress(read)
     return presence
 
 

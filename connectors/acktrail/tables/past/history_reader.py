@@ -86,14 +86,9 @@ class HistoryReader:
         return [each.topic_id for each in self.topics.values() if each.topic == topic] or [topic]
 
     def instances(self, group_id: str, topic: str, partition: int, offset: int) -> tuple[RecordInstance, ...]:
-        """What became of one record within a group; `topic` is a name or a topic id.
-
-        Reads only the files and row groups whose least and greatest values allow the record.
-
-        Raises:
-            UnknownName: the history does not have the group, the topic or the partition within the group.
-            InputError: nothing at all is known of the share partition.
-        """
+        """What became of one record within a group; `topic` is a name or a topic id. Reads only the files and row
+        groups whose least and greatest values allow the record. Raises UnknownName (the history does not have the
+        group, or the topic or partition within it), InputError (nothing at all is known of the share partition)."""
         rows = self._changes(group_id, self.ids_of(topic), partition, offset, offset)
         if not rows.num_rows:
             self._raise_unknown(group_id, topic, partition)

@@ -15,12 +15,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.delivery import DURABLE_STATES, StateBatch
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
+from acktrail_dashboard.rows.run_tables import row_key, rows
 from acktrail_dashboard.summary_types import PartitionKey
-from acktrail_dashboard.verdicts import canonical
-from acktrail_dashboard.wording import counted, number
+from acktrail_dashboard.wording import canonical, counted, number
 
 
 class BandKind(StrEnum):
@@ -35,12 +34,7 @@ class BandKind(StrEnum):
     """Below the log start: the log no longer has them."""
 
 
-_KINDS: Final[Mapping[int, BandKind]] = {
-    DeliveryState.AVAILABLE: BandKind.AVAILABLE,
-    DeliveryState.ACKNOWLEDGED: BandKind.ACKNOWLEDGED,
-    DeliveryState.ARCHIVING: BandKind.ARCHIVING,
-    DeliveryState.ARCHIVED: BandKind.ARCHIVED,
-}
+_KINDS: Final[Mapping[int, BandKind]] = {state: BandKind(state.name.lower()) for state in DURABLE_STATES}
 _NEVER_HIDDEN: Final = (BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN)
 
 
@@ -76,16 +70,18 @@ def state_windows(
     }
     wanted = pa.array([row_key(row) in keys for row in rows(states, KEY_COLUMNS)], pa.bool_())
     chosen = rows(states.filter(wanted), (*KEY_COLUMNS, "start_offset", "batches", "completeness"))
-    return {
-        row_key(row): _window(row, log_starts.get(row_key(row))) for row in chosen if row["start_offset"] is not None
-    }
-
-
-def _window(row: TableRow, log_start: int | None) -> StateWindow:
-    batches, start = tuple(StateBatch(**batch) for batch in row["batches"] or ()), row["start_offset"]
-    end = max((start, *(batch.last_offset + 1 for batch in batches)))
-    is_complete = canonical(row["completeness"]) == "complete"
-    return StateWindow(start=start, end=end, batches=batches, is_complete=is_complete, log_start=log_start)
+    found = {}
+    for row in chosen:
+        batches, start = tuple(StateBatch(**batch) for batch in row["batches"] or ()), row["start_offset"]
+        if start is not None:
+            found[row_key(row)] = StateWindow(
+                start=start,
+                end=max((start, *(batch.last_offset + 1 for batch in batches))),
+                batches=batches,
+                is_complete=canonical(row["completeness"]) == "complete",
+                log_start=log_starts.get(row_key(row)),
+            )
+    return found
 
 
 def bands(window: StateWindow) -> tuple[OffsetBand, ...]:
@@ -140,9 +136,10 @@ def scaled_bands(covering: tuple[OffsetBand, ...], width: int) -> tuple[tuple[Ba
         scale = width / total
         return tuple((b.kind, (b.first - start) * scale, (b.last + 1 - start) * scale) for b in covering)
     drawn = []
-    for kind, own in groupby(enumerate(map(_bin_kind, _weights(covering, start, total, width))), lambda pair: pair[1]):
-        bins = [index for index, _ in own]
-        drawn.append((kind, float(bins[0]), float(bins[-1] + 1)))
+    at = 0
+    for kind, own in groupby(map(_bin_kind, _weights(covering, start, total, width))):
+        begin, at = at, at + len(tuple(own))
+        drawn.append((kind, float(begin), float(at)))
     return tuple(drawn)
 
 

@@ -20,10 +20,9 @@ from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
 from acktrail_dashboard.rows import listed_rows as listed
 from acktrail_dashboard.rows.archived_rows import archived_rows, groups_with_more
-from acktrail_dashboard.rows.partition_rows import partition_rows
 from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows, rows_of_run, run_end
 from acktrail_dashboard.summary_types import PartitionRow, RunHead, RunTotals, Summary
-from acktrail_dashboard.verdicts import SEVERITIES, VERDICT_MEANINGS, tally, urgency
+from acktrail_dashboard.wording import SEVERITIES, VERDICT_MEANINGS, tally, urgency
 
 _OF_THE_RUN: Final = ("share_partition_states", "reconciliations", "quality_results", "group_observations")
 
@@ -69,7 +68,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     A run without any row gives a summary without rows: whether the run exists is the caller's question.
     """
     own = rows_of_run(tables, run_id)
-    partitions = partition_rows(own.share_partition_states, own.reconciliations)
+    partitions = listed.partition_rows(own.share_partition_states, own.reconciliations)
     groups = listed.group_rows(own.group_observations, partitions)
     findings, expectations = listed.finding_rows(own.findings), listed.expectation_rows(own.quality_results)
     exports, gaps = listed.export_rows(own.export_ranges), listed.gap_rows(own.export_ranges)
@@ -93,7 +92,8 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         records_quarantined=sum(row.records_quarantined for row in exports),
         gaps=len(gaps),
         gap_records=sum(gap.records for gap in gaps),
-        commits=listed.commit_count(own.export_ranges),
+        # A commit has one instant, and a row for each state partition in it.
+        commits=own.export_ranges.group_by(["run_id", "exported_at"], use_threads=False).aggregate([]).num_rows,
     )
     return Summary(
         head=_head(own, run_id),

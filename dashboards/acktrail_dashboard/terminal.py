@@ -8,8 +8,6 @@ from acktrail.plain_tables import printable, table
 from acktrail_dashboard import wording
 from acktrail_dashboard.summary import most_urgent
 from acktrail_dashboard.summary_types import PartitionRow, Summary
-from acktrail_dashboard.verdicts import severity_tone, verdict_tone
-from acktrail_dashboard.wording import address, counted, instant, notes, number, topic_text, verdict_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +45,7 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
     for line in (*_left_off(summary, shown), "", *_lines(summary)):
         target.print(Text(line))
     for finding, line in zip(summary.findings, _worst(summary), strict=False):
-        target.print(Text(line, style=_COLOURS[severity_tone(finding.severity)]))
+        target.print(Text(line, style=_COLOURS[wording.severity_tone(finding.severity)]))
 
 
 def _rich_table(shown: tuple[PartitionRow, ...]) -> Table:
@@ -60,38 +58,39 @@ def _rich_table(shown: tuple[PartitionRow, ...]) -> Table:
         found.add_column(title, justify="right" if index in _NUMBERS else "left", overflow="fold")
     for row in shown:
         *plain, verdict, note = _cells(row)
-        found.add_row(*map(Text, plain), Text(verdict, _COLOURS[verdict_tone(row.verdict)]), Text(note, "dim"))
+        found.add_row(*map(Text, plain), Text(verdict, _COLOURS[wording.verdict_tone(row.verdict)]), Text(note, "dim"))
     return found
 
 
 def _cells(row: PartitionRow) -> tuple[str, ...]:
     return (
         printable(row.group_id),
-        topic_text(row.topic, row.topic_id),
-        number(row.partition),
-        number(row.start_offset.value),
-        number(row.lag.value),
-        number(row.archived.value),
-        verdict_text(row.verdict) + (" (moved)" if row.moved else ""),
-        "; ".join(notes(row)),
+        wording.topic_text(row.topic, row.topic_id),
+        wording.number(row.partition),
+        wording.number(row.start_offset.value),
+        wording.number(row.lag.value),
+        wording.number(row.archived.value),
+        wording.verdict_text(row.verdict) + (" (moved)" if row.moved else ""),
+        "; ".join(wording.notes(row)),
     )
 
 
 def _head(summary: Summary) -> str:
     head = summary.head
     cluster = printable(head.cluster_id or "unknown")
-    return f"Run {printable(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}"
+    return f"Run {printable(head.run_id)}, observed {wording.instant(head.observed_to)}, cluster {cluster}"
 
 
 def _left_off(summary: Summary, shown: tuple[PartitionRow, ...]) -> tuple[str, ...]:
     more = len(summary.partitions) - len(shown)
-    return (f"… {counted(more, 'more share partition')}; every one is in --json",) if more else ()
+    return (f"… {wording.counted(more, 'more share partition')}; every one is in --json",) if more else ()
 
 
 def _lines(summary: Summary) -> tuple[str, ...]:
     totals = summary.totals
+    shared = wording.counted(totals.share_partitions, "share partition")
     return (
-        f"Total         {counted(totals.groups, 'group')}, {counted(totals.share_partitions, 'share partition')}",
+        f"Total         {wording.counted(totals.groups, 'group')}, {shared}",
         f"Lag           {wording.lag_line(totals)}",
         f"Archived      {wording.archived_line(totals)}",
         f"Verdicts      {wording.verdicts_line(totals)}",
@@ -104,8 +103,8 @@ def _lines(summary: Summary) -> tuple[str, ...]:
 def _worst(summary: Summary) -> tuple[str, ...]:
     lines = []
     for row in summary.findings[:FINDINGS_SHOWN]:
-        where = address(row.evidence_state_partition, row.evidence_offset)
+        where = wording.address(row.evidence_state_partition, row.evidence_offset)
         about = ": ".join(map(printable, (row.rule, row.subject, row.detail)))
         lines.append(f"  {printable(row.severity):<8}  {about}{f' [{where}]' if where else ''}")
     more = len(summary.findings) - len(lines)
-    return (*lines, *([f"  … {counted(more, 'more finding')}"] if more else ()))
+    return (*lines, *([f"  … {wording.counted(more, 'more finding')}"] if more else ()))

@@ -1,4 +1,4 @@
-"""Numbers, instants and counts in words, the same on the terminal and in the report."""
+"""Numbers, instants, counts and verdicts in words and tones, the same on the terminal and in the report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,72 @@ from datetime import UTC, datetime
 from typing import Final
 
 from acktrail.plain_tables import printable
-from acktrail_dashboard.summary_types import Figure, PartitionRow, RunTotals, Summary
-from acktrail_dashboard.verdicts import canonical, severity_tone, verdict_tone
+from acktrail_dashboard.summary_types import ExpectationRow, Figure, PartitionRow, RunTotals, Summary
+
+TONES: Final = ("critical", "warning", "unknown", "info", "ok")
+"""Most urgent first."""
+
+_VERDICTS: Final = {
+    "match": ("ok", "the replayed value lies between the cluster's two answers"),
+    "live_ahead": (
+        "critical",
+        "the cluster has come further than the durable state: records of the state topic are missing",
+    ),
+    "durable_ahead": (
+        "critical",
+        "the durable state is further than the cluster: it lost or never loaded what was written",
+    ),
+    "missing_state": ("critical", "the cluster describes it, the state topic holds nothing of it"),
+    "orphan_state": ("warning", "the state topic holds it, but its group or topic is gone or does not list it"),
+    "before_log_start": (
+        "warning",
+        "the start offset is below the log: legal, put right at the next load; lag is overstated",
+    ),
+    "past_log_end": (
+        "critical",
+        "the state reaches beyond the log's end: a reset beyond it, or a truncated or replaced log",
+    ),
+    "not_authorized": ("warning", "its group or topic may not be described: a right (DESCRIBE) is missing"),
+    "unknown": ("unknown", "not enough is known to compare"),
+}
+VERDICT_MEANINGS: Final = {verdict: meaning for verdict, (_, meaning) in _VERDICTS.items()}
+
+_SEVERITY_TONES: Final = {"critical": "critical", "error": "critical", "warning": "warning", "info": "info"}
+SEVERITIES: Final = tuple(_SEVERITY_TONES)
+
+
+def canonical(word: str | None) -> str:
+    """A verdict as a key: lower case, underscores; ``unknown`` where there is none."""
+    return "_".join((word or "unknown").lower().replace("-", " ").replace("_", " ").split()) or "unknown"
+
+
+def verdict_tone(verdict: str) -> str:
+    """The tone of a verdict; one that this release does not know is never good news."""
+    return _VERDICTS.get(canonical(verdict), ("unknown", ""))[0]
+
+
+def severity_tone(severity: str) -> str:
+    return _SEVERITY_TONES.get(canonical(severity), "unknown")
+
+
+def result_tone(row: ExpectationRow) -> str:
+    """The tone of an expectation: a failure weighs as much as its severity."""
+    if row.result == "failed":
+        return "warning" if row.severity in {"warning", "info"} else "critical"
+    return "ok" if row.result == "passed" else "unknown"
+
+
+def urgency(verdict: str) -> int:
+    """Sort key: what needs a person comes first."""
+    return TONES.index(verdict_tone(verdict))
+
+
+def tally(words: Iterable[str], order: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """How often each word occurs, known words in `order`, then the others by name."""
+    counts = Counter(words)
+    known = tuple(order)
+    rest = sorted(word for word in counts if word not in known)
+    return tuple((word, counts[word]) for word in (*known, *rest) if counts[word])
 
 
 def number(value: int | None) -> str:
@@ -44,9 +108,11 @@ def notes(row: PartitionRow) -> tuple[str, ...]:
         if figure.value is None:
             unknown.setdefault(figure.reason or "not reported", []).append(name)
     gaps = tuple(f"{' and '.join(names)} unknown: {reason}" for reason, names in unknown.items())
-    state = () if row.completeness == "complete" else (_completeness(row),)
+    why = f" ({row.completeness_reason})" if row.completeness_reason else ""
+    state = f"replayed state: {row.completeness.replace('_', ' ')}{why}"
     says_more = row.reason and (row.moved or verdict_tone(row.verdict) != "ok")
-    return tuple(printable(text) for text in ((row.reason,) if says_more else ()) + state + gaps)
+    known = (*([row.reason] if says_more else []), *([] if row.completeness == "complete" else [state]))
+    return tuple(map(printable, (*known, *gaps)))
 
 
 def address(state_partition: int | None, offset: int | None) -> str:
@@ -62,7 +128,8 @@ def headline(summary: Summary) -> tuple[str, str]:
     if not tones:
         return "No share partition was seen in this run.", "unknown"
     urgent, unknown = tones.count("critical") + tones.count("warning"), tones.count("unknown")
-    broken, failed = _serious(row.severity for row in summary.findings), _serious(_failures(summary))
+    broken = _serious(row.severity for row in summary.findings)
+    failed = _serious(row.severity for row in summary.expectations if row.result == "failed")
     parts = [f"{number(tones.count('ok'))} of {counted(len(tones), 'share partition')} match the cluster"]
     parts += [f"{number(urgent)} need{'s' if urgent == 1 else ''} attention"] if urgent else []
     parts += [f"{number(unknown)} cannot be judged"] if unknown else []
@@ -72,10 +139,6 @@ def headline(summary: Summary) -> tuple[str, str]:
     return "; ".join(parts) + ".", "critical" if "critical" in tones or broken or failed else (
         "warning" if urgent else sure
     )
-
-
-def _failures(summary: Summary) -> Iterable[str]:
-    return (row.severity for row in summary.expectations if row.result == "failed")
 
 
 def _serious(severities: Iterable[str]) -> int:
@@ -91,11 +154,11 @@ def archived_line(totals: RunTotals) -> str:
 
 
 def verdicts_line(totals: RunTotals) -> str:
-    return _joined(f"{number(count)} {verdict_text(verdict)}" for verdict, count in totals.verdicts)
+    return ", ".join(f"{number(count)} {verdict_text(verdict)}" for verdict, count in totals.verdicts) or "none"
 
 
 def findings_line(totals: RunTotals) -> str:
-    return _joined(f"{number(count)} {printable(severity)}" for severity, count in totals.findings)
+    return ", ".join(f"{number(count)} {printable(severity)}" for severity, count in totals.findings) or "none"
 
 
 def quality_line(totals: RunTotals) -> str:
@@ -115,20 +178,11 @@ def export_line(totals: RunTotals) -> str:
     )
 
 
-def _completeness(row: PartitionRow) -> str:
-    word = row.completeness.replace("_", " ")
-    return f"replayed state: {word}" + (f" ({row.completeness_reason})" if row.completeness_reason else "")
-
-
 def _over(unknown: int, totals: RunTotals, known: str) -> str:
     """What is known, and of how many share partitions nothing is; a sum over nothing known is not zero."""
     if unknown and unknown == totals.share_partitions:
         return "unknown"
     return known + (f", unknown for {counted(unknown, 'share partition')}" if unknown else "")
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return ", ".join(parts) or "none"
 
 
 _FIRST_DELIVERIES: Final = (

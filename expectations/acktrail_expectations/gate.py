@@ -144,16 +144,22 @@ def _with_earlier_results(
 
 def _all_suites(run: RunData) -> tuple[QualityResult, ...]:
     """In the order of the data's way."""
-    return tuple(
-        replace(result, reason=_NO_ROWS[result.suite]) if result.reason == NO_ROW else result
-        for result in merged((*_ranges(run), *_records(run), *_states(run), *_reconciliations(run)))
-    )
-
-
-def _ranges(run: RunData) -> tuple[QualityResult, ...]:
     doing("validating export_ranges")
     frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.stored)
-    return evaluate("export_ranges", EXPORT_RANGE_CHECKS, frame, EXPORT_RANGE)
+    results = [*evaluate("export_ranges", EXPORT_RANGE_CHECKS, frame, EXPORT_RANGE), *_records(run)]
+    doing("validating share_partition_states")
+    frame, checks = (
+        share_partition_states_frame(run.states, cluster=run.cluster),
+        share_partition_state_checks(run.cluster),
+    )
+    results += evaluate("share_partition_states", checks, frame, SHARE_PARTITION)
+    doing("validating reconciliations")
+    frame = reconciliations_frame(run.reconciliations)
+    results += evaluate("reconciliations", RECONCILIATION_CHECKS, frame, SHARE_PARTITION)
+    return tuple(
+        replace(result, reason=_NO_ROWS[result.suite]) if result.reason == NO_ROW else result
+        for result in merged(results)
+    )
 
 
 def _records(run: RunData) -> Iterator[QualityResult]:
@@ -171,15 +177,3 @@ def _records(run: RunData) -> Iterator[QualityResult]:
             yield from evaluate("state_records", checks, frame, STATE_RECORD)
         del records, frame
         gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place
-
-
-def _states(run: RunData) -> tuple[QualityResult, ...]:
-    doing("validating share_partition_states")
-    frame = share_partition_states_frame(run.states, cluster=run.cluster)
-    return evaluate("share_partition_states", share_partition_state_checks(run.cluster), frame, SHARE_PARTITION)
-
-
-def _reconciliations(run: RunData) -> tuple[QualityResult, ...]:
-    doing("validating reconciliations")
-    frame = reconciliations_frame(run.reconciliations)
-    return evaluate("reconciliations", RECONCILIATION_CHECKS, frame, SHARE_PARTITION)

@@ -86,9 +86,6 @@ class ValidationSummary:
     recorded: bool = True
     run_rows: str | None = None
 
-    def _in(self, state: RuleState) -> tuple[QualityResult, ...]:
-        return tuple(result for result in self.results if result.state is state)
-
     @property
     def failed(self) -> tuple[QualityResult, ...]:
         """Rules that are broken, and expectations that raised."""
@@ -97,11 +94,11 @@ class ValidationSummary:
     @property
     def holding(self) -> tuple[QualityResult, ...]:
         """Rules that compared something and found nothing against them."""
-        return self._in(RuleState.HOLDS)
+        return tuple(result for result in self.results if result.state is RuleState.HOLDS)
 
     @property
     def not_evaluated(self) -> tuple[QualityResult, ...]:
-        return self._in(RuleState.NOT_EVALUATED)
+        return tuple(result for result in self.results if result.state is RuleState.NOT_EVALUATED)
 
     @property
     def critical_without_bounds(self) -> tuple[QualityResult, ...]:
@@ -123,9 +120,8 @@ def headline(summary: ValidationSummary) -> str:
     broken = sum(result.state is RuleState.FAILS for result in summary.results)
     found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {broken} fail"
     critical = len(critical_among(summary.not_evaluated))
-    return f"{found}, {len(summary.not_evaluated)} not evaluated" + (
-        f" ({critical} of them critical)" if critical else ""
-    )
+    of_them = f" ({critical} of them critical)" if critical else ""
+    return f"{found}, {len(summary.not_evaluated)} not evaluated{of_them}"
 
 
 def unevaluated_lines(summary: ValidationSummary) -> tuple[str, ...]:

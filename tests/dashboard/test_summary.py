@@ -22,7 +22,7 @@ from acktrail.model.reconciliation import Verdict
 from acktrail_dashboard.html.report import render_html
 from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows_of_run
 from acktrail_dashboard.summary import summarize, summary_json
-from acktrail_dashboard.verdicts import VERDICT_MEANINGS
+from acktrail_dashboard.wording import VERDICT_MEANINGS
 
 RUN = "run-1"
 OFFSET = st.none() | st.integers(0, 2**62)

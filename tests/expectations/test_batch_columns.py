@@ -12,8 +12,7 @@ from samples.random_records import batches as some_batches
 from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.delivery import StateBatch, terminal_count
 from acktrail.model.strict.offset_window import ORDER_RULES, batch_violations
-from acktrail_expectations import batch_columns as rules
-from acktrail_expectations.batch_columns import record_batches
+from acktrail_expectations.suites.batches import RecordBatches
 
 Lists = list[tuple[StateBatch, ...] | None]
 
@@ -51,9 +50,9 @@ def column(lists: Lists) -> pa.Array:
 @given(many)
 def test_three_laws_are_the_order_of_the_model(lists: Lists) -> None:
     """A record breaks one of the three order rules exactly when the model finds a disorder in it."""
-    taken = record_batches(column(lists))
+    taken = RecordBatches.of(column(lists))
 
-    broken = rules.inverted(taken) | rules.out_of_order(taken) | rules.overlapping(taken)
+    broken = taken.breaking("inverted") | taken.breaking("out_of_order") | taken.breaking("overlapping")
 
     assert [not ORDER_RULES.isdisjoint(batch_violations(b or ())) for b in lists] == broken.tolist()
 
@@ -61,42 +60,48 @@ def test_three_laws_are_the_order_of_the_model(lists: Lists) -> None:
 @given(many)
 def test_order_laws_do_not_stand_in_for_each_other(lists: Lists) -> None:
     """Inverted, out of order and overlapping each mean what they say, pair by pair."""
-    taken = record_batches(column(lists))
+    taken = RecordBatches.of(column(lists))
 
     def proper(batches: tuple[StateBatch, ...]) -> list[set[int]]:
         return [set(range(b.first_offset, b.last_offset + 1)) for b in batches if b.first_offset <= b.last_offset]
 
-    assert [any(b.last_offset < b.first_offset for b in bs or ()) for bs in lists] == rules.inverted(taken).tolist()
+    assert [any(b.last_offset < b.first_offset for b in bs or ()) for bs in lists] == taken.breaking(
+        "inverted"
+    ).tolist()
     firsts = [[b.first_offset for b in bs or ()] for bs in lists]
-    assert [f != sorted(f) for f in firsts] == rules.out_of_order(taken).tolist()
+    assert [f != sorted(f) for f in firsts] == taken.breaking("out_of_order").tolist()
     shared = [sum(map(len, proper(bs or ()))) > len(set().union(*proper(bs or ()))) for bs in lists]
-    assert shared == rules.overlapping(taken).tolist()
+    assert shared == taken.breaking("overlapping").tolist()
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))
 def test_bounds_are_taken_from_the_record_s_own_row(lists: Lists, bounds: list[int]) -> None:
     """Start, end and limit bound the batches of their own record and no others."""
-    taken = record_batches(column(lists))
+    taken = RecordBatches.of(column(lists))
     own = np.array(bounds[: len(lists)], np.int64)
     rows = list(zip(lists, own.tolist(), strict=True))
 
-    assert [any(b.first_offset < s for b in bs or ()) for bs, s in rows] == rules.beginning_below(taken, own).tolist()
-    assert [any(b.last_offset >= e for b in bs or ()) for bs, e in rows] == rules.ending_at_or_above(
-        taken, own
+    assert [any(b.first_offset < s for b in bs or ()) for bs, s in rows] == taken.breaking(
+        "beginning_below", own
     ).tolist()
-    assert [any(b.delivery_count > m for b in bs or ()) for bs, m in rows] == rules.counts_above(taken, own).tolist()
+    assert [any(b.last_offset >= e for b in bs or ()) for bs, e in rows] == taken.breaking(
+        "ending_at_or_above", own
+    ).tolist()
+    assert [any(b.delivery_count > m for b in bs or ()) for bs, m in rows] == taken.breaking(
+        "counts_above", own
+    ).tolist()
 
 
 @given(many)
 def test_states_and_counts(lists: Lists) -> None:
     """A state or count outside what is allowed names its record."""
-    taken = record_batches(column(lists))
+    taken = RecordBatches.of(column(lists))
 
     states = [any(b.delivery_state not in (0, 2, 4) for b in bs or ()) for bs in lists]
     counts = [any(not 0 <= b.delivery_count <= 25 for b in bs or ()) for bs in lists]
 
-    assert states == rules.in_other_states(taken, 0, 2, 4).tolist()
-    assert counts == rules.counts_outside(taken, 0, 25).tolist()
+    assert states == taken.breaking("in_other_states", 0, 2, 4).tolist()
+    assert counts == taken.breaking("counts_outside", 0, 25).tolist()
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))
@@ -106,7 +111,7 @@ def test_terminal_offsets_are_counted_as_the_model_counts(lists: Lists, starts: 
 
     expected = [terminal_count(bs or (), start) for bs, start in zip(lists, own, strict=True)]
 
-    assert expected == rules.terminal_offsets(record_batches(column(lists)), np.array(own, np.int64)).tolist()
+    assert expected == RecordBatches.of(column(lists)).terminal_offsets(np.array(own, np.int64)).tolist()
 
 
 def test_chunks_and_slices_keep_their_records() -> None:
@@ -114,8 +119,8 @@ def test_chunks_and_slices_keep_their_records() -> None:
     one = (StateBatch(first_offset=5, last_offset=4, delivery_state=2, delivery_count=1),)
     whole = pa.chunked_array([column([None, (), one]), column([one, ()])])
 
-    assert rules.inverted(record_batches(whole)).tolist() == [False, False, True, True, False]
-    assert rules.inverted(record_batches(whole.slice(2, 2))).tolist() == [True, True]
+    assert RecordBatches.of(whole).breaking("inverted").tolist() == [False, False, True, True, False]
+    assert RecordBatches.of(whole.slice(2, 2)).breaking("inverted").tolist() == [True, True]
 
 
 def test_a_batch_with_a_null_is_no_batch() -> None:
@@ -123,4 +128,4 @@ def test_a_batch_with_a_null_is_no_batch() -> None:
     row = [{"first_offset": 1, "last_offset": None, "delivery_state": 2, "delivery_count": 1}]
 
     with pytest.raises(ValueError, match="null"):
-        record_batches(pa.array([row], BATCHES))
+        RecordBatches.of(pa.array([row], BATCHES))

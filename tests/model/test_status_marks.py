@@ -14,7 +14,13 @@ from acktrail.model.offset_history.offset_status import (
     differences,
     status_ranges,
 )
-from acktrail.model.offset_history.status_marks import OffsetMarks, mark, mark_of_status, status_of_mark
+from acktrail.model.offset_history.status_marks import (
+    LEAST_RECORDED,
+    UNRECORDED_KINDS,
+    OffsetMarks,
+    mark,
+    mark_of_status,
+)
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -54,6 +60,13 @@ conditions = st.one_of(
         delivery_count=INT16,
     ),
 )
+
+
+def status_of_mark(number: int) -> OffsetStatus:
+    if number < LEAST_RECORDED:
+        return OffsetStatus(kind=UNRECORDED_KINDS[LEAST_RECORDED - 1 - number])
+    count, state = divmod(number, 256)
+    return OffsetStatus(kind=OffsetStatusKind.RECORDED, delivery_state=state - 128, delivery_count=count)
 
 
 def by_marks(marked: OffsetMarks, update: ShareUpdate) -> list[tuple[int, int, OffsetStatus, OffsetStatus]] | None:

@@ -55,12 +55,17 @@ _STATES: Final = {
 
 def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
     """The counts of `rows` (``RATE_INPUTS``) by share partition and interval of `every_ms`, for ``sum_rates``."""
-    counted = rows.filter(_is_counted())
+    standing, before = pc.field("standing"), pc.field("before_standing")
+    is_passed = (standing == OffsetStatusKind.BELOW_START.value) & (before == OffsetStatusKind.UNRECORDED.value)
+    is_passed &= pc.field("cause") != Cause.RESET.value
+    counted = rows.filter((standing == OffsetStatusKind.RECORDED.value) | is_passed)
     weights = pc.add(pc.subtract(counted["last_offset"].cast(_INT64), counted["first_offset"].cast(_INT64)), 1)
     factors = _factors(counted)
     counts = [pc.multiply(weights, pc.cast(factors[name], pa.int32())).cast(_WIDE) for name in COUNTS]
     keys = [counted[name] for name in _KEY[:3]]
-    begins = _begins(counted["record_timestamp_ms"], every_ms)
+    times = counted["record_timestamp_ms"]
+    near = pc.multiply(pc.divide(times, every_ms), every_ms)  # divides towards zero
+    begins = pc.if_else(pc.greater(near, times), pc.subtract(near, every_ms), near)
     return _added(pa.table([*keys, begins, *counts], [*_KEY, *COUNTS]))
 
 
@@ -74,18 +79,6 @@ def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
     fits = {name: pc.if_else(pc.less_equal(total[name], _MOST), total[name], None).cast(INT64) for name in COUNTS}
     fitting = [fits.get(name, total[name]) for name in RATES.names]
     return pa.table(fitting, schema=RATES).sort_by([(name, "ascending") for name in _KEY])
-
-
-def _begins(times: pa.ChunkedArray, every_ms: int) -> pa.ChunkedArray:
-    """The start of the interval of each time."""
-    near = pc.multiply(pc.divide(times, every_ms), every_ms)  # divides towards zero
-    return pc.if_else(pc.greater(near, times), pc.subtract(near, every_ms), near)
-
-
-def _is_counted() -> pc.Expression:
-    standing, before = pc.field("standing"), pc.field("before_standing")
-    is_passed = (standing == OffsetStatusKind.BELOW_START.value) & (before == OffsetStatusKind.UNRECORDED.value)
-    return (standing == OffsetStatusKind.RECORDED.value) | (is_passed & (pc.field("cause") != Cause.RESET.value))
 
 
 def _factors(rows: pa.Table) -> dict[str, pa.ChunkedArray]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Integers = npt.NDArray[np.int64]
+from acktrail.columnar.binary_column import Int64Array
 
 _NO_END: Final = np.iinfo(np.int64).max
 _MOST_PIECES: Final = 64
@@ -24,8 +23,8 @@ class OffsetRuns:
     Two arrays of int64, shape (runs,).
     """
 
-    first: Integers
-    end: Integers
+    first: Int64Array
+    end: Int64Array
 
     @property
     def total(self) -> int:
@@ -50,7 +49,7 @@ class OffsetRuns:
         """The offsets at or above `offset`."""
         return self.within([(offset, _NO_END)])
 
-    def at(self, ranks: Integers) -> Integers:
+    def at(self, ranks: Int64Array) -> Int64Array:
         """The offsets at `ranks`, counted from 0 in ascending order."""
         ends = np.cumsum(self.end - self.first)
         run = np.searchsorted(ends, ranks, side="right")
@@ -67,7 +66,7 @@ class OffsetRuns:
         return int(above.at(np.array([count - 1]))[0]) + 1
 
 
-_NONE: Final[Integers] = np.zeros(0, np.int64)
+_NONE: Final[Int64Array] = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]
     return StoredOffsets(runs=runs, begin=begin, in_order=in_order)
 
 
-def _by_state_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, Integers]]:
+def _by_state_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, Int64Array]]:
     """The offsets of each state partition, in the order in which they come."""
     partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("state_partition", "offset"))
     order = np.argsort(partition, kind="stable")
@@ -125,7 +124,7 @@ def _all_of(parts: list[OffsetRuns]) -> OffsetRuns:
     return _joined(np.concatenate([part.first for part in parts]), np.concatenate([part.end for part in parts]))
 
 
-def _joined(first: Integers, end: Integers) -> OffsetRuns:
+def _joined(first: Int64Array, end: Int64Array) -> OffsetRuns:
     """Intervals that overlap or touch become one."""
     if not len(first):
         return OffsetRuns(_NONE, _NONE)

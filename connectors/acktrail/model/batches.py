@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
@@ -15,14 +16,7 @@ def prune_state_batches(batches: Iterable[StateBatch], start_offset: int | None)
     if start_offset is None:
         return tuple(batches)
     return tuple(
-        batch
-        if batch.first_offset >= start_offset
-        else StateBatch(
-            first_offset=start_offset,
-            last_offset=batch.last_offset,
-            delivery_state=batch.delivery_state,
-            delivery_count=batch.delivery_count,
-        )
+        batch if batch.first_offset >= start_offset else replace(batch, first_offset=start_offset)
         for batch in batches
         if batch.last_offset >= start_offset
     )

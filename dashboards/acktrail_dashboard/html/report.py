@@ -19,7 +19,7 @@ from acktrail import __version__
 from acktrail.errors import ConfigurationError
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.plain_tables import printable, printable_parts
-from acktrail_dashboard import offset_bands, verdicts, wording
+from acktrail_dashboard import offset_bands, wording
 from acktrail_dashboard.rows.run_tables import RunTables, rows_of_run
 from acktrail_dashboard.summary import most_urgent, summarize
 from acktrail_dashboard.summary_types import Summary
@@ -30,7 +30,7 @@ ROWS_SHOWN: Final = 200
 
 _FILTERS: Final = (
     offset_bands.bands, offset_bands.short, offset_bands.strip_label, offset_bands.strip_paths, printable,
-    printable_parts, verdicts.result_tone, verdicts.severity_tone, verdicts.verdict_tone, wording.counted,
+    printable_parts, wording.result_tone, wording.severity_tone, wording.verdict_tone, wording.counted,
     wording.failed_line, wording.findings_line, wording.headline, wording.instant, wording.notes, wording.number,
     wording.quality_line, wording.unknowns, wording.verdict_text, wording.verdicts_line,
 )  # fmt: skip
@@ -53,9 +53,9 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
             windows=offset_bands.state_windows(
                 own.share_partition_states, own.reconciliations, {row.key for row in shown}
             ),
-            verdict_shares=[(verdicts.verdict_tone(word), count) for word, count in totals.verdicts],
-            finding_shares=[(verdicts.severity_tone(word), count) for word, count in totals.findings],
-            result_shares=verdicts.tally(map(verdicts.result_tone, summary.expectations), reversed(verdicts.TONES)),
+            verdict_shares=[(wording.verdict_tone(word), count) for word, count in totals.verdicts],
+            finding_shares=[(wording.severity_tone(word), count) for word, count in totals.findings],
+            result_shares=wording.tally(map(wording.result_tone, summary.expectations), reversed(wording.TONES)),
             archived_note=_archived_note(summary),
             broker=broker,
             written_at=written_at,
@@ -83,7 +83,7 @@ def page_templates() -> Environment:
         "state_topic": STATE_TOPIC,
         "strip_size": (offset_bands.STRIP_WIDTH, offset_bands.STRIP_HEIGHT),
         "style": _style(),
-        "verdict_meanings": verdicts.VERDICT_MEANINGS,
+        "verdict_meanings": wording.VERDICT_MEANINGS,
         "version": __version__,
     }
     return found

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.delivery import DeliveryState, StateBatch, covered
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -25,11 +25,8 @@ def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[A
     """Disjoint runs of archived offsets per share partition, ascending.
 
     An offset that was archived twice (a reset in between) is listed once, with its highest delivery count.
-
-    Args:
-        states: ``share_partition_states`` of one run.
-        history: what the history has of their groups. Left out is what a record after the run shows, and what another
-            state partition than the state's has of the same key.
+    `states` are those of one run, `history` is what is known of their groups. Left out is what a record after the run
+    shows, and what another state partition than the state's has of the same key.
     """
     heads = {
         row_key(row): row for row in rows(states, (*KEY_COLUMNS, "topic", "state_partition", "last_record_offset"))
@@ -41,13 +38,9 @@ def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[A
 
 def groups_with_more(states: pa.Table) -> tuple[str, ...]:
     """Groups that archived more than their state shows: only the history has those offsets."""
-    listed = {key: sum(map(_length, batches)) for key, batches in _in_state(states).items()}
+    listed = {key: sum(covered(batch, None) for batch in batches) for key, batches in _in_state(states).items()}
     seen = rows(states, (*KEY_COLUMNS, "archived_seen"))
     return tuple(sorted({row["group_id"] for row in seen if (row["archived_seen"] or 0) > listed.get(row_key(row), 0)}))
-
-
-def _length(batch: StateBatch) -> int:
-    return batch.last_offset - batch.first_offset + 1
 
 
 def _in_state(states: pa.Table) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
@@ -63,24 +56,22 @@ def _in_state(states: pa.Table) -> defaultdict[PartitionKey, tuple[StateBatch, .
 def _in_history(
     history: Iterable[ArchivedRange], heads: Mapping[PartitionKey, TableRow]
 ) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
-    own = ((partition_key(each.key.group_id, each.key.topic_id, each.key.partition), each) for each in history)
-    return _combined((key, _batch(each)) for key, each in own if key in heads and _is_in_run(each, heads[key]))
-
-
-def _is_in_run(archiving: ArchivedRange, head: TableRow) -> bool:
-    """Whether the state was replayed from the record that shows it."""
-    last = head["last_record_offset"]
-    is_own = archiving.at.state_partition == head["state_partition"]
-    return is_own and (last is None or archiving.at.offset <= last)
-
-
-def _batch(archiving: ArchivedRange) -> StateBatch:
-    return StateBatch(
-        first_offset=archiving.first_offset,
-        last_offset=archiving.last_offset,
-        delivery_state=DeliveryState.ARCHIVED,
-        delivery_count=archiving.delivery_count or 0,
-    )
+    """The ranges that were archived by a record from which a state was replayed, as batches."""
+    own = []
+    for each in history:
+        key = partition_key(each.key.group_id, each.key.topic_id, each.key.partition)
+        head = heads.get(key)
+        if head is None or each.at.state_partition != head["state_partition"]:
+            continue
+        if head["last_record_offset"] is None or each.at.offset <= head["last_record_offset"]:
+            batch = StateBatch(
+                first_offset=each.first_offset,
+                last_offset=each.last_offset,
+                delivery_state=DeliveryState.ARCHIVED,
+                delivery_count=each.delivery_count or 0,
+            )
+            own.append((key, batch))
+    return _combined(own)
 
 
 def _combined(archived: Iterable[tuple[PartitionKey, StateBatch]]) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:

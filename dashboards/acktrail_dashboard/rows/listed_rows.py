@@ -1,4 +1,4 @@
-"""Groups, topics, findings, expectations and what was exported, a row each."""
+"""Share partitions, groups, topics, findings, expectations and what was exported, a row each."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
-from acktrail_dashboard.rows.run_tables import TableRow, row_value, rows
+from acktrail_dashboard.rows.run_tables import TableRow, row_key, row_value, rows
 from acktrail_dashboard.summary_types import (
     ExpectationRow,
     ExportRow,
+    Figure,
     FindingRow,
     GapRow,
     GroupRow,
+    PartitionKey,
     PartitionRow,
     TopicRow,
 )
-from acktrail_dashboard.verdicts import SEVERITIES, canonical
+from acktrail_dashboard.wording import SEVERITIES, canonical
 
 EXPORT_COLUMNS: Final = (
     "cluster_id", "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read",
@@ -42,7 +44,67 @@ _TOTALS: Final = {
 }
 """Column and aggregation of each field of an `ExportRow`."""
 
+_NOTHING: Final[TableRow] = {}
+_STATE_COLUMNS: Final = (
+    "group_id", "topic_id", "topic", "partition", "start_offset", "delivery_complete_count", "archived_seen",
+    "completeness", "completeness_reason",
+)  # fmt: skip
 _NOT_LISTED: Final = "the cluster does not list this group"
+
+
+def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[PartitionRow, ...]:
+    """One row for every share partition that either table has, by group, topic and partition."""
+    by_state = {row_key(row): row for row in rows(states, _STATE_COLUMNS)}
+    by_verdict = {row_key(row): row for row in rows(reconciliations)}
+    keys = by_state.keys() | by_verdict.keys()
+    built = (_partition_row(key, by_state.get(key, _NOTHING), by_verdict.get(key, _NOTHING)) for key in keys)
+    return tuple(sorted(built, key=lambda row: (row.group_id, row.topic or "", row.key)))
+
+
+def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow) -> PartitionRow:
+    start_reason = "the state is incomplete" if state else "no state record"
+    if canonical(state.get("completeness")) == "complete":
+        start_reason = "not initialized yet"
+    durable = _first(verdict.get("durable_start_offset"), state.get("start_offset"))
+    start = _figure(durable, verdict.get("described_start_offset_after"), reason=start_reason)
+    archived = _first(verdict.get("archived_seen"), state.get("archived_seen"))
+    lag_reason = _lag_reason(start, state, verdict)
+    return PartitionRow(
+        group_id=key[0],
+        topic_id=key[1],
+        topic=verdict.get("topic") or state.get("topic"),
+        partition=_first(verdict.get("partition"), state.get("partition")),
+        start_offset=start,
+        lag=_figure(verdict.get("durable_lag"), verdict.get("described_lag_after"), reason=lag_reason),
+        archived=_figure(archived, None, reason="not counted" if state else "no state record"),
+        verdict=canonical(verdict.get("verdict")),
+        reason=verdict.get("reason") or ("" if verdict else "this run reached no verdict on it"),
+        moved=verdict.get("moved"),
+        completeness=canonical(state.get("completeness") or verdict.get("completeness")),
+        completeness_reason=state.get("completeness_reason") or "",
+    )
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _figure(durable: int | None, described: int | None, *, reason: str) -> Figure:
+    if durable is not None:
+        return Figure(value=durable, source="replayed", described=None if described == durable else described)
+    if described is not None:
+        return Figure(value=described, source="described")
+    return Figure(value=None, reason=reason)
+
+
+def _lag_reason(start: Figure, state: TableRow, verdict: TableRow) -> str:
+    if start.value is None:
+        return start.reason
+    if verdict.get("log_end_offset_after") is None:
+        return "log end not observed"
+    if state and state.get("delivery_complete_count") is None:
+        return "the record has no complete count"
+    return "the cluster gave none"
 
 
 def group_rows(observations: pa.Table, partitions: Iterable[PartitionRow]) -> tuple[GroupRow, ...]:
@@ -124,19 +186,12 @@ def export_rows(ranges: pa.Table) -> tuple[ExportRow, ...]:
     """One row a state partition over all its commits."""
     in_order = ranges.sort_by([("exported_at", "ascending")])
     folded = in_order.group_by("state_partition", use_threads=False).aggregate(list(_TOTALS.values()))
-    return tuple(row_value(ExportRow, _fields(row)) for row in rows(folded, order=("state_partition",)))
-
-
-def _fields(row: TableRow) -> TableRow:
-    values = {name: row[f"{column}_{fold}"] for name, (column, fold) in _TOTALS.items()}
-    sums = {name: values[name] or 0 for name, (_, fold) in _TOTALS.items() if fold == "sum"}
-    return {"state_partition": row["state_partition"], **values, **sums}
-
-
-def commit_count(ranges: pa.Table) -> int:
-    """Number of the exporter's commits: a commit has one instant, and a row for each state partition in it."""
-    commits: int = ranges.group_by(["run_id", "exported_at"], use_threads=False).aggregate([]).num_rows
-    return commits
+    found = []
+    for row in rows(folded, order=("state_partition",)):
+        values = {name: row[f"{column}_{fold}"] for name, (column, fold) in _TOTALS.items()}
+        sums = {name: values[name] or 0 for name, (_, fold) in _TOTALS.items() if fold == "sum"}
+        found.append(ExportRow(state_partition=row["state_partition"], **{**values, **sums}))
+    return tuple(found)
 
 
 def gap_rows(ranges: pa.Table) -> tuple[GapRow, ...]:

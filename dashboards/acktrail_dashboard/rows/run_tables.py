@@ -64,7 +64,7 @@ def chosen_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> s
 
 def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
     """What belongs to `run_id`: its own rows, and of topics and exports everything that was known when it ended."""
-    own = {name: _where_run(getattr(tables, name), run_id) for name in _OF_ONE_RUN}
+    own = {name: getattr(tables, name).filter(pc.field("run_id") == run_id) for name in _OF_ONE_RUN}
     ended = run_end(replace(tables, **own))
     return replace(
         tables,
@@ -78,10 +78,6 @@ def run_end(own: RunTables) -> datetime | None:
     """The last time at which the run of these tables observed the cluster."""
     ends = [pc.max(table["observed_at"]).as_py() for table in (own.reconciliations, own.group_observations)]
     return max((end for end in ends if end is not None), default=None)
-
-
-def _where_run(table: pa.Table, run_id: str) -> pa.Table:
-    return table.filter(pc.equal(table["run_id"], run_id))
 
 
 def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) -> pa.Table:

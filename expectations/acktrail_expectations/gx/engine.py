@@ -21,18 +21,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-__all__ = [
-    "ColumnMapExpectation",
-    "ColumnMapMetricProvider",
-    "Expectation",
-    "MulticolumnMapExpectation",
-    "MulticolumnMapMetricProvider",
-    "PandasExecutionEngine",
-    "column_condition_partial",
-    "core",
-    "multicolumn_condition_partial",
-    "validated",
-]
+__all__ = ["Expectation", "PandasExecutionEngine", "core", "expectation", "map_metric_provider", "validated"]
 
 _OTHER_ENGINES: Final = frozenset(
     {"pyspark", "sqlalchemy", "boto3", "botocore", "google", "azure", "snowflake", "trino"}
@@ -82,13 +71,9 @@ with warnings.catch_warnings(), _light_import():
     warnings.simplefilter("ignore")  # beside PySpark it warns of pandas 3
     import great_expectations.expectations as core
     from great_expectations.execution_engine import PandasExecutionEngine
-    from great_expectations.expectations.expectation import ColumnMapExpectation, Expectation, MulticolumnMapExpectation
-    from great_expectations.expectations.metrics.map_metric_provider import (
-        ColumnMapMetricProvider,
-        MulticolumnMapMetricProvider,
-        column_condition_partial,
-        multicolumn_condition_partial,
-    )
+    from great_expectations.expectations import expectation
+    from great_expectations.expectations.expectation import Expectation
+    from great_expectations.expectations.metrics import map_metric_provider
     from great_expectations.validator.validator import Validator
 
 _KEY: Final = "key"

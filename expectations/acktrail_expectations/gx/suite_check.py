@@ -108,7 +108,9 @@ def evaluate(
     """
     if frame.empty:
         return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)
-    frames = {check.rule: _narrowed(frame, check.expectation, subject) for check in checks}
+    # Of each frame only what is compared and named: the engine copies all that it is given, several times.
+    wanted = {check.rule: {*compared_columns(check.expectation), *subject.columns} for check in checks}
+    frames = {rule: frame[[name for name in frame.columns if name in names]] for rule, names in wanted.items()}
     outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
     return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
 
@@ -120,13 +122,6 @@ def not_evaluated(suite: str, check: SuiteCheck, reason: str) -> QualityResult:
 
 def _failed(suite: str, check: SuiteCheck, error: str | None = None) -> QualityResult:
     return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False, error=error)
-
-
-def _narrowed(frame: pd.DataFrame, expectation: Expectation, subject: RowLabel) -> pd.DataFrame:
-    """The columns that `expectation` compares and `subject` names: the engine copies all that it is given, several
-    times. The engine itself reports a column that is missing."""
-    wanted = {*compared_columns(expectation), *subject.columns}
-    return frame[[name for name in frame.columns if name in wanted]]
 
 
 def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, subject: RowLabel) -> QualityResult:

@@ -115,20 +115,17 @@ class RunData:
     def records(self) -> Iterator[pa.Table]:
         """The records to validate after some before them, in pieces that follow each other; file by file where their
         records are in the order of their offsets."""
-        if self.stored.in_order:
-            yield from self._as_stored()
+        since, columns = self.since.records, self._columns
+        if not self.stored.in_order:
+            for rows in offset_slices(self.stored, since):
+                yield self.store.read("state_records", columns=columns, where=rows)
             return
-        for rows in offset_slices(self.stored, self.since.records):
-            yield self.store.read("state_records", columns=self._columns, where=rows)
-
-    def _as_stored(self) -> Iterator[pa.Table]:
-        since = self.since.records
         with_new = [p for p, runs in self.stored.runs.items() if runs.ends_above(since.get(p, 0))]
         if not with_new:
             return
         begin = {p: since[p] - LOOK_BACK for p in with_new if p in since}
         rows = pc.field("state_partition").isin(with_new) & at_or_above(begin, "offset")
-        batches = self.store.file_batches("state_records", self.files, columns=self._columns, where=rows, sparing=True)
+        batches = self.store.file_batches("state_records", self.files, columns=columns, where=rows, sparing=True)
         yield from record_tables(batches)
 
     @property
@@ -212,7 +209,7 @@ def choose_run(store: Tables, run_id: str | None) -> str:
         UnknownName: no table knows `run_id`.
         ConfigurationError: there is no run.
     """
-    if run_id is not None and any(_count(store, name, run_id) for name, _ in _RUN_TIME_COLUMNS):
+    if run_id is not None and any(_own(store, run_id, name, ("run_id",)).num_rows for name, _ in _RUN_TIME_COLUMNS):
         return run_id
     known: set[str] = set()
     for name, column in _RUN_TIME_COLUMNS:
@@ -239,11 +236,7 @@ def _run_times(store: Tables, name: str, column: str) -> dict[str, datetime]:
 
 def count_rows(store: Tables, run_id: str) -> dict[str, int]:
     """The number of rows that each table has of a run."""
-    return {name: _count(store, name, run_id) for name in _COUNTED}
-
-
-def _count(store: Tables, name: str, run_id: str) -> int:
-    return store.read(name, columns=["run_id"], where=pc.field("run_id") == run_id).num_rows
+    return {name: _own(store, run_id, name, ("run_id",)).num_rows for name in _COUNTED}
 
 
 def is_current(summary: ValidationSummary, rows: Mapping[str, int]) -> bool:
@@ -270,7 +263,7 @@ def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> N
         raise InputError(f"run {run_id!r}: {verdicts} of {states} share partitions are reconciled", hint=hint)
     if verdicts:
         return
-    named = store.read("offset_observations", columns=["cluster_id"], where=pc.field("run_id") == run_id)["cluster_id"]
+    named = _own(store, run_id, "offset_observations", ("cluster_id",))["cluster_id"]
     found_nothing = reconciliation_commit(next(iter(named.drop_null().to_pylist()), None), run_id, "0")
     if store.transaction_version("reconciliations", found_nothing) is not None:
         return

@@ -29,8 +29,6 @@ MOST_RECORDS: Final = 131_072
 SEQUENCE: Final = "validations"
 """The app id that counts validations: of two at the same time the second one's commit is refused."""
 
-_PREFIX: Final = "validated"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPositions:
@@ -111,4 +109,4 @@ def _partition_is(partition: int) -> pc.Expression:
 
 
 def _app_id(table: str, partition: int) -> str:
-    return f"{_PREFIX}/{table}/{partition}"
+    return f"validated/{table}/{partition}"

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
-from acktrail_expectations.batch_columns import record_batches, terminal_offsets
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
+from acktrail_expectations.suites.batches import RecordBatches
 
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""
@@ -68,7 +68,7 @@ def bounds_of_batches(table: pa.Table, frame: pd.DataFrame, cluster: ObservedClu
     start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)
     return {
         "delivery_count_limit": frame["group_id"].map(limits).astype("Int64"),
-        "terminal_offsets": pd.Series(terminal_offsets(record_batches(table["batches"]), start), dtype="Int64"),
+        "terminal_offsets": pd.Series(RecordBatches.of(table["batches"]).terminal_offsets(start), dtype="Int64"),
     }
 
 

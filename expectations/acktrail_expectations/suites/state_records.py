@@ -230,20 +230,17 @@ def _chain_bounds(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series],
     after_tombstone = known_true(before == "tombstone")
     life = combined_codes(log.chain, _running_count(after_tombstone, log.chain))
     least, in_force = _lower_bounds(frame, kind, life)
-    bounds = {**_snapshot_epochs(kind, before, previous(frame["snapshot_epoch"], log.chain)), **least}
-    once = {name: where(series, ~log.is_repeated) for name, series in bounds.items()}
-    return {"expected_offset": log.expected_offset, **once}, in_force
-
-
-def _snapshot_epochs(kind: pd.Series, kind_before: pd.Series, epoch_before: pd.Series) -> dict[str, pd.Series]:
-    """A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base."""
-    is_update = known_true(kind == "update")
-    successor = (epoch_before + 1).mask(known_true(kind_before == "tombstone"), 0)
-    return {
+    epoch_before, is_update = previous(frame["snapshot_epoch"], log.chain), known_true(kind == "update")
+    # A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base.
+    successor = (epoch_before + 1).mask(after_tombstone, 0)
+    bounds = {
         "successor_epoch": where(successor, known_true(kind == "snapshot")),
         "base_epoch": where(epoch_before, is_update),
-        "base_type": where(kind_before, is_update),
+        "base_type": where(before, is_update),
+        **least,
     }
+    once = {name: where(series, ~log.is_repeated) for name, series in bounds.items()}
+    return {"expected_offset": log.expected_offset, **once}, in_force
 
 
 def _lower_bounds(
@@ -267,11 +264,6 @@ def _lower_bounds(
 
 def _initializes(frame: pd.DataFrame, kind: pd.Series) -> BoolArray:
     """Snapshots as an initialization or a reset writes them: leader epoch 0, no batches, created as written."""
-    empty = frame["batches"].list.len() == 0
-    written = frame["create_timestamp_ms"] == frame["write_timestamp_ms"]
-    return (
-        known_true(kind == "snapshot")
-        & known_true(frame["leader_epoch"] == 0)
-        & known_true(empty)
-        & known_true(written)
-    )
+    empty = known_true(frame["batches"].list.len() == 0)
+    written = known_true(frame["create_timestamp_ms"] == frame["write_timestamp_ms"])
+    return known_true(kind == "snapshot") & known_true(frame["leader_epoch"] == 0) & empty & written

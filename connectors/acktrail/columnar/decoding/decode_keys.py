@@ -111,8 +111,12 @@ def _texts(octets: pa.BinaryArray) -> pa.StringArray | None:
 def _topic_ids(topic_ids: npt.NDArray[np.void]) -> pa.StringArray:
     """Kafka's text form, made once for each distinct id."""
     distinct, places = _distinct(topic_ids)
-    texts = _base64(np.frombuffer(distinct.tobytes(), np.uint8).reshape(-1, 16))
-    characters = texts.view(f"V{_TOPIC_ID_CHARACTERS}").ravel().take(places)
+    # URL-safe base64 without padding: six groups of three bytes, the last one padded.
+    padded = np.zeros((len(distinct), 18), np.uint32)
+    padded[:, :16] = np.frombuffer(distinct.tobytes(), np.uint8).reshape(-1, 16)
+    words = padded[:, 0::3] << 16 | padded[:, 1::3] << 8 | padded[:, 2::3]
+    texts = _ALPHABET[words[:, :, None] >> _SEXTETS & 63].reshape(len(distinct), 24)[:, :_TOPIC_ID_CHARACTERS]
+    characters = np.ascontiguousarray(texts).view(f"V{_TOPIC_ID_CHARACTERS}").ravel().take(places)
     bounds = np.arange(len(topic_ids) + 1, dtype=np.int32) * _TOPIC_ID_CHARACTERS
     return pa.StringArray.from_buffers(len(topic_ids), pa.py_buffer(bounds), pa.py_buffer(characters))
 
@@ -137,12 +141,3 @@ def _distinct(topic_ids: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.void], In
     encoded = raw.dictionary_encode()
     places = encoded.indices.to_numpy().astype(np.int64)
     return np.frombuffer(b"".join(encoded.dictionary.to_pylist()), topic_ids.dtype), places
-
-
-def _base64(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """URL-safe base64 without padding of rows of 16 bytes: six groups of three bytes, the last one padded."""
-    padded = np.zeros((len(octets), 18), np.uint32)
-    padded[:, :16] = octets
-    words = padded[:, 0::3] << 16 | padded[:, 1::3] << 8 | padded[:, 2::3]
-    characters = _ALPHABET[words[:, :, None] >> _SEXTETS & 63].reshape(len(octets), 24)
-    return np.ascontiguousarray(characters[:, :_TOPIC_ID_CHARACTERS])

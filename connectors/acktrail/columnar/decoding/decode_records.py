@@ -95,10 +95,17 @@ def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
     types = keys.is_snapshot.astype(np.int8)
     types[(values.lengths < 0) & keys.is_snapshot] = _TOMBSTONE
     columns = {
-        "record_type": _with_strict("record_type", _RECORD_TYPES.take(pa.array(types)), irregular),
-        "group_id": _with_strict("group_id", keys.group_id, irregular),
-        "topic_id": _with_strict("topic_id", keys.topic_id, irregular),
-        "partition": _with_strict("partition", pa.array(keys.partition), irregular),
+        "record_type": _RECORD_TYPES.take(pa.array(types)),
+        "group_id": keys.group_id,
+        "topic_id": keys.topic_id,
+        "partition": pa.array(keys.partition),
+    }
+    if irregular.strict is not None:
+        only_strict = np.zeros(raw.num_rows, np.bool_)
+        only_strict[irregular.strict_rows] = True
+        for name, column in columns.items():
+            columns[name] = pc.replace_with_mask(column, pa.array(only_strict), irregular.strict.column(name))
+    columns |= {
         **{name: records.numbers[name].to_arrow(CONTENT_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
         "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, irregular.rows, irregular.statuses),
@@ -111,15 +118,6 @@ def _irregular_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
     return IrregularRows(
         keys=raw.column("key"), values=raw.column("value"), is_snapshot=keys.is_snapshot, trusted=keys.regular
     )
-
-
-def _with_strict(name: str, column: pa.Array, irregular: IrregularRows) -> pa.Array:
-    """`column` with the strict decoder's values in the rows that only it reads."""
-    if irregular.strict is None:
-        return column
-    mask = np.zeros(len(column), np.bool_)
-    mask[irregular.strict_rows] = True
-    return pc.replace_with_mask(column, pa.array(mask), irregular.strict.column(name))
 
 
 def _texts(count: int, default: str, rows: Int64Array, texts: Sequence[str | None]) -> pa.StringArray:

@@ -79,9 +79,9 @@ def read_values(
     if other is not None:
         ends = np.cumsum(counts)[irregular]
         batches[strides(ends - other.batches.counts, other.batches.counts, 1)] = other.batches.structures(BATCH)
-    tagged = _rows_with_tags(batches, counts)
-    if len(tagged):
-        return read_values(column, is_snapshot, decode_irregular, _without(trusted, tagged))
+    narrower = _without_tagged(trusted, batches, counts)
+    if narrower is not None:
+        return read_values(column, is_snapshot, decode_irregular, narrower)
     return RecordColumns(numbers=numbers, batches=BatchColumns.of_structures(counts, batches))
 
 
@@ -92,7 +92,7 @@ def _find_regular(
     shapes (rows,). Other rows have no batches, and numbers without meaning.
 
     A regular value has version 0, batches without tagged fields, a tag buffer that is empty or holds the delivery
-    complete count alone, and no byte after it. ``_rows_with_tags`` then finds the few whose batches have tagged fields.
+    complete count alone, and no byte after it. ``_without_tagged`` then finds the few whose batches have tagged fields.
     """
     updates, end = column.heads_and_ends(UPDATE, _END)
     heads = _read_heads(column, is_snapshot, updates)
@@ -118,21 +118,13 @@ def _gather_batches(column: BinaryColumn, first: Int64Array, counts: Int64Array)
     return column.gather(strides(first, counts, BATCH.itemsize), BATCH)
 
 
-def _rows_with_tags(batches: npt.NDArray[Any], counts: Int64Array) -> Int64Array:
-    """The rows with a batch that has tagged fields: the length of such a value looks regular by chance.
-
-    ``counts[i]`` of `batches` belong to row i.
-    """
+def _without_tagged(trusted: BoolArray, batches: npt.NDArray[Any], counts: Int64Array) -> BoolArray | None:
+    """`trusted`, false for rows with a batch that has tagged fields: the length of such a value looks regular by
+    chance. None: there is no such row. ``counts[i]`` of `batches` belong to row i."""
     if not batches["tags"].max(initial=0):
-        return np.empty(0, np.int64)
-    rows: Int64Array = np.repeat(np.arange(len(counts)), counts)[batches["tags"] != 0]
-    return rows
-
-
-def _without(mask: BoolArray, rows: Int64Array) -> BoolArray:
-    """`mask`, false for `rows`."""
-    narrower = mask.copy()
-    narrower[rows] = False
+        return None
+    narrower = trusted.copy()
+    narrower[np.repeat(np.arange(len(counts)), counts)[batches["tags"] != 0]] = False
     return narrower
 
 
@@ -207,8 +199,8 @@ def read_lazy(
     candidates = np.ones(len(is_snapshot), np.bool_) if trusted is None else trusted
     numbers, first, counts, regular = _find_regular(column, is_snapshot, candidates)
     batches = _gather_batches(column, first, counts)
-    tagged = _rows_with_tags(batches, counts)
-    if len(tagged):
-        return read_lazy(column, is_snapshot, _without(candidates, tagged))
+    narrower = _without_tagged(candidates, batches, counts)
+    if narrower is not None:
+        return read_lazy(column, is_snapshot, narrower)
     lazy = LazyBatches(column=column, first=first, counts=counts, last=batches["last_offset"].astype(np.int64))
     return LazyRecords(numbers=numbers, batches=lazy), regular

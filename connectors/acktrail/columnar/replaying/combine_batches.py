@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import numpy as np
 
@@ -54,8 +54,6 @@ class Segments:
 
 AnyRecords = RecordColumns | LazyRecords
 
-TakenT = TypeVar("TakenT", NumberColumn, BatchColumns)
-
 
 class ConcatenatedRecords:
     """The rows of `pieces`, end to end. Only the rows that a method returns are copied."""
@@ -78,37 +76,26 @@ class ConcatenatedRecords:
 
     def numbers_of(self, rows: Int64Array, names: Sequence[str]) -> dict[str, NumberColumn]:
         """Numbers of `rows`, in that order."""
-        selection = _Selection(rows, self._ends)
-        taken = {name: selection.take([piece.numbers[name].take for piece in self._pieces]) for name in names}
-        return {name: NumberColumn.concat(columns).take(selection.order) for name, columns in taken.items()}
+        parts, order = self._split(rows)
+        taken = {name: [piece.numbers[name].take(own) for piece, own in parts] for name in names}
+        return {name: NumberColumn.concat(columns).take(order) for name, columns in taken.items()}
 
     def batches_of(self, rows: Int64Array) -> BatchColumns:
         """The batches of `rows`, in that order."""
-        selection = _Selection(rows, self._ends)
-        taken = selection.take([piece.batches.take for piece in self._pieces])
-        return BatchColumns.concat(taken).take(selection.order)
+        parts, order = self._split(rows)
+        return BatchColumns.concat([piece.batches.take(own) for piece, own in parts]).take(order)
 
-
-class _Selection:
-    """`rows` split by piece. ``order`` puts the taken rows, piece after piece, back into the order of `rows`."""
-
-    def __init__(self, rows: Int64Array, ends: Int64Array) -> None:
+    def _split(self, rows: Int64Array) -> tuple[list[tuple[AnyRecords, Int64Array]], Int64Array]:
+        """The pieces with `rows`, or the last one, each with its own; and the order that puts these, piece after piece,
+        back into that of `rows`."""
         by_row = np.argsort(rows, kind="stable")
-        begins = np.append(0, ends[:-1])
+        begins = np.append(0, self._ends[:-1])
         bounds = np.searchsorted(rows[by_row], begins).tolist()
-        spans = zip(bounds, [*bounds[1:], len(rows)], begins.tolist(), strict=True)
-        self._rows = [rows[by_row[start:end]] - begin for start, end, begin in spans]
-        self.order = np.empty(len(rows), np.int64)
-        self.order[by_row] = np.arange(len(rows))
-
-    def take(self, takes: Sequence[Callable[[Int64Array], TakenT]]) -> list[TakenT]:
-        """The rows of each piece by its `take` function; pieces without rows are left out, except the last one."""
-        last = len(takes) - 1
-        return [
-            take(rows)
-            for piece, (take, rows) in enumerate(zip(takes, self._rows, strict=True))
-            if len(rows) or piece == last
-        ]
+        spans = zip(self._pieces, bounds, [*bounds[1:], len(rows)], begins.tolist(), strict=True)
+        parts = [(piece, rows[by_row[start:end]] - begin) for piece, start, end, begin in spans]
+        order = np.empty(len(rows), np.int64)
+        order[by_row] = np.arange(len(rows))
+        return [part for part in parts if len(part[1])] or parts[-1:], order
 
 
 _Combined = tuple[Int64Array, BatchColumns]

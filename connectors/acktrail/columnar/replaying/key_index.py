@@ -94,15 +94,13 @@ class SharePartitionIndex:
         if is_away.any():
             rows = np.flatnonzero(is_away)
             pairs, places = np.unique(np.stack([bodies[rows], state_partitions[rows]]), axis=1, return_inverse=True)
-            numbers = [self._number_elsewhere(body, state_partition) for body, state_partition in pairs.T.tolist()]
-            partition_index[rows] = np.array(numbers)[places]
+            addresses = list(map(tuple, pairs.T.tolist()))
+            for address in addresses:
+                if address not in self._elsewhere:
+                    self._elsewhere[address] = self._count
+                    self._add(np.array(address[:1]), np.array(address[1:], np.int32))
+            partition_index[rows] = np.array([self._elsewhere[address] for address in addresses])[places]
         return partition_index
-
-    def _number_elsewhere(self, body: int, state_partition: int) -> int:
-        if (body, state_partition) not in self._elsewhere:
-            self._elsewhere[body, state_partition] = self._count
-            self._add(np.array([body]), np.array([state_partition], np.int32))
-        return self._elsewhere[body, state_partition]
 
     def _add(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
         self._addresses.append((bodies, state_partitions))

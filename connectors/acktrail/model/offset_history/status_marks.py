@@ -45,14 +45,6 @@ def mark_of_status(status: OffsetStatus) -> int:
     return mark(status.delivery_state, status.delivery_count)
 
 
-def status_of_mark(number: int) -> OffsetStatus:
-    """The status of a mark."""
-    if number < LEAST_RECORDED:
-        return OffsetStatus(kind=UNRECORDED_KINDS[LEAST_RECORDED - 1 - number])
-    count, state = divmod(number, _STATES)
-    return OffsetStatus(kind=OffsetStatusKind.RECORDED, delivery_state=state - _NO_STATE, delivery_count=count)
-
-
 _MARKS: Final[dict[OffsetStatusKind, int]] = {
     standing: LEAST_RECORDED - 1 - number for number, standing in enumerate(UNRECORDED_KINDS)
 }

@@ -1,6 +1,4 @@
-"""What a cluster says about share groups, topics and logs, as values. Unknown is None, never -1. `error_code` is
-Kafka's (0: none), `error` its name with the broker's words (None: none).
-"""
+"""What a cluster says about share groups, topics and logs, as values. Unknown is None, never -1."""
 
 from __future__ import annotations
 
@@ -54,6 +52,14 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """`error_code` is Kafka's (0: none), `error` its name with the broker's words (None: none)."""
+
+    error_code: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
     """A group as ListGroups shows it; `coordinator_id` is the broker that listed it."""
 
@@ -86,12 +92,10 @@ class GroupMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDescription:
+class GroupDescription(_Answer):
     """A share group (request 77). With an error everything but `group_id` and `coordinator_id` is None or empty."""
 
     group_id: str
-    error_code: int
-    error: str | None
     coordinator_id: int | None
     state: str | None = None
     group_epoch: int | None = None
@@ -118,29 +122,25 @@ class ShareOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOffsets:
+class GroupOffsets(_Answer):
     """All described share partitions of one group, by topic and partition, or why there are none."""
 
     group_id: str
-    error_code: int
-    error: str | None
     offsets: tuple[ShareOffset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDescription:
+class TopicDescription(_Answer):
     """A topic. `topic_id` None and `partition_count` 0 beside an error."""
 
     name: str
     topic_id: str | None
     partition_count: int
     is_internal: bool
-    error_code: int
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogOffsets:
+class LogOffsets(_Answer):
     """The ends of one partition's log. `log_start_offset` is the first offset still there, `high_watermark` and
     `last_stable_offset` are one past the last record that read_uncommitted and read_committed consumers get.
     """
@@ -151,12 +151,10 @@ class LogOffsets:
     high_watermark: int | None
     last_stable_offset: int | None
     leader_epoch: int | None
-    error_code: int
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetAtTime:
+class OffsetAtTime(_Answer):
     """The first record of one partition at or after a time. `offset` None: there is none (and no error). `timestamp_ms`
     is the record's own, as the broker has it.
     """
@@ -165,8 +163,6 @@ class OffsetAtTime:
     partition: int
     offset: int | None
     timestamp_ms: int | None
-    error_code: int
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,12 +175,10 @@ class Rights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfigs:
+class GroupConfigs(_Answer):
     """A group's configuration in force, defaults included. `configs` is None when it could not be read; `own` are the
     names that are set on the group itself."""
 
     group_id: str
     configs: Mapping[str, str] | None
-    error_code: int
-    error: str | None
     own: frozenset[str] = frozenset()

@@ -39,12 +39,6 @@ class DemoFolder:
         self.tables, self.report = root / "tables", root / "acktrail-report.html"
         self.broker, self.airflow = root / "broker", root / "airflow"
 
-    def clear(self) -> None:
-        """Remove what a demo made."""
-        self.clear_servers()
-        shutil.rmtree(self.tables, ignore_errors=True)
-        self.report.unlink(missing_ok=True)
-
     def clear_servers(self) -> None:
         """Remove what broker and Airflow kept; tables and report stay."""
         for folder in (self.broker, self.airflow):
@@ -169,5 +163,7 @@ def demo_folder(root: Path) -> Iterator[DemoFolder]:
             raise ConfigurationError(
                 f"another demo is using {root}", hint="end it, or name another with --out"
             ) from error
-        folder.clear()
+        folder.clear_servers()
+        shutil.rmtree(folder.tables, ignore_errors=True)
+        folder.report.unlink(missing_ok=True)
         yield folder

@@ -25,7 +25,6 @@ from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_O
 from acktrail.connect.contract import SourceBatch, TaskId
 from acktrail.model.share_partition import STATE_TOPIC
 
-_BEFORE: Final = "before"
 _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
 
 _UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
@@ -83,7 +82,7 @@ def observe(
     shares_at = clock()
     logs = admin.list_offsets(_partitions(topics, offsets))
     logs_at = clock()
-    if phase == _BEFORE:
+    if phase == "before":
         offsets = admin.describe_group_offsets(there, tolerates_silence=True)
         shares_at = clock()
     offset_rows = [{**run, "observed_at": shares_at, **row} for group in (*offsets, *silent) for row in _shares(group)]

@@ -158,9 +158,6 @@ class AirflowApi:
             connection.close()
 
 
-Progress = Callable[[TaskRun], None]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLog:
     """The end of one try's log. `reason`: the error that ended it, one line; empty when the log has none."""
@@ -192,7 +189,7 @@ class DagWatch:
 
     def wait_for_dag(self, dag_id: str, *, timeout_s: float) -> None:
         """Wait until the DAG is parsed. Raises AirflowRefused: its file is broken (how), or it does not appear."""
-        for _ in _polling(timeout_s):
+        for _ in polling(timeout_s):
             if self._api.has_dag(dag_id):
                 return
             for file, reason in self._api.import_errors().items():
@@ -202,20 +199,25 @@ class DagWatch:
 
     def wait_for_a_run(self, dag_id: str, *, timeout_s: float) -> DagRun:
         """The first run of a DAG, scheduled or triggered. Raises DagRunFailed when none begins."""
-        for _ in _polling(timeout_s):
+        for _ in polling(timeout_s):
             if found := self._api.first_run(dag_id):
                 return found
         raise DagRunFailed(dag_id, "", f"was not run within {timeout_s:.0f} s")
 
     def wait_for_run(
-        self, run: DagRun, *, timeout_s: float, task_id: str | None = None, progress: Progress = lambda _task: None
+        self,
+        run: DagRun,
+        *,
+        timeout_s: float,
+        task_id: str | None = None,
+        progress: Callable[[TaskRun], None] = lambda _task: None,
     ) -> None:
         """Wait until a run, or its task `task_id`, succeeds; `progress` is called with every task whose state changed.
 
         Raises DagRunFailed: it failed (which task, why, the end of its log), or has not ended after `timeout_s`.
         """
         seen: dict[str, TaskRun] = {}
-        for _ in _polling(timeout_s):
+        for _ in polling(timeout_s):
             now = self._api.run(run.dag_id, run.run_id)
             tasks = {task.task_id: task for task in self._api.tasks(run.dag_id, run.run_id)}
             for task in tasks.values():
@@ -237,7 +239,7 @@ class DagWatch:
         return DagRunFailed(run.dag_id, run.run_id, f"failed in task {failed.task_id}", log)
 
 
-def _polling(timeout_s: float) -> Iterator[None]:
+def polling(timeout_s: float) -> Iterator[None]:
     """Yields at once, then every half second until the time is up."""
     deadline = time.monotonic() + timeout_s
     yield

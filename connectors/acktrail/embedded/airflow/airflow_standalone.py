@@ -11,14 +11,13 @@ import random
 import secrets
 import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Self
 
 from acktrail.config import environment
-from acktrail.embedded.airflow.airflow_api import AirflowApi, DagWatch
+from acktrail.embedded.airflow.airflow_api import AirflowApi, DagWatch, polling
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
 
@@ -29,10 +28,8 @@ _LAST_PORT: Final = 32_767
 _TRIES: Final = 1_000
 _PARALLELISM: Final = 4
 _PASSWORDS: Final = "passwords.json"
-_USER: Final = "admin"
 _NEEDED: Final = ("metadatabase", "scheduler", "dag_processor")
 _TAIL_LINES: Final = 30
-_ASK_S: Final = 0.5
 _START_S: Final = 180.0
 
 
@@ -61,7 +58,7 @@ class AirflowStandalone:
         self._env = dict(env or {})
         self._process: GuardedProcess | None = None
         self._port: int | None = None
-        self.user = _USER
+        self.user = "admin"
         self.password = secrets.token_urlsafe(12)
 
     @property
@@ -102,19 +99,15 @@ class AirflowStandalone:
 
     def wait_until_healthy(self) -> Self:
         """Ask until metadata, scheduler and DAG processor are healthy. Raises AirflowNotStarted."""
-        deadline = time.monotonic() + _START_S
         api = self.api()
-        while True:
+        for _ in polling(_START_S):
             health = api.health()
             missing = [name for name in _NEEDED if health.get(name) != "healthy"]
             if not missing:
                 return self
             if self._process is None or self._process.poll() is not None:
                 raise AirflowNotStarted("it ended", log_path=self.log_path)
-            if time.monotonic() > deadline:
-                reason = f"{', '.join(missing)} not healthy after {_START_S:.0f} s"
-                raise AirflowNotStarted(reason, log_path=self.log_path)
-            time.sleep(_ASK_S)
+        raise AirflowNotStarted(f"{', '.join(missing)} not healthy after {_START_S:.0f} s", log_path=self.log_path)
 
     def stop(self) -> None:
         """End it and everything it started."""

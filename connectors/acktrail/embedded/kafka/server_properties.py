@@ -78,7 +78,8 @@ class SaslAccess:
         users = {**self.users, _BROKER_USER: self.internal_password}
         options = {"username": _BROKER_USER, "password": self.internal_password}
         options |= {f"user_{name}": password for name, password in users.items()}
-        words = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+        quoted = {name: re.sub(r'(["\\])', r"\\\1", value) for name, value in options.items()}
+        words = " ".join(f'{name}="{value}"' for name, value in quoted.items())
         jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {words};"
         return {
             "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
@@ -100,11 +101,6 @@ class SaslAccess:
             "sasl.username": name,
             "sasl.password": self.users[name],
         }
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def server_properties(
@@ -130,9 +126,5 @@ def to_properties_text(properties: Mapping[str, str]) -> str:
 def _escape(text: str) -> str:
     escaped = re.sub(r"([\\:=#! ])", r"\\\1", text)
     escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return "".join(c if " " <= c <= "~" else _unicode(c) for c in escaped)
-
-
-def _unicode(character: str) -> str:
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+    # Any other character is written as the UTF-16 units that Java has for it.
+    return re.sub(r"[^ -~]", lambda c: re.sub("....", r"\\u\g<0>", c[0].encode("utf-16-be").hex()), escaped)

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from acktrail.errors import ConfigurationError
@@ -24,7 +23,7 @@ ALWAYS: Final = 1_000_000
 
 MAX_SCALE: Final = 1000.0
 
-_FROM_THE_BEGINNING: Final = MappingProxyType({"share.auto.offset.reset": "earliest"})
+_FROM_THE_BEGINNING: Final = {"share.auto.offset.reset": "earliest"}
 _FEW: Final = 3
 _MOST_EXHAUSTED: Final = 8
 """In a partition: a broker hands out records that are about to be archived one at a time."""

@@ -40,8 +40,8 @@ demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
 
 # More processes than cores: many tests wait for brokers, schedulers and time-outs.
-test: sync ## The tests, four at a time; the slowest twenty are printed
-	@$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
+test: sync ## The tests, five at a time; the slowest twenty are printed
+	@$(BIN)/pytest -n 5 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 check: lint types contracts wheel ## What CI also runs: lint with plain English, types, import contracts, wheel
 

@@ -10,8 +10,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 48_700
-"""Blank lines and comments included. To become 40,000: lower it whenever the count falls."""
+MOST_LINES_OF_THE_WHEEL: Final = 40_000
+"""Of Python and of templates, blank lines and comments included."""
+PRODUCT_CODE: Final = frozenset({".py", ".html"})
 
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})
 """Module names that a package may have in several folders: each says the same of its own folder."""
@@ -55,7 +56,8 @@ def test_no_two_modules_of_a_package_have_one_name() -> None:
 
 def test_the_wheel_stays_small() -> None:
     """Product code in the wheel has fewer lines than the limit."""
-    lines = sum(len(file.read_text("utf-8").splitlines()) for package in shipped() for file in package.rglob("*.py"))
+    files = (*(ROOT / "dags").glob("*.py"), *(file for package in shipped() for file in package.rglob("*")))
+    lines = sum(len(file.read_text("utf-8").splitlines()) for file in files if file.suffix in PRODUCT_CODE)
 
     assert lines < MOST_LINES_OF_THE_WHEEL
 

@@ -1,8 +1,25 @@
 """What a reconciliation found: one row for each rule that a share partition or a state partition breaks.
 
-Broken by a share partition: a rule named after each verdict (``_SEVERITIES``), those about where its records lie and
-which were archived (``_RULES``), and those that a replayed state breaks (``STATE_RULES``). By a state partition: see
-``_broken_as_a_whole``.
+============================  ========  ===============================================================================
+rule                          severity  broken by
+============================  ========  ===============================================================================
+missing_state                 critical  the verdict of that name
+past_log_end                  critical  the verdict of that name
+live_ahead, durable_ahead     error     the verdict of that name
+orphan_state                  warning   the verdict of that name
+unknown                       warning   the verdict of that name
+not_authorized                warning   the verdict of that name
+before_log_start              info      the verdict of that name
+key_on_its_state_partition    error     a key on another state partition than the one a broker looks at
+one_state_partition_per_key   critical  a key on several state partitions
+archiving_stale               warning   records that wait for the dead letter queue for more than five minutes
+poison_records_archived       info      records that were ever archived
+export_complete               critical  offsets of a state partition that were pruned before they were exported, or an
+                                        export that stopped before the log end the observation began with
+records_quarantined           error     records of a state partition that could not be decoded
+============================  ========  ===============================================================================
+
+and ``STATE_RULES``, broken by a replayed state.
 """
 
 from __future__ import annotations

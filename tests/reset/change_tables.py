@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from acktrail.tables.cluster_check import create_for
 __all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
 
 ORIGIN = {"cluster_id": "c1", "run_id": "many"}
+STAMP = {**ORIGIN, "actor": "ann", "host": "here", "audited_at": dt.datetime(2026, 1, 31, tzinfo=dt.UTC)}
 
 
 def a_journal(root: Path, run_id: str = "r1", cluster_id: str = "c1") -> Journal:
@@ -66,7 +68,7 @@ def many_attempts(root: Path, numbers: Sequence[int], at_once: int = 30) -> None
         entries: list[AuditEntry] = []
         for plan in plans:
             sent = _sent(plan, journal.now_ms)
-            begun = standings(chained(sent, journal._stamp(), sequence=0, previous_hash=""))
+            begun = standings(chained(sent, STAMP, sequence=0, previous_hash=""))
             noted = planned_entry(plan, rows[plan.plan_id], parts[plan.plan_id])
             entries += [noted, *sent, *_closing(plan, begun)]
         journal.note(entries)

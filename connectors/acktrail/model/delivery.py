@@ -27,6 +27,9 @@ DURABLE_STATES: Final = frozenset(
     {DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVING, DeliveryState.ARCHIVED}
 )
 
+HIGHEST_DELIVERY_COUNT: Final = 25
+"""The highest that ``group.share.max.delivery.count.limit`` can be set to: no configuration allows more deliveries."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateBatch:

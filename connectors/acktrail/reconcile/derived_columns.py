@@ -15,11 +15,9 @@ from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.model_values import replayed_state_of
 from acktrail.columnar.record_columns import BatchColumns, NumberColumn
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
-from acktrail.model.delivery import DURABLE_STATES, TERMINAL_STATES, DeliveryState
+from acktrail.model.delivery import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail.model.replay import SharePartitionState, counts_by_state
 
-HIGHEST_DELIVERY_COUNT: Final = 25
-"""Greatest value of group.share.max.delivery.count.limit: no configuration allows more."""
 STATE_RULES: Final = {
     "batch_first_le_last": ("critical", "a batch ends before it begins"),
     "batches_ascending": ("critical", "a batch begins before the one it follows"),

@@ -15,9 +15,6 @@ from acktrail.model.share_partition import STATE_TOPIC
 DEFAULT_DELIVERY_COUNT_LIMIT: Final = 5
 """``group.share.delivery.count.limit`` of a broker that was not configured."""
 
-HIGHEST_DELIVERY_COUNT_LIMIT: Final = 25
-"""The highest that ``group.share.max.delivery.count.limit`` can be set to."""
-
 _LIMIT_CONFIG: Final = "share.delivery.count.limit"
 _DEAD_LETTER_CONFIG: Final = "errors.deadletterqueue.topic.name"
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.model.delivery import TERMINAL_STATES
+from acktrail.model.delivery import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES
 from acktrail_expectations.gx.engine import Expectation, PandasExecutionEngine, expectation, map_metric_provider
 from acktrail_expectations.gx.suite_check import SuiteCheck, critical, error, warning
-from acktrail_expectations.inputs.observed_cluster import HIGHEST_DELIVERY_COUNT_LIMIT, ObservedCluster
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 
 _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
 _FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
@@ -158,7 +158,7 @@ def batch_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
     A count above the group's limit is a warning: it stays in the state when somebody lowers the limit. A count that no
     configuration allows is an error.
     """
-    possible = (0, HIGHEST_DELIVERY_COUNT_LIMIT)
+    possible = (0, HIGHEST_DELIVERY_COUNT)
     return (
         critical("batch_first_le_last", no_batches("inverted")),
         critical("batches_ascending", no_batches("out_of_order")),

@@ -108,6 +108,16 @@ class ConfigurationError(AcktrailError):
     exit_code = 3
 
 
+class InvalidConfiguration(ConfigurationError):
+    """Values of configuration keys that are wrong, all of them: `errors` has the texts by key."""
+
+    def __init__(self, errors: Mapping[str, Sequence[str]], *, hint: str = "") -> None:
+        texts = [text for each in errors.values() for text in each]
+        more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+        super().__init__(texts[0] + more, hint=hint, data={"errors": {key: list(each) for key, each in errors.items()}})
+        self.errors = {key: tuple(each) for key, each in errors.items()}
+
+
 class NotAuthorized(ConfigurationError):
     """A missing ACL: `operation` on `resource` (for example READ on topic `__share_group_state`)."""
 

@@ -10,8 +10,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 40_000
-"""Of Python and of templates, blank lines and comments included."""
+MOST_LINES_OF_THE_WHEEL: Final = 52_000
+"""Of Python and of templates, blank lines and comments included. 39,652 before there was a Connect worker."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
 
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})

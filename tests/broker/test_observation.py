@@ -12,7 +12,7 @@ from broker.workload import Worked, Workload, until
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.groups.observation import observe
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.connect.contract import SourceBatch
+from acktrail.connect.source_batches import SourceBatch
 from acktrail.model.share_partition import STATE_TOPIC
 
 pytestmark = pytest.mark.broker
@@ -108,6 +108,6 @@ def test_rows_have_the_clocks_instants(admin: ShareGroupAdmin) -> None:
     """Rows are stamped with the clock's time; the batch has no position, so that run and phase identify it."""
     at = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
     batch = observe(admin, run_id="r3", phase="after", clock=lambda: at)
-    assert batch.task == f"observation/{admin.cluster_id}"
+    assert batch.source_partition == f"observation/{admin.cluster_id}"
     assert batch.position is None
     assert set(batch.rows["offset_observations"].column("observed_at").to_pylist()) == {at}

@@ -1,4 +1,4 @@
-"""The state source on logs that were written on purpose: holes, transactions, damage, restarts, another incarnation."""
+"""The state task on logs that were written on purpose: holes, transactions, damage, restarts, another incarnation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from servers.real_broker import restart
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.state.state_consumer import StateTopicConsumer
-from acktrail.broker.state.state_source import StateSource
+from acktrail.broker.state.state_source import StateTask
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceBatch
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.source_batches import SourceBatch
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
 from acktrail.model.records import StateRecord
@@ -68,19 +69,23 @@ def write(config: KafkaConfig, count: int, partition: int = 0, *, text: bytes = 
     assert sender.flush(30) == 0
 
 
-def drain(config: KafkaConfig) -> list[SourceBatch]:
-    source = StateSource(config, run_id="r")
-    tasks = source.tasks()
+def started(config: KafkaConfig) -> StateTask:
+    """A bounded task at the beginning of the log."""
+    task = StateTask(config)
+    task.start(SourceTaskContext())
+    return task
+
+
+def drain(task: StateTask, *, timeout_s: float = 240) -> list[SourceBatch]:
+    """What `task` has still to give."""
     batches: list[SourceBatch] = []
-    for task in tasks:
-        task.start(None)
 
     def is_over() -> bool:
-        batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)
-        return all(task.is_finished for task in tasks)
+        batches.extend(task.poll(0.2))
+        return task.is_finished
 
-    until(is_over, what="the end of a bounded run")
-    source.close()
+    until(is_over, what="the end of a bounded run", timeout_s=timeout_s)
+    task.stop()
     return batches
 
 
@@ -100,7 +105,7 @@ def test_every_kind_of_record_arrives_with_its_bytes(topic: KafkaConfig, regular
     for key, value in pairs:
         sender.produce(STATE_TOPIC, value, key=key, partition=1)
     assert sender.flush(30) == 0
-    batches = drain(topic)
+    batches = drain(started(topic))
     rows = [row for batch in batches for row in batch.rows["state_records"].to_pylist()]
     assert [(row["key"], row["value"]) for row in rows] == pairs
     odd = [row for row in rows if row["decode_status"] != "decoded"]
@@ -117,10 +122,9 @@ def read_all(config: KafkaConfig, topic: str) -> list[int]:
         found: list[int] = []
 
         def is_over() -> bool:
-            batch = log.read(0, 0.2)
-            if batch is not None:
+            for batch in log.read(0.2):
                 found.extend(batch.rows["state_records"].column("offset").to_pylist())
-            return log.is_finished(0)
+            return log.is_finished
 
         until(is_over, what="the end of a bounded reading")
         log.close()
@@ -170,22 +174,11 @@ def test_an_open_transaction_does_not_hold_a_bounded_reading(crafted: EmbeddedBr
 
 
 def test_records_after_the_start_belong_to_the_next_run(topic: KafkaConfig) -> None:
-    """A bounded run ends where the log ended when the tasks were made, however much is written meanwhile."""
+    """A bounded run ends where the log ended when the task was started, however much is written meanwhile."""
     write(topic, 5)
-    source = StateSource(topic, run_id="r")
-    tasks = source.tasks()
+    task = started(topic)
     write(topic, 5)
-    for task in tasks:
-        task.start(None)
-    batches: list[SourceBatch] = []
-
-    def is_over() -> bool:
-        batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)
-        return all(task.is_finished for task in tasks)
-
-    until(is_over, what="the end")
-    source.close()
-    assert offsets(batches) == [0, 1, 2, 3, 4]
+    assert offsets(drain(task)) == [0, 1, 2, 3, 4]
 
 
 def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, crafted: EmbeddedBroker) -> None:
@@ -193,19 +186,10 @@ def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, c
     count = 60_000
     for partition in range(PARTITIONS):
         write(topic, count // PARTITIONS, partition)
-    source = StateSource(topic, run_id="r")
-    tasks = source.tasks()
-    for task in tasks:
-        task.start(None)
-    batches = [until(lambda: tasks[0].poll(0.2), what="the first batch")]
+    task = started(topic)
+    batches = [*until(lambda: task.poll(0.2), what="the first batch")]
     restart(crafted)
-
-    def is_over() -> bool:
-        batches.extend(batch for task in tasks if (batch := task.poll(0.2)) is not None)
-        return all(task.is_finished for task in tasks)
-
-    until(is_over, what="the end of a run over a restart", timeout_s=300)
-    source.close()
+    batches += drain(task, timeout_s=300)
     for partition in range(PARTITIONS):
         assert offsets(batches, partition) == list(range(count // PARTITIONS))
 
@@ -215,21 +199,20 @@ def test_another_incarnation_is_never_mixed_in(topic: KafkaConfig, crafted: Embe
     """The topic is recreated with more records than the old one had: not one of them is given. From an empty log
     only the topic's id shows it."""
     write(topic, old_records, text=b"old")
-    source = StateSource(topic, run_id="r", bounded=False)
-    task = source.tasks()[0]
-    task.start(None)
+    task = StateTask(topic, bounded=False, partitions=(0,))
+    task.start(SourceTaskContext())
     first = until(lambda: old_records == 0 or task.poll(0.2), what="the old records")
-    assert old_records == 0 or first.position == old_records
+    assert old_records == 0 or first[-1].position == old_records
     renew(Workload(crafted.config()))
     write(topic, 5_000, text=b"new")
 
     def is_refused() -> bool:
         try:
-            batch = task.poll(0.2)
+            batches = task.poll(0.2)
         except ForeignCluster:
             return True
-        assert batch is None, batch
+        assert not batches, batches
         return False
 
     until(is_refused, what="a refusal")
-    source.close()
+    task.stop()

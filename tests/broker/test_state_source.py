@@ -1,4 +1,4 @@
-"""The state source gives every record of the state topic once, and says what it could not give."""
+"""The state task gives every record of the state topic once, and says what it could not give."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from jobs.replaying import replayed_again, replayed_here
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.descriptions import TopicPartition as AskedPartition
-from acktrail.broker.state.state_source import StateSource, StateSourceStatus
+from acktrail.broker.state.state_source import StateSourceStatus, StateTask
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.contract import SourceBatch, TaskId
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, NotAuthorized
 from acktrail.export import export_run, repair_run
@@ -32,32 +33,29 @@ pytestmark = pytest.mark.broker
 Record = tuple[int, int, bytes, bytes | None]
 
 
-def run(config: KafkaConfig, positions: Mapping[TaskId, int]) -> list[SourceBatch]:
-    """One bounded run over all tasks, polled in turn."""
-    source = StateSource(config, run_id="run-1")
-    try:
-        return drain(source, positions)
-    finally:
-        source.close()
+def run(config: KafkaConfig, positions: Mapping[SourcePartition, int]) -> list[SourceBatch]:
+    """One bounded run over all partitions."""
+    return drain(StateTask(config), SourceTaskContext(run_id="run-1", position=positions.get))
 
 
-def drain(source: StateSource, positions: Mapping[TaskId, int]) -> list[SourceBatch]:
-    tasks = list(source.tasks())
+def drain(task: StateTask, context: SourceTaskContext) -> list[SourceBatch]:
     batches: list[SourceBatch] = []
-    for task in tasks:
-        task.start(positions.get(task.task_id))
     deadline = time.monotonic() + 240
-    while not all(task.is_finished for task in tasks):
-        assert time.monotonic() < deadline, "the bounded run does not end"
-        batches += [batch for task in tasks if (batch := task.poll(0.5)) is not None]
-    for task in tasks:
-        assert task.poll(0) is None
-        task.close()
+    try:
+        task.start(context)
+        while not task.is_finished:
+            assert time.monotonic() < deadline, "the bounded run does not end"
+            batches += task.poll(0.5)
+        ended, count = task.partitions
+        assert ended == count
+        assert not task.poll(0)
+    finally:
+        task.stop()
     return batches
 
 
-def positions_after(batches: Sequence[SourceBatch]) -> dict[TaskId, int]:
-    return {batch.task: batch.position for batch in batches if batch.position is not None}
+def positions_after(batches: Sequence[SourceBatch]) -> dict[SourcePartition, int]:
+    return {batch.source_partition: batch.position for batch in batches if isinstance(batch.position, int)}
 
 
 def records(batches: Sequence[SourceBatch]) -> list[Record]:
@@ -106,16 +104,16 @@ def test_a_run_without_news_gives_nothing(kafka: KafkaConfig, worked: Worked) ->
 def test_batches_are_consecutive_and_say_what_they_hold(kafka: KafkaConfig, worked: Worked) -> None:
     """Each batch begins at the position of the one before; its span, rows and position agree."""
     batches = run(kafka, {})
-    at: dict[TaskId, int] = {}
+    at: dict[SourcePartition, int] = {}
     for batch in batches:
         table, span = batch.rows["state_records"], batch.span
         assert span is not None
         offsets = table.column("offset").to_pylist()
         assert offsets == list(range(offsets[0], offsets[-1] + 1))
         assert (span.first_offset, span.last_offset, span.records) == (offsets[0], offsets[-1], len(offsets))
-        assert offsets[0] == at.get(batch.task, span.log_start_offset)
+        assert offsets[0] == at.get(batch.source_partition, span.log_start_offset)
         assert batch.position == offsets[-1] + 1 <= span.log_end_offset
-        at[batch.task] = batch.position
+        at[batch.source_partition] = batch.position
         assert set(table.column("state_partition").to_pylist()) == {span.partition}
 
 
@@ -136,37 +134,44 @@ def test_rows_carry_their_origin_and_the_decoded_state(kafka: KafkaConfig, worke
     assert last["start_offset"] + last["delivery_complete_count"] >= worked.accepted
     spans = [batch.span for batch in batches if batch.span is not None]
     assert {span.topic_id for span in spans} == {state_topic.topic_id}
-    assert {batch.task for batch in batches} == {
+    assert {batch.source_partition for batch in batches} == {
         f"state/{cluster_id}/{state_topic.topic_id}/{span.partition}" for span in spans
     }
 
 
 def test_a_continuous_run_goes_on(kafka: KafkaConfig, worked: Worked, workload: Workload) -> None:
-    """Records that are written after the start arrive, and no task ever says it is finished."""
-    source = StateSource(kafka, run_id="tail", bounded=False)
-    tasks = source.tasks()
-    known = positions_after(run(kafka, {}))
-    for task in tasks:
-        task.start(known.get(task.task_id))
+    """Records that are written after the start arrive, and the task never says that it is finished."""
+    task = StateTask(kafka, bounded=False)
+    task.start(SourceTaskContext(position=positions_after(run(kafka, {})).get))
     workload.acknowledge(f"tail-{uuid4().hex[:8]}", worked.topic, 5)
     came: list[SourceBatch] = []
 
     def has_come() -> bool:
-        came.extend(batch for task in tasks if (batch := task.poll(0.1)) is not None)
-        assert not any(task.is_finished for task in tasks)
+        came.extend(task.poll(0.1))
+        assert not task.is_finished
         return len(records(came)) >= 5
 
     until(has_come, what="5 records")
-    source.close()
+    task.stop()
+
+
+def test_some_partitions_are_read_alone(kafka: KafkaConfig, worked: Worked) -> None:
+    """A task for some partitions gives all their records and no others."""
+    whole = log_of(kafka)
+    with ShareGroupAdmin(kafka) as admin:
+        (topic,) = admin.topics([STATE_TOPIC])
+    one = {whole[0][0]}
+    for chosen in (one, {*range(topic.partition_count)} - one):
+        found = records(drain(StateTask(kafka, partitions=chosen), SourceTaskContext()))
+        assert sorted(found, key=lambda row: row[:2]) == [row for row in whole if row[0] in chosen]
 
 
 def test_a_position_beyond_the_log_is_refused(kafka: KafkaConfig, worked: Worked) -> None:
     """Tables that know more than the topic has belong to another topic."""
-    source = StateSource(kafka, run_id="foreign")
-    task = source.tasks()[0]
+    task = StateTask(kafka, partitions=(0,))
     with pytest.raises(ForeignCluster, match="ends at"):
-        task.start(10**9)
-    source.close()
+        task.start(SourceTaskContext(position=lambda _: 10**9))
+    task.stop()
 
 
 @pytest.fixture(scope="module")
@@ -182,14 +187,26 @@ def pruning() -> Iterator[EmbeddedBroker]:
 
 
 def test_without_a_state_topic_there_is_nothing_to_do(pruning: EmbeddedBroker) -> None:
-    """A cluster that never saw a share consumer gives no task and says why."""
-    source = StateSource(pruning.config(), run_id="empty")
+    """In a cluster that never saw a share consumer a bounded task is finished at once, as one that is not to wait, and
+    says why; a continuous one waits for the topic, and reads it."""
     with ShareGroupAdmin(pruning.config()) as admin:
         absent = admin.topics([STATE_TOPIC])[0].error_code != 0
     assert absent, "another test of this module made state before"
-    assert source.tasks() == ()
-    assert source.status is StateSourceStatus.STATE_TOPIC_ABSENT
-    source.close()
+    for task in (StateTask(pruning.config()), StateTask(pruning.config(), bounded=False, waits=False)):
+        assert drain(task, SourceTaskContext()) == []
+        assert task.status is StateSourceStatus.STATE_TOPIC_ABSENT
+
+    waiting = StateTask(pruning.config(), bounded=False)
+    waiting.start(SourceTaskContext())
+    assert not waiting.poll(0)
+    assert not waiting.is_finished
+    workload = Workload(pruning.config())
+    workload.create_topic("orders")
+    workload.produce("orders", 3)
+    workload.acknowledge("auditors", "orders", 3)
+    until(lambda: waiting.poll(0.2), what="the first records of the topic")
+    assert waiting.status is StateSourceStatus.PRESENT
+    waiting.stop()
 
 
 def log_start(config: KafkaConfig) -> int:
@@ -212,11 +229,7 @@ def make_pruned(broker: EmbeddedBroker, beyond: int = 0) -> None:
 def test_pruned_offsets_are_a_gap(pruning: EmbeddedBroker) -> None:
     """A log that starts after the position gives the gap first, then everything that is left."""
     make_pruned(pruning)
-    source = StateSource(pruning.config(), run_id="gap")
-    (task,) = source.tasks()
-    batches = drain(source, {task.task_id: 0})
-    source.close()
-    gap, *rest = batches
+    gap, *rest = drain(StateTask(pruning.config()), SourceTaskContext(position=lambda _: 0))
     assert gap.span is not None
     assert (gap.span.gap_first, gap.span.records, gap.rows["state_records"].num_rows) == (0, 0, 0)
     assert gap.position == gap.span.gap_last + 1 == gap.span.log_start_offset  # type: ignore[operator]
@@ -266,20 +279,23 @@ def test_what_was_pruned_before_the_first_run_is_a_gap_with_that_reason(pruning:
 def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker) -> None:
     """The fetch that finds its offset gone reports it, and the run continues at the log's new start."""
     make_pruned(pruning)
-    source = StateSource(pruning.config(), run_id="gap", bounded=False)
-    (task,) = source.tasks()
     position = log_start(pruning.config()) + 1
-    make_pruned(pruning, beyond=position)
-    task.start(position)
+
+    def pruned_meanwhile(_: SourcePartition) -> int:
+        """The position is asked for when the log's bounds have been seen, and before anything is fetched."""
+        make_pruned(pruning, beyond=position)
+        return position
+
+    task = StateTask(pruning.config(), bounded=False)
+    task.start(SourceTaskContext(position=pruned_meanwhile))
     batches: list[SourceBatch] = []
 
     def has_come() -> bool:
-        if batch := task.poll(0.2):
-            batches.append(batch)
+        batches.extend(task.poll(0.2))
         return any(batch.span is not None and batch.span.records for batch in batches)
 
     until(has_come, what="a gap and records")
-    source.close()
+    task.stop()
     spans = [batch.span for batch in batches if batch.span is not None]
     assert spans[0].gap_first == position
     for span in spans:  # the log may be pruned again before it is reached
@@ -292,9 +308,8 @@ def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker
 def test_a_recreated_topic_is_never_mixed_in(pruning: EmbeddedBroker) -> None:
     """When the state topic is deleted and created again under a running task, it stops."""
     make_pruned(pruning)
-    source = StateSource(pruning.config(), run_id="recreated", bounded=False)
-    (task,) = source.tasks()
-    task.start(None)
+    task = StateTask(pruning.config(), bounded=False)
+    task.start(SourceTaskContext())
     until(lambda: task.poll(0.2), what="a batch")
     workload = Workload(pruning.config())
     workload.delete_topic(STATE_TOPIC)
@@ -307,7 +322,7 @@ def test_a_recreated_topic_is_never_mixed_in(pruning: EmbeddedBroker) -> None:
         return None
 
     assert until(fails, what="a refusal", timeout_s=300)
-    source.close()
+    task.stop()
 
 
 def test_missing_acl_names_itself(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:

@@ -20,7 +20,7 @@ from state_topics.export_checker import check_nothing_lost_or_doubled
 from state_topics.filled_topic import create_state_topic, fill
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.worker import FlushPolicy
+from acktrail.connect.runtime.task_execution import FlushPolicy
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.export.continuous_export import export_continuously

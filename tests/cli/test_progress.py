@@ -16,7 +16,7 @@ from acktrail.cli import progress
 from acktrail.cli.commands.export import _shown
 from acktrail.cli.main import _run
 from acktrail.connect.activity import doing, listening
-from acktrail.connect.worker import Progress
+from acktrail.connect.runtime.task_execution import Progress
 
 
 class Terminal(io.StringIO):
@@ -68,7 +68,7 @@ def test_results_do_not_run_into_it(terminal: Terminal, monkeypatch: pytest.Monk
     """A long line of an export, then a shorter result: the result alone is seen."""
     monkeypatch.setattr(stderr_lines, "_LIVE_S", 0.0)
     with at(terminal), stderr_lines.LiveLine() as line:
-        _shown(line, Progress(records_read=1_234, records_committed=1_000, tasks=50, tasks_finished=7))
+        _shown(line, Progress(records_read=1_234, records_committed=1_000, partitions=50, partitions_finished=7))
         assert terminal.screen[-1].startswith("1,234 records read")
     terminal.write("run r1" + "\n")
     assert terminal.screen == ["run r1", ""]

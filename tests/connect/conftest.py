@@ -14,7 +14,7 @@ from samples.memory_source import MemorySink, MemoryTables
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import Sink
+from acktrail.connect.contract import SinkTask
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -29,7 +29,7 @@ Pair = tuple[bytes | None, bytes | None]
 class SinkKind:
     """How to open one more sink onto the same storage, and what that storage holds now."""
 
-    open: Callable[..., Sink]
+    open: Callable[..., SinkTask]
     rows: Callable[[str], pa.Table]
     commits: Callable[[], int]
 

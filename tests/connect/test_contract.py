@@ -9,23 +9,23 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples.memory_source import MemoryLog, MemorySource, MemoryTask
+from samples.memory_source import MemoryLog, MemoryTask
 
-from acktrail.connect.contract import Sink, SourceBatch, TaskId
-from acktrail.connect.worker import FlushPolicy, Worker
+from acktrail.connect.contract import SinkTask, SourceTaskContext
+from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
 
 
-def task_of(log: MemoryLog, sink: Sink, *, batch_rows: int = 4) -> MemoryTask:
-    """The log's only task, started where `sink` says."""
-    task = MemorySource([log], batch_rows=batch_rows).tasks()[0]
-    task.start(sink.position(task.task_id))
+def task_of(log: MemoryLog, sink: SinkTask, *, batch_rows: int = 4) -> MemoryTask:
+    """The reading of one log, started where `sink` says."""
+    task = MemoryTask([log], batch_rows=batch_rows)
+    task.start(SourceTaskContext(position=sink.position))
     return task
 
 
 def batch_of(task: MemoryTask) -> SourceBatch:
-    batch = task.poll(0)
-    assert batch is not None
+    (batch,) = task.poll(0)
     return batch
 
 
@@ -33,9 +33,9 @@ def offsets(rows: pa.Table) -> list[int]:
     return sorted(rows["offset"].to_pylist())
 
 
-def test_a_task_that_never_committed_has_no_position(kind: Any) -> None:
-    """Before its first commit a task has no position."""
-    assert kind.open().position(TaskId("t")) is None
+def test_a_source_partition_that_never_committed_has_no_position(kind: Any) -> None:
+    """Before its first commit a source partition has no position."""
+    assert kind.open().position(SourcePartition("t")) is None
 
 
 def test_put_is_not_a_commit(kind: Any, pairs: list[Any]) -> None:
@@ -46,7 +46,7 @@ def test_put_is_not_a_commit(kind: Any, pairs: list[Any]) -> None:
     sink.put(batch_of(task))
     assert sink.pending_rows == 4
     assert kind.rows("state_records").num_rows == 0
-    assert kind.open().position(task.task_id) is None
+    assert kind.open().position(task.source_partition) is None
 
 
 def test_flush_commits_rows_and_position(kind: Any, pairs: list[Any]) -> None:
@@ -58,10 +58,10 @@ def test_flush_commits_rows_and_position(kind: Any, pairs: list[Any]) -> None:
     sink.put(batch_of(task))
     commit = sink.flush()
     assert commit.rows["state_records"] == 8
-    assert commit.positions == {task.task_id: 8}
+    assert commit.positions == {task.source_partition: 8}
     assert sink.pending_rows == 0
     assert offsets(kind.rows("state_records")) == list(range(8))
-    assert kind.open().position(task.task_id) == sink.position(task.task_id) == 8
+    assert kind.open().position(task.source_partition) == sink.position(task.source_partition) == 8
 
 
 def test_flush_of_nothing_is_no_commit(kind: Any, pairs: list[Any]) -> None:
@@ -71,21 +71,21 @@ def test_flush_of_nothing_is_no_commit(kind: Any, pairs: list[Any]) -> None:
     sink.put(batch_of(task))
     sink.flush()
     before = kind.commits()
-    assert task.poll(0) is None
+    assert not task.poll(0)
     commit = sink.flush()
     assert not commit.rows
     assert not commit.positions
     assert kind.commits() == before
 
 
-def test_tasks_of_one_flush_commit_together(kind: Any, pairs: list[Any]) -> None:
-    """One flush of several tasks is one commit."""
+def test_source_partitions_of_one_flush_commit_together(kind: Any, pairs: list[Any]) -> None:
+    """One flush of several source partitions is one commit."""
     sink = kind.open()
-    source = MemorySource([MemoryLog(pairs=pairs, partition=number, end_offset=3) for number in range(4)])
-    for task in source.tasks():
-        task.start(sink.position(task.task_id))
+    task = MemoryTask([MemoryLog(pairs=pairs, partition=number, end_offset=3) for number in range(4)])
+    task.start(SourceTaskContext(position=sink.position))
+    for _ in range(4):
         sink.put(batch_of(task))
-    assert set(sink.flush().positions.values()) == {3}
+    assert [*sink.flush().positions.values()] == [3] * 4
     assert kind.commits() == 1
 
 
@@ -114,8 +114,8 @@ def test_gap_without_records_moves_the_position(kind: Any, pairs: list[Any]) -> 
     log.start_offset = log.end_offset = 20
     task = task_of(log, sink)
     sink.put(batch_of(task))
-    assert sink.flush().positions == {task.task_id: 20}
-    assert kind.open().position(task.task_id) == 20
+    assert sink.flush().positions == {task.source_partition: 20}
+    assert kind.open().position(task.source_partition) == 20
     assert offsets(kind.rows("state_records")) == [0, 1, 2, 3]
 
 
@@ -124,7 +124,7 @@ def test_phase_of_a_run_lands_once(kind: Any, observation: Callable[..., pa.Tabl
     for run_id, phase in (("1", "before"), ("1", "before"), ("1", "after"), ("2", "before")):
         sink = kind.open(run_id=run_id)
         rows = {"group_observations": observation(phase, "a", "b")}
-        sink.put(SourceBatch(task=TaskId("groups"), rows=rows))
+        sink.put(SourceBatch(source_partition=SourcePartition("groups"), rows=rows))
         sink.flush()
     phases = kind.rows("group_observations")["phase"].to_pylist()
     assert (phases.count("before"), phases.count("after")) == (4, 2)
@@ -148,13 +148,10 @@ def test_restarts_lose_and_double_nothing(fresh: Callable[[], list[Any]], steps:
                 sink.put(batch)
                 if sink.pending_rows >= flush_rows:
                     sink.flush()
-        Worker(MemorySource([log]), kind.open(), policy=FlushPolicy(rows=3)).run()
+        TaskExecution(MemoryTask([log]), kind.open(), policy=FlushPolicy(rows=3)).run()
         assert offsets(kind.rows("state_records")) == list(range(log.end_offset))
 
 
 def some_batches(task: MemoryTask, most: int) -> Iterable[SourceBatch]:
     for _ in range(most):
-        batch = task.poll(0)
-        if batch is None:
-            return
-        yield batch
+        yield from task.poll(0)

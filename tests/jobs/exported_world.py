@@ -1,4 +1,4 @@
-"""A cluster on paper whose records reach the tables as an export brings them: by tasks, positions and the sink."""
+"""A cluster on paper whose records reach the tables as an export brings them: by a task, positions and the sink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from jobs.world import World, topic_id
 from samples.memory_source import MemoryLog, MemoryTask
 
-from acktrail.connect.contract import Sink
+from acktrail.connect.contract import SinkTask, SourceTaskContext
 
 __all__ = ["CLUSTER", "ExportedWorld"]
 
@@ -20,7 +20,7 @@ _BATCH_ROWS = 64
 class ExportedWorld(World):
     """`open_sink`: the class ``DeltaSink``, wherever the release under test has it."""
 
-    def __init__(self, folder: Path, open_sink: Callable[..., Sink], *, state_partitions: int = 3) -> None:
+    def __init__(self, folder: Path, open_sink: Callable[..., SinkTask], *, state_partitions: int = 3) -> None:
         super().__init__(folder, state_partitions=state_partitions)
         self._open_sink = open_sink
 
@@ -31,11 +31,10 @@ class ExportedWorld(World):
         self.log_starts |= lost or {}
         sink = self._open_sink(self.tables, cluster_id=CLUSTER, run_id=run_id, clock=lambda: self.now)
         for partition in self.logs:
-            task = MemoryTask(CLUSTER, self._log(partition), batch_rows=_BATCH_ROWS, is_continuous=False)
-            task.start(sink.position(task.task_id))
+            task = MemoryTask([self._log(partition)], cluster_id=CLUSTER, batch_rows=_BATCH_ROWS)
+            task.start(SourceTaskContext(position=sink.position))
             while not task.is_finished:
-                batch = task.poll(0)
-                if batch is not None:
+                for batch in task.poll(0):
                     sink.put(batch)
             self.exported[partition] = len(self.logs[partition])
         sink.flush()

@@ -15,7 +15,13 @@ from samples.memory_source import MemoryLog
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, SourceBatch, state_task_id
+from acktrail.connect.source_batches import (
+    LOG_REPLACED,
+    PRUNED_BEFORE_FIRST_EXPORT,
+    LogSpan,
+    SourceBatch,
+    state_source_partition,
+)
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.reconcile.coverage import Coverage, Gap, read_coverage
 from acktrail.reconcile.observed_run import read_observation
@@ -107,7 +113,7 @@ def test_a_replaced_log_is_a_gap_and_its_ends_are_those_of_the_tables(tmp_path: 
     tables, at = Tables(TablesConfig(uri=str(tmp_path))), dt.datetime.now(dt.UTC)
     sink = DeltaSink(tables, cluster_id="c", run_id="r1", clock=lambda: at)
     log = MemoryLog(pairs=[(b"key", b"value")], end_offset=1_000)
-    task = state_task_id("c", log.topic_id, 0)
+    source_partition = state_source_partition("c", log.topic_id, 0)
 
     def put(first: int, end: int, reason: str | None = None, shift: int = 0) -> None:
         rows = TABLES["state_records"].empty_table() if reason else decode_records(log.raw(first, end))
@@ -126,7 +132,8 @@ def test_a_replaced_log_is_a_gap_and_its_ends_are_those_of_the_tables(tmp_path: 
             offset_shift=shift,
             leader_epoch=1,
         )
-        sink.put(SourceBatch(task=task, rows={"state_records": rows}, position=end, span=span))
+        batch = {"state_records": rows}
+        sink.put(SourceBatch(source_partition=source_partition, rows=batch, position=end, span=span))
 
     put(0, 5, PRUNED_BEFORE_FIRST_EXPORT)
     put(5, 100)

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
+from acktrail.connect.contract import SinkTask, SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
 
-__all__ = ["FakeClock", "MemoryLog", "MemorySink", "MemorySource", "MemoryTables", "MemoryTask"]
+__all__ = ["FakeClock", "MemoryLog", "MemorySink", "MemoryTables", "MemoryTask"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,27 +59,23 @@ class MemoryLog:
         return pa.Table.from_arrays(columns, schema=RAW_RECORDS)
 
 
-class MemoryTask:
+class _LogReading:
     """Reads a `MemoryLog` in batches of `batch_rows`; bounded by the end it sees at start unless `is_continuous`."""
 
     def __init__(self, cluster_id: str, log: MemoryLog, *, batch_rows: int, is_continuous: bool) -> None:
         self._log = log
-        self._task_id = TaskId(f"{cluster_id}/{log.topic_id}/{log.partition}")
+        self.source_partition = SourcePartition(f"{cluster_id}/{log.topic_id}/{log.partition}")
         self._batch_rows = batch_rows
         self._is_continuous = is_continuous
         self._next: int | None = None
         self._end = 0
-        self.is_closed = False
 
-    @property
-    def task_id(self) -> TaskId:
-        return self._task_id
-
-    def start(self, position: int | None) -> None:
+    def start(self, position: Position | None) -> None:
+        assert position is None or isinstance(position, int)
         self._next = self._log.start_offset if position is None else position
         self._end = self._log.end_offset
 
-    def poll(self, timeout_s: float) -> SourceBatch | None:
+    def read(self) -> SourceBatch | None:
         first = self._position()
         start = max(first, self._log.start_offset)
         end = min(start + self._batch_rows, self._limit())
@@ -90,9 +87,6 @@ class MemoryTask:
     @property
     def is_finished(self) -> bool:
         return not self._is_continuous and self._position() >= self._limit()
-
-    def close(self) -> None:
-        self.is_closed = True
 
     def _position(self) -> int:
         if self._next is None:
@@ -116,11 +110,13 @@ class MemoryTask:
             gap_first=first if start > first else None,
             gap_last=start - 1 if start > first else None,
         )
-        return SourceBatch(task=self._task_id, rows={"state_records": rows}, position=end, span=span)
+        return SourceBatch(
+            source_partition=self.source_partition, rows={"state_records": rows}, position=end, span=span
+        )
 
 
-class MemorySource:
-    """One task for each log."""
+class MemoryTask(SourceTask):
+    """One source partition for each log; a poll gives a batch of the next one that has any."""
 
     def __init__(
         self,
@@ -130,13 +126,42 @@ class MemorySource:
         batch_rows: int = 10_000,
         is_continuous: bool = False,
     ) -> None:
-        self._tasks = [MemoryTask(cluster_id, log, batch_rows=batch_rows, is_continuous=is_continuous) for log in logs]
+        self._logs = [_LogReading(cluster_id, log, batch_rows=batch_rows, is_continuous=is_continuous) for log in logs]
+        self._first = self._logs[0]
+        self.is_stopped = False
+        self.committed: dict[SourcePartition, Position] = {}
 
-    def tasks(self) -> Sequence[MemoryTask]:
-        return self._tasks
+    @property
+    def source_partition(self) -> SourcePartition:
+        """The first log's."""
+        return self._first.source_partition
 
-    def close(self) -> None:
-        """Nothing to give back."""
+    def start(self, context: SourceTaskContext) -> None:
+        for log in self._logs:
+            log.start(context.position(log.source_partition))
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        for log in self._logs:
+            batch = log.read()
+            if batch is not None:
+                self._logs.remove(log)
+                self._logs.append(log)
+                return [batch]
+        return ()
+
+    def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
+        self.committed |= positions
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    @property
+    def is_finished(self) -> bool:
+        return all(log.is_finished for log in self._logs)
+
+    @property
+    def partitions(self) -> tuple[int, int]:
+        return sum(log.is_finished for log in self._logs), len(self._logs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,26 +169,26 @@ class MemoryTables:
     """What was committed: shared by the sinks of a test as real sinks share a storage."""
 
     rows: dict[str, list[pa.Table]] = field(default_factory=dict)
-    positions: dict[TaskId, int] = field(default_factory=dict)
-    phases: set[tuple[TaskId, str, str]] = field(default_factory=set)
+    positions: dict[SourcePartition, Position] = field(default_factory=dict)
+    phases: set[tuple[SourcePartition, str, str]] = field(default_factory=set)
     commits: int = 0
 
 
-class MemorySink:
+class MemorySink(SinkTask):
     """The contract with nothing behind it but a `MemoryTables`."""
 
     def __init__(self, tables: MemoryTables, *, run_id: str = "run") -> None:
         self._tables = tables
         self._run_id = run_id
         self._pending: list[SourceBatch] = []
-        self._committed: dict[TaskId, int | None] = {}
+        self._committed: dict[SourcePartition, Position | None] = {}
 
-    def position(self, task: TaskId) -> int | None:
-        self._committed[task] = self._tables.positions.get(task)
-        return self._committed[task]
+    def position(self, source_partition: SourcePartition) -> Position | None:
+        self._committed[source_partition] = self._tables.positions.get(source_partition)
+        return self._committed[source_partition]
 
     def put(self, batch: SourceBatch) -> None:
-        if batch.position is None or batch.position != self._committed.get(batch.task):
+        if batch.position is None or batch.position != self._committed.get(batch.source_partition):
             self._pending.append(batch)
 
     @property
@@ -172,8 +197,8 @@ class MemorySink:
 
     def flush(self) -> Commit:
         pending, self._pending = self._pending, []
-        positions = {batch.task: batch.position for batch in pending if batch.position is not None}
-        if any(self._tables.positions.get(task) != self._committed.get(task) for task in positions):
+        positions = {batch.source_partition: batch.position for batch in pending if batch.position is not None}
+        if any(self._tables.positions.get(each) != self._committed.get(each) for each in positions):
             raise ConcurrentCommit("another writer moved a position first")
         rows: dict[str, int] = {}
         for batch in pending:
@@ -188,7 +213,7 @@ class MemorySink:
     def _new_rows(self, batch: SourceBatch) -> Mapping[str, pa.Table]:
         if batch.position is not None:
             return batch.rows
-        phase = (batch.task, self._run_id, _phases(batch))
+        phase = (batch.source_partition, self._run_id, _phases(batch))
         if phase in self._tables.phases:
             return {}
         self._tables.phases.add(phase)

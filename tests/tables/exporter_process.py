@@ -9,10 +9,10 @@ import struct
 import sys
 from pathlib import Path
 
-from samples.memory_source import MemoryLog, MemorySource
+from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
-from acktrail.connect.worker import FlushPolicy, Progress, Worker
+from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
@@ -41,8 +41,8 @@ def main(root: str, end_offset: int, flush_rows: int, *start_offsets: int) -> No
         sys.stdout.flush()
 
     sink = DeltaSink(Tables(TablesConfig(uri=root)), cluster_id="c1", run_id="run")
-    source = MemorySource(logs, cluster_id="c1", batch_rows=max(1, min(10_000, flush_rows // 3)))
-    Worker(source, sink, policy=FlushPolicy(rows=flush_rows), progress=report).run()
+    source = MemoryTask(logs, cluster_id="c1", batch_rows=max(1, min(10_000, flush_rows // 3)))
+    TaskExecution(source, sink, policy=FlushPolicy(rows=flush_rows), progress=report).run()
     sys.stdout.write(f"peak {peak_memory_mb()} MB\n")
 
 

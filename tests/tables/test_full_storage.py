@@ -22,15 +22,15 @@ _WRITER = """
 import os
 import sys
 from acktrail.config import TablesConfig
-from samples.memory_source import MemoryLog, MemorySource
-from acktrail.connect.worker import Worker
+from samples.memory_source import MemoryLog, MemoryTask
+from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.errors import AcktrailError
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.delta.store import Tables
 
 log = MemoryLog(pairs=[(os.urandom(20), os.urandom(200)) for _ in range(2_000)], end_offset=2_000)
 try:
-    Worker(MemorySource([log]), DeltaSink(Tables(TablesConfig(uri=sys.argv[1])), cluster_id="c", run_id="r")).run()
+    TaskExecution(MemoryTask([log]), DeltaSink(Tables(TablesConfig(uri=sys.argv[1])), cluster_id="c", run_id="r")).run()
 except AcktrailError as error:
     print(error.exit_code, file=sys.stderr)
     print(error.message, file=sys.stderr)

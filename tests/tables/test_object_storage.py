@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from samples.memory_source import MemoryLog, MemorySource
+from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import S3, running_s3
 
-from acktrail.connect.worker import FlushPolicy, Worker
+from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, DamagedTables
 from acktrail.tables.delta import table_place
 from acktrail.tables.delta.store import Tables
@@ -46,7 +46,7 @@ def test_export_lands_on_object_storage(s3: S3) -> None:
     for end_offset in (30, 30, 70):
         log.end_offset = end_offset
         sink = DeltaSink(tables, cluster_id="c", run_id="r")
-        Worker(MemorySource([log], cluster_id="c", batch_rows=10), sink, policy=FlushPolicy(rows=20)).run()
+        TaskExecution(MemoryTask([log], cluster_id="c", batch_rows=10), sink, policy=FlushPolicy(rows=20)).run()
     assert sorted(tables.read("state_records")["offset"].to_pylist()) == list(range(70))
     assert pc.sum(tables.read("export_ranges")["records_read"]).as_py() == 70
     snapshot = tables.snapshot("state_records")
@@ -64,7 +64,7 @@ def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
     for end_offset in (4, 8, 12):
         log.end_offset = end_offset
         sink = DeltaSink(tables, cluster_id="c", run_id="r")
-        Worker(MemorySource([log], cluster_id="c"), sink).run()
+        TaskExecution(MemoryTask([log], cluster_id="c"), sink).run()
     assert find_damage(tables).is_sound
     place, snapshot = tables.place("state_records"), tables.snapshot("state_records")
     assert snapshot is not None

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples.memory_source import MemoryLog, MemorySource
+from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import SourceBatch, TaskId
-from acktrail.connect.worker import FlushPolicy, Worker
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, ForeignCluster
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
@@ -41,8 +42,20 @@ def sink_of(tables: Tables, *, cluster_id: str = "c1", run_id: str = "run") -> D
 
 
 def export(tables: Tables, *logs: MemoryLog, cluster_id: str = "c1", flush_rows: int = 10) -> Any:
-    source = MemorySource(logs, cluster_id=cluster_id, batch_rows=4)
-    return Worker(source, sink_of(tables, cluster_id=cluster_id), policy=FlushPolicy(rows=flush_rows)).run()
+    source = MemoryTask(logs, cluster_id=cluster_id, batch_rows=4)
+    return TaskExecution(source, sink_of(tables, cluster_id=cluster_id), policy=FlushPolicy(rows=flush_rows)).run()
+
+
+def task_of(log: MemoryLog, sink: DeltaSink) -> MemoryTask:
+    """The reading of one log in batches of four records, started where `sink` says."""
+    task = MemoryTask([log], cluster_id="c1", batch_rows=4)
+    task.start(SourceTaskContext(position=sink.position))
+    return task
+
+
+def batch_of(task: MemoryTask) -> SourceBatch:
+    (batch,) = task.poll(0)
+    return batch
 
 
 def covered(ranges: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
@@ -65,8 +78,9 @@ def ranges(tables: Tables) -> list[dict[str, Any]]:
     return rows
 
 
-def observed(task: str, name: str, rows: list[dict[str, object]]) -> SourceBatch:
-    return SourceBatch(task=TaskId(task), rows={name: pa.Table.from_pylist(rows, schema=TABLES[name])})
+def observed(source_partition: str, name: str, rows: list[dict[str, object]]) -> SourceBatch:
+    found = pa.Table.from_pylist(rows, schema=TABLES[name])
+    return SourceBatch(source_partition=SourcePartition(source_partition), rows={name: found})
 
 
 def test_rows_are_stamped_and_ranges_say_what_was_read(tables: Tables) -> None:
@@ -145,13 +159,10 @@ def test_gap_between_two_batches_of_one_commit_is_kept(tables: Tables) -> None:
     """A log pruned while it is read: the commit's ranges leave out what was lost and name it."""
     log = MemoryLog(pairs=PAIRS, end_offset=20)
     sink = sink_of(tables)
-    task = MemorySource([log], cluster_id="c1", batch_rows=4).tasks()[0]
-    task.start(sink.position(task.task_id))
+    task = task_of(log, sink)
     for start_offset in (0, 0, 11, 11):
         log.start_offset = start_offset
-        batch = task.poll(0)
-        assert batch is not None
-        sink.put(batch)
+        sink.put(batch_of(task))
     sink.flush()
     rows = sorted(ranges(tables), key=lambda row: int(row["first_offset"]))
     bounds = [tuple(row[name] for name in ("first_offset", "last_offset", "gap_first", "gap_last")) for row in rows]
@@ -206,11 +217,7 @@ def test_two_writers_leave_each_offset_once(tables: Tables) -> None:
     """A second exporter of the same logs fails; what it put is not there; ranges still cover the records."""
     log = MemoryLog(pairs=PAIRS, end_offset=6)
     late = sink_of(Tables(tables.config), run_id="late")
-    task = MemorySource([log], cluster_id="c1", batch_rows=4).tasks()[0]
-    task.start(late.position(task.task_id))
-    batch = task.poll(0)
-    assert batch is not None
-    late.put(batch)
+    late.put(batch_of(task_of(log, late)))
     export(tables, log)
     with pytest.raises(ConcurrentCommit):
         late.flush()
@@ -221,16 +228,11 @@ def test_two_writers_leave_each_offset_once(tables: Tables) -> None:
 def test_writers_of_different_partitions_share_the_tables(tables: Tables) -> None:
     """Exporters of different partitions at once both land, and no range is missing or double."""
     sinks = [sink_of(Tables(tables.config), run_id=name) for name in ("a", "b")]
-    tasks = MemorySource(
-        [MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (0, 1)], cluster_id="c1", batch_rows=4
-    ).tasks()
-    for sink, task in zip(sinks, tasks, strict=True):
-        task.start(sink.position(task.task_id))
+    logs = [MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (0, 1)]
+    tasks = [task_of(log, sink) for log, sink in zip(logs, sinks, strict=True)]
     for _ in range(2):
         for sink, task in zip(sinks, tasks, strict=True):
-            batch = task.poll(0)
-            assert batch is not None
-            sink.put(batch)
+            sink.put(batch_of(task))
         for sink in sinks:
             sink.flush()
     assert len(exported(tables)) == 16
@@ -275,13 +277,9 @@ def test_batch_that_contradicts_itself_is_refused(tables: Tables, change: dict[s
     """A source that miscounts or goes back is a defect that must not reach the tables."""
     log = MemoryLog(pairs=PAIRS, end_offset=8)
     sink = sink_of(tables)
-    task = MemorySource([log], cluster_id="c1", batch_rows=4).tasks()[0]
-    task.start(sink.position(task.task_id))
-    batch = task.poll(0)
-    assert batch is not None
-    sink.put(batch)
-    wrong = task.poll(0)
-    assert wrong is not None
+    task = task_of(log, sink)
+    sink.put(batch_of(task))
+    wrong = batch_of(task)
     with pytest.raises(ValueError, match="c1/"):
         sink.put(altered(wrong, **change))
 
@@ -290,7 +288,7 @@ def altered(batch: SourceBatch, *, position: int | None = None, **span: int) -> 
     assert batch.span is not None
     fields = {name: getattr(batch.span, name) for name in type(batch.span).__dataclass_fields__}
     return SourceBatch(
-        task=batch.task,
+        source_partition=batch.source_partition,
         rows=batch.rows,
         position=batch.position if position is None else position,
         span=type(batch.span)(**(fields | span)),
@@ -356,8 +354,8 @@ def test_listing_that_changes_nothing_departs_nothing() -> None:
 
 
 def test_rows_of_a_commit_lie_by_state_partition(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However the tasks' batches come: each piece of the file with least and greatest values of its own is of one state
-    partition, in log order, so that a reader of some skips the others."""
+    """However the batches of source partitions come: each piece of the file with least and greatest values of its own
+    is of one state partition, in log order, so that a reader of some skips the others."""
     monkeypatch.setattr(table_layout, "_RECORDS_ROW_GROUP", 4)
     export(tables, *(MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (2, 0, 1)), flush_rows=100)
     snapshot = tables.snapshot("state_records")

@@ -133,21 +133,20 @@ def _ensure_none(refused: dict[str, str | None], hint: str) -> None:
 
 def _state_topic(kafka: KafkaConfig) -> str:
     """READ on the state topic: one record is read, or the end is seen."""
-    from acktrail.broker.state.state_source import StateSource, StateSourceStatus
+    from acktrail.broker.state.state_source import StateSourceStatus, StateTask
+    from acktrail.connect.contract import SourceTaskContext
 
-    source = StateSource(kafka, run_id="doctor", bounded=True)
+    task = StateTask(kafka)
     try:
-        tasks = source.tasks()
-        if source.status is StateSourceStatus.STATE_TOPIC_ABSENT:
+        task.start(SourceTaskContext(run_id="doctor"))
+        if task.status is StateSourceStatus.STATE_TOPIC_ABSENT:
             return "not there yet: no share consumer ever came to this cluster"
-        for task in tasks:
-            task.start(None)
-        for task in tasks:
-            if task.is_finished or task.poll(_TIMEOUT_S) is not None:
-                break
-        return f"{len(tasks)} partitions, readable"
+        if not task.is_finished:
+            task.poll(_TIMEOUT_S)
+        _, count = task.partitions
+        return f"{count} partitions, readable"
     finally:
-        source.close()
+        task.stop()
 
 
 def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[DoctorCheck]:

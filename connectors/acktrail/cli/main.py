@@ -20,6 +20,7 @@ COMMANDS: Final = MappingProxyType(
         "demo": "acktrail.cli.commands.demo:demo",
         "broker": "acktrail.cli.commands.broker:app",
         "airflow": "acktrail.cli.commands.demo:airflow",
+        "connect": "acktrail.cli.commands.connect:app",
         "export": "acktrail.cli.commands.export:export",
         "groups": "acktrail.cli.commands.groups:app",
         "offsets": "acktrail.cli.commands.groups:offsets",
@@ -42,6 +43,7 @@ COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
 EXTRAS: Final = MappingProxyType(
     {
         "archived": "tables",
+        "connect": "kafka,tables",
         "demo": "all",
         "doctor": "kafka,tables",
         "export": "kafka,tables",

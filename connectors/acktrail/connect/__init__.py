@@ -1,1 +1,1 @@
-"""The Connect-style contract: sources, tasks, sinks and positions, and the worker that moves batches between them."""
+"""The Connect contract: connectors, tasks, batches, positions and configuration, and the worker that runs them."""

@@ -1,163 +1,236 @@
-"""What a source and a sink promise each other.
+"""What connectors and their tasks promise: the life cycle of Kafka Connect, for batches of rows.
 
-A *source* splits its work into *tasks*. A task starts at a *position* (the next offset to read, None for never) and
-gives *batches*; a batch has the position at which its task continues. A *sink* takes batches, and when it flushes,
-rows and positions land in one atomic commit: after a crash a task starts at the position its table knows, so nothing is
-lost and nothing doubled. Positions live nowhere else.
+A connector of acktrail is a *source* and a *sink*: between them lies no topic, the positions of the source commit with
+the rows in the sink. The source connector is configured (``config_def``), splits its work into tasks, and a *source
+task* gives batches of rows. The sink connector gives every source task a *sink task* of its own, which takes the
+batches and commits them together with their positions.
+
+Methods of one task are called by one thread at a time: the source's by a thread that reads ahead, the sink's by
+another. ``start`` comes first; ``stop`` comes last, once, also after an error, but not when the process dies: what
+must survive has to be in the positions.
+
+Errors (``acktrail.errors``) say what the worker does: a RetryableError or OutcomeUnknown restarts the task from its
+positions, with growing pauses, for as long as the configuration says; any other error fails the task at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NewType, Protocol
+from threading import Event
+from typing import Any, ClassVar
 
-import pyarrow as pa
+from acktrail.connect.config_def import ConfigDef
+from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition, StoredLogs
+from acktrail.errors import InputError
 
-# Reasons of a gap in what was exported.
-PRUNED: Final = "pruned"
-"""Kafka pruned these offsets between two exports."""
-PRUNED_BEFORE_FIRST_EXPORT: Final = "pruned_before_first_export"
-"""Kafka pruned these offsets before anything was exported."""
-LOST_FROM_TABLES: Final = "lost_from_tables"
-"""These offsets were exported, the tables lost them, and Kafka does not have them any more."""
-LOG_REPLACED: Final = "log_replaced"
-"""A gap of one offset, a break: Kafka's log is not the one that the records before it came from; how many records lie
-between is not known."""
-
-TaskId = NewType("TaskId", str)
-"""Names a task permanently: the key of its position. It has the cluster and the topic's id, so that another cluster's
-or a recreated topic's task is another task."""
+Config = Mapping[str, Any]
+"""Parsed values by key: what ``ConfigDef.parse`` gives."""
 
 
-def state_task_id(cluster_id: str, topic_id: str | None, partition: int) -> TaskId:
-    """Names the reading of one partition of one incarnation of one cluster's state topic; None: not known which."""
-    return TaskId(f"state/{cluster_id}/{topic_id or 'unknown'}/{partition}")
+CommittedPositions = Callable[[Sequence[SourcePartition]], Mapping[SourcePartition, Position]]
+"""Looks up the committed positions of some source partitions; those without one are left out."""
+
+
+def _no_position(_: SourcePartition) -> None:
+    """A source that is run without a sink begins at its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """The file that records were imported from: its name, SHA-256 of its bytes in hex, the dialect it was read in."""
+class SourceTaskContext:
+    """What a source task learns of its surroundings. `position` gives the position of a source partition as of the
+    sink's last commit when the task started; None: it never committed. `committed` looks up positions in the sink's
+    storage as they are now, also those of other connectors. `stored` are the logs as the sink has them, where it can
+    compare them with Kafka's. `stop` is set when the worker wants an end: a long wait should look at it."""
 
-    file: str
-    sha256: str
-    dialect: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSpan:
-    """The part of a log that a batch covers.
-
-    `first_offset` and `last_offset` are None when the batch has no records. `gap_first` to `gap_last` (inclusive) were
-    pruned before they could be read, or are in no file. `log_start_offset` and `log_end_offset` as last seen; None, as
-    `topic_id`, where only files are known. `origin` None: read from the cluster.
-
-    `gap_reason` is one of the reasons above; None: not in the files. All offsets are those of the tables: Kafka's plus
-    `offset_shift`, which is 0 until a log is replaced. `leader_epoch` is the leader's when the log was opened.
-    """
-
-    topic_id: str | None
-    partition: int
-    first_offset: int | None
-    last_offset: int | None
-    records: int
-    quarantined: int
-    log_start_offset: int | None
-    log_end_offset: int | None
-    gap_first: int | None = None
-    gap_last: int | None = None
-    origin: Origin | None = None
-    gap_reason: str | None = None
-    offset_shift: int = 0
-    leader_epoch: int | None = None
+    run_id: str = "run"
+    position: Callable[[SourcePartition], Position | None] = _no_position
+    committed: CommittedPositions = lambda _: {}
+    stored: StoredLogs | None = None
+    stop: Event = field(default_factory=Event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceBatch:
-    """Rows by table name, and the position at which the task continues; None: the task has no position (observations),
-    its batches are made idempotent by their run id."""
+class SourceTask(ABC):
+    """One task of a source connector: reads one or more source partitions."""
 
-    task: TaskId
-    rows: Mapping[str, pa.Table]
-    position: int | None = None
-    span: LogSpan | None = None
+    @abstractmethod
+    def start(self, context: SourceTaskContext) -> None:
+        """Begin at the positions that `context` gives.
 
+        Traps: ask for the positions here, not in the constructor; another writer may have moved them since. A position
+        is the *next* thing to read, not the last one read.
+        """
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """What one flush wrote: row counts by table, and the positions that are safe now."""
+    @abstractmethod
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        """The next batches; none when nothing came within about `timeout_s` seconds.
 
-    rows: Mapping[str, int]
-    positions: Mapping[TaskId, int] = field(default_factory=dict)
+        Traps: never block much longer, or the task cannot be paused or stopped; a sleep is a block. Batches of one
+        source partition come in the order of their positions, and a position stands *after* the rows of its batch.
+        What is given here may be read again after a crash: it is safe only after ``commit`` names it. Rows with a
+        position go to one table; a source partition has one table.
+        """
 
+    @abstractmethod
+    def stop(self) -> None:
+        """Close connections. May be called without ``start``, or after a failed one. Not guaranteed to be called."""
 
-class StoredLog(Protocol):
-    """What a sink has of one partition's log: enough to check that Kafka still has the same log."""
+    def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
+        """The sink has committed up to `positions`: acknowledge to the origin what waits for it.
 
-    @property
-    def offset_shift(self) -> int:
-        """Offset in the tables minus offset in Kafka's log."""
-
-    @property
-    def leader_epoch(self) -> int | None:
-        """The partition leader's epoch when the log was last seen to be the same; None: not known."""
-
-    def fingerprint(self, offset: int) -> int | None:
-        """``record_fingerprint`` of the record at Kafka's `offset`, as stored; None: it is not stored."""
-
-
-class StoredLogs(Protocol):
-    """What a sink has of the logs of one topic."""
-
-    def stored_log(self, task: TaskId, partition: int) -> StoredLog: ...
-
-    def check_state_topic(self, topic_id: str | None) -> None:
-        """Pass when the stored records are of the topic incarnation `topic_id` (None: the cluster has no such topic),
-        or when there are none. Raises ForeignCluster when they are of another incarnation."""
-
-
-class SourceTask(Protocol):
-    """One resumable part of a source. Not thread-safe."""
-
-    @property
-    def task_id(self) -> TaskId: ...
-
-    def start(self, position: int | None) -> None:
-        """Begin at `position`, the offset after the last one committed; None: from the earliest."""
-
-    def poll(self, timeout_s: float) -> SourceBatch | None:
-        """The next batch, or None when nothing came within `timeout_s` (bounded tasks: see `is_finished`)."""
+        Traps: called on the sink's thread. A crash may come between the sink's commit and this call: the origin must
+        bear it that it never comes.
+        """
 
     @property
     def is_finished(self) -> bool:
-        """A bounded task has given everything up to the end it saw at start. A continuous task never has."""
-
-    def close(self) -> None:
-        """Close connections. Not guaranteed to be called: state must be in the positions."""
-
-
-class Source(Protocol):
-    """Where batches come from."""
-
-    def tasks(self) -> Sequence[SourceTask]:
-        """The tasks as of now. Raises Unreachable or NotAuthorized when the source cannot be asked."""
-
-    def close(self) -> None: ...
-
-
-class Sink(Protocol):
-    """Where batches go. One writer at a time per task id; a second one fails with ConcurrentCommit."""
-
-    def position(self, task: TaskId) -> int | None:
-        """The position of `task` as of the last commit; None when it never committed."""
-
-    def put(self, batch: SourceBatch) -> None:
-        """Take a batch; it is safe only after the next flush."""
+        """A bounded task has given everything up to the end that it saw at start. A continuous one never has."""
+        return False
 
     @property
+    def partitions(self) -> tuple[int, int]:
+        """How many source partitions are at their end, and how many there are: for progress."""
+        return (0, 1)
+
+
+class SinkTask(ABC):
+    """One task of a sink connector: writes what one source task gives. One writer at a time for each source partition;
+    a second one fails with ConcurrentCommit."""
+
+    def start(self) -> None:
+        """Check that the destination can be written, and complete what a crash interrupted."""
+
+    @abstractmethod
+    def position(self, source_partition: SourcePartition) -> Position | None:
+        """The position of the last commit; None when there is none.
+
+        Trap: it must come from where the rows are. A position that is stored apart from its rows is wrong after a
+        crash between the two.
+        """
+
+    @abstractmethod
+    def put(self, batch: SourceBatch) -> None:
+        """Take a batch; it is safe only after the next flush. An idle batch (no rows, no gap, the position unmoved)
+        leaves no trace."""
+
+    @property
+    @abstractmethod
     def pending_rows(self) -> int:
         """Rows put since the last flush."""
 
+    @abstractmethod
     def flush(self) -> Commit:
-        """Commit everything put so far with its positions, or nothing. Raises ConcurrentCommit when another writer
-        moved one of the positions; nothing of this flush landed."""
+        """Commit everything put so far with its positions, or nothing.
+
+        Raises ConcurrentCommit when another writer moved one of the positions: nothing of this flush landed.
+
+        Traps: after an error nothing may be pending: the worker starts the source task again at the positions that
+        landed. An answer that never came is OutcomeUnknown, never "failed": the worker looks at the positions first.
+        """
+
+    def stop(self) -> None:
+        """Close connections. What was put and not flushed is dropped. Not guaranteed to be called."""
+
+    @property
+    def stored(self) -> StoredLogs | None:
+        """What this sink has of the logs, where it can compare them with Kafka's."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTaskContext:
+    """What a sink task is for: the connector's name, the cluster that its rows are of (None: of none), and the run."""
+
+    connector: str
+    run_id: str
+    cluster_id: str | None = None
+
+
+class SourceConnector(ABC):
+    """A source as a person configures it. `config_def` are the keys of its own; `description` is one sentence.
+    `reads_logs`: its batches have spans, which count every record of a log."""
+
+    config_def: ClassVar[ConfigDef]
+    description: ClassVar[str] = ""
+    reads_logs: ClassVar[bool] = False
+
+    def __init__(self, config: Config) -> None:
+        """Keep the parsed configuration. Traps: connect in ``start``, not here; a validation makes objects too."""
+        self.config = config
+
+    def start(self) -> None:
+        """Find out what there is to read. Raises what the worker shall do about it (see above)."""
+
+    @abstractmethod
+    def task_configs(self, most: int) -> Sequence[Config]:
+        """The work as at least one and at most `most` parts, JSON each: REST shows them. They must not hold secrets."""
+
+    @abstractmethod
+    def task(self, config: Config) -> SourceTask:
+        """A task for one of ``task_configs``; nothing is opened yet."""
+
+    def stop(self) -> None:
+        """Close what ``start`` opened. May be called without it."""
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that the rows are of; None: no Kafka cluster. Known after ``start``."""
+        return None
+
+    def source_partitions(self) -> Sequence[SourcePartition]:
+        """Those that are known after ``start``; a source that finds its parts as it goes gives none."""
+        return ()
+
+    def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
+        """A source partition as the object that REST shows. Trap: these must be the same tomorrow, or positions are
+        lost."""
+        return {"partition": str(source_partition)}
+
+    def source_partition(self, fields: Mapping[str, Any]) -> SourcePartition:
+        """The inverse of ``fields_of``. Raises InputError when `fields` are none."""
+        found = fields.get("partition")
+        if not isinstance(found, str):
+            raise InputError("a source partition of this connector is an object with the text 'partition'")
+        return SourcePartition(found)
+
+    def check_position(self, source_partition: SourcePartition, position: Position) -> None:
+        """Whether reading can continue at `position`, when a person asks for it; raises InputError when it cannot."""
+
+
+class SinkConnector(ABC):
+    """A sink as a person configures it. `takes_transformed_logs`: rows of a log may be left out or changed on the way;
+    a sink that keeps logs whole refuses that."""
+
+    config_def: ClassVar[ConfigDef]
+    description: ClassVar[str] = ""
+    takes_transformed_logs: ClassVar[bool] = True
+
+    def __init__(self, config: Config) -> None:
+        """Keep the parsed configuration."""
+        self.config = config
+
+    def start(self) -> None:
+        """Check what can be checked before the first task. Raises what the worker shall do about it."""
+
+    @abstractmethod
+    def task(self, context: SinkTaskContext) -> SinkTask:
+        """A sink task for one source task; nothing is opened yet."""
+
+    def stop(self) -> None:
+        """Close what ``start`` opened. May be called without it."""
+
+    @abstractmethod
+    def positions(
+        self, connector: str, source_partitions: Sequence[SourcePartition]
+    ) -> Mapping[SourcePartition, Position]:
+        """The committed positions of `source_partitions`, and of others that `connector` is known to have committed.
+        Called by any thread."""
+
+    def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
+        """Set positions, None: remove one; all or none. The connector is stopped meanwhile.
+
+        Raises InputError when that would lose or double rows that are committed here: one that cannot know refuses.
+        """
+        count = len(positions)
+        raise InputError(f"the sink of {connector} cannot move {count} positions: rows would be doubled or lost")

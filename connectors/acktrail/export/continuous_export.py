@@ -10,7 +10,7 @@ from threading import Event
 from typing import Final
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.worker import FlushPolicy, Progress
+from acktrail.connect.runtime.task_execution import FlushPolicy, Progress
 from acktrail.errors import AcktrailError, InputError, OutcomeUnknown, RetryableError
 from acktrail.export.export_run import CONNECTORS, Deadline, ExportRun, ExportSummary, check_connectors
 from acktrail.times import new_run_id

@@ -16,10 +16,10 @@ from typing import Final
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.groups.observation import observe as observe_brokers
 from acktrail.broker.groups.observation import unanswered_groups
-from acktrail.broker.state.state_source import StateSource, StateSourceStatus
+from acktrail.broker.state.state_source import StateSourceStatus, StateTask
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.contract import SourceBatch
-from acktrail.connect.worker import FlushPolicy, Progress, Worker, WorkerSummary
+from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary
+from acktrail.connect.source_batches import SourceBatch
 from acktrail.errors import ConcurrentCommit, InputError, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -39,7 +39,7 @@ _GAPS_KEPT: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportGap:
-    """Offsets of one state partition, both inclusive, that are in no row, and why (``connect.contract``)."""
+    """Offsets of one state partition, both inclusive, that are in no row, and why (``connect.source_batches``)."""
 
     state_partition: int
     first_offset: int
@@ -148,7 +148,7 @@ class ExportRun:
         self._kafka, self._tables = kafka, tables
         self._run_id, self._stop = run_id or new_run_id(), stop
         self._policy, self._progress = policy, progress
-        self._done = WorkerSummary()
+        self._done = TaskSummary()
         self._unanswered: list[str] = []
         self._is_stopped = False
         self.is_topic_absent = False
@@ -254,22 +254,21 @@ class ExportRun:
         def commit() -> None:
             self._sink.put(batch)
             rows = self._sink.flush().rows
-            self._done = self._done.followed_by(WorkerSummary(commits=1 if rows else 0, rows=rows))
+            self._done = self._done.followed_by(TaskSummary(commits=1 if rows else 0, rows=rows))
 
         self._resuming(commit)
 
     def _read(self, stop: Event, *, bounded: bool) -> None:
-        source = StateSource(self._kafka, run_id=self._run_id, bounded=bounded, stored=self._sink)
-        worker = Worker(source, self._sink, policy=self._policy, progress=self._progress)
+        source = StateTask(self._kafka, bounded=bounded, waits=False)
+        run = TaskExecution(source, self._sink, run_id=self._run_id, policy=self._policy, progress=self._progress)
         try:
             with _tuned_interpreter():
-                worker.run(stop)
+                run.run(stop)
         finally:
-            source.close()
-            done = self._done.followed_by(worker.summary)
+            done = self._done.followed_by(run.summary)
             self._done = replace(done, gaps=done.gaps[-_GAPS_KEPT:])
         self.is_topic_absent = source.status is StateSourceStatus.STATE_TOPIC_ABSENT
-        if worker.summary.was_stopped and self._stop.is_set():
+        if run.summary.was_stopped and self._stop.is_set():
             self._is_stopped = True
 
 

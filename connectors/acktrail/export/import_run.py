@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import Origin, state_task_id
-from acktrail.connect.worker import Progress, Worker, WorkerSummary
+from acktrail.connect.runtime.task_execution import Progress, TaskExecution, TaskSummary
+from acktrail.connect.source_batches import Origin, state_source_partition
 from acktrail.errors import ConfigurationError, ForeignCluster, InputError
 from acktrail.export.import_source import (
     Destination,
-    FileSource,
     FileSummary,
+    FileTask,
     ascending_groups,
     load_records,
     summarize_file,
@@ -98,12 +98,12 @@ def import_files(
         check_dialect(tables, snapshot, dialect.name)
     destination = _destination(plan, tables, sink, summaries, topic_id, dialect)
     quiet = replace(reading, on_damage=lambda _: None, nameless=[])
-    done, known = WorkerSummary(), 0
+    done, known = TaskSummary(), 0
     for group in ascending_groups(summaries):
         files = [found.file for found in group]
         origins = [Origin(file=shown_name(each), sha256=sha256_of(each), dialect=dialect.name) for each in files]
-        source = FileSource(load_records(files, quiet), origins, destination)
-        done = done.followed_by(Worker(source, sink, progress=progress).run())
+        source = FileTask(load_records(files, quiet), origins, destination)
+        done = done.followed_by(TaskExecution(source, sink, run_id=plan.run_id, progress=progress).run())
         known += source.known
         del source  # the next records are loaded when these are gone
     return ImportSummary(
@@ -146,9 +146,9 @@ def _destination(
     dialect: Dialect[Any],
 ) -> Destination:
     partitions = {partition for file in summaries for partition in file.offset_ranges}
-    tasks = {p: state_task_id(plan.cluster_id, topic_id, p) for p in partitions}
-    for partition, task in tasks.items():
-        if sink.stored_log(task, partition).offset_shift:
+    named = {p: state_source_partition(plan.cluster_id, topic_id, p) for p in partitions}
+    for partition, source_partition in named.items():
+        if sink.stored_log(source_partition, partition).offset_shift:
             raise ConfigurationError(
                 f"the log of state partition {partition} was replaced while it was exported: offsets in the tables "
                 "are shifted",
@@ -166,7 +166,7 @@ def _destination(
         topic_id=topic_id,
         decode=decode_records if dialect is KAFKA_4_2 else lambda raw: decode_strictly(raw, dialect.decode),
         stored=stored,
-        reached={p: position for p, task in tasks.items() if (position := sink.position(task)) is not None},
+        reached={p: position for p, each in named.items() if (position := sink.position(each)) is not None},
         allow_gaps=plan.allow_gaps,
     )
 

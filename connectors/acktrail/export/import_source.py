@@ -1,10 +1,10 @@
-"""Copied records in the order of their log, and as a source: one task a state partition, named as the exporter's, so
-that positions are shared."""
+"""Copied records in the order of their log, and as a source task: one source partition a state partition, named as the
+exporter's, so that positions are shared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.connect.contract import LogSpan, Origin, SourceBatch, TaskId, state_task_id
+from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, state_source_partition
 from acktrail.errors import ForeignCluster, InputError
 from acktrail.offline.read.copied_files import conflicting_records, raw_batches
 from acktrail.offline.read.read_report import ReadReport
@@ -95,35 +96,51 @@ class Destination:
     allow_gaps: bool = False
 
 
-@dataclass(slots=True)
-class FileSource:
-    """The records of some files (``load_records``), one task a state partition. See `connect.contract.Source`."""
+class FileTask(SourceTask):
+    """The records of some files (``load_records``), state partition by state partition in the order of their offsets. A
+    batch without rows reports a gap: offsets that are in no file."""
 
-    records: pa.Table
-    origins: Sequence[Origin]
-    destination: Destination
-    _tasks: list[FileTask] = field(default_factory=list)
-
-    def tasks(self) -> Sequence[FileTask]:
-        """One task for each state partition that has a record."""
-        self._tasks = [
-            FileTask(self.records.filter(pc.field("partition") == partition), self.origins, self.destination, partition)
-            for partition in pc.unique(self.records["partition"]).to_pylist()
+    def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination) -> None:
+        self._logs = [
+            _FileLog(records.filter(pc.field("partition") == partition), origins, destination, partition)
+            for partition in pc.unique(records["partition"]).to_pylist()
         ]
-        return tuple(self._tasks)
+        self._batches: Iterator[SourceBatch] = iter(())
+        self._is_finished = False
+
+    def start(self, context: SourceTaskContext) -> None:
+        """Begin at the positions; raises as ``_FileLog.start``."""
+        for log in self._logs:
+            position = context.position(log.source_partition)
+            assert position is None or isinstance(position, int)
+            log.start(position)
+        self._batches = (batch for log in self._logs for batch in log.batches)
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:  # noqa: ARG002  # part of the contract: files do not wait
+        """The next records, or the gap before them."""
+        batch = next(self._batches, None)
+        self._is_finished = batch is None
+        return () if batch is None else (batch,)
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_finished
+
+    @property
+    def partitions(self) -> tuple[int, int]:
+        return (len(self._logs) if self._is_finished else 0, len(self._logs))
 
     @property
     def known(self) -> int:
         """How many of the records were in the tables already, with the same bytes."""
-        return sum(task.known for task in self._tasks)
-
-    def close(self) -> None:
-        """Nothing is open."""
+        return sum(log.known for log in self._logs)
 
 
-class FileTask:
-    """The records of one state partition, in the order of their offsets. See `connect.contract.SourceTask`. A batch
-    without rows reports a gap: offsets that are in no file."""
+class _FileLog:
+    """The records of one state partition."""
 
     def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination, partition: int) -> None:
         self._records, self._origins = records, origins
@@ -138,13 +155,9 @@ class FileTask:
             log_start_offset=None,
             log_end_offset=None,
         )
-        self._pieces: Iterator[SourceBatch] = iter(())
-        self._is_finished = False
+        self.source_partition = state_source_partition(destination.cluster_id, destination.topic_id, partition)
+        self.batches: Iterator[SourceBatch] = iter(())
         self.known = 0
-
-    @property
-    def task_id(self) -> TaskId:
-        return state_task_id(self._destination.cluster_id, self._destination.topic_id, self._partition)
 
     def start(self, position: int | None) -> None:
         """Begin at `position`; None: at the first record. Raises ForeignCluster (the tables have another record at an
@@ -164,20 +177,7 @@ class FileTask:
                 hint="import the files that have them first, or say --allow-gaps to record them as lost",
                 data={"state_partition": self._partition, "first_offset": position, "last_offset": first - 1},
             )
-        self._pieces = self._batches(new, position)
-
-    def poll(self, timeout_s: float) -> SourceBatch | None:  # noqa: ARG002  # part of the contract: files do not wait
-        """The next records, or the gap before them."""
-        batch = next(self._pieces, None)
-        self._is_finished = batch is None
-        return batch
-
-    @property
-    def is_finished(self) -> bool:
-        return self._is_finished
-
-    def close(self) -> None:
-        """Nothing is open."""
+        self.batches = self._batches(new, position)
 
     def _check_known(self, records: pa.Table) -> None:
         """Check that each of `records` is in the tables with the same bytes."""
@@ -217,7 +217,7 @@ class FileTask:
             origin = self._origins[int(files[begin])]
             if position is not None and first > position:
                 gap = replace(self._nothing, gap_first=position, gap_last=first - 1, origin=origin)
-                yield SourceBatch(task=self.task_id, rows={}, position=first, span=gap)
+                yield SourceBatch(source_partition=self.source_partition, rows={}, position=first, span=gap)
             for start in range(begin, end, _ROWS_AT_ONCE):
                 yield self._batch(records.slice(start, min(_ROWS_AT_ONCE, end - start)), origin)
             position = int(offsets[end - 1]) + 1
@@ -234,7 +234,9 @@ class FileTask:
             quarantined=rows.num_rows - decoded,
             origin=origin,
         )
-        return SourceBatch(task=self.task_id, rows={"state_records": rows}, position=last + 1, span=span)
+        return SourceBatch(
+            source_partition=self.source_partition, rows={"state_records": rows}, position=last + 1, span=span
+        )
 
 
 def _pairs(records: pa.Table) -> list[tuple[bytes | None, bytes | None]]:

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_source import StateSource, StateTask
+from acktrail.broker.state.state_source import StateTask
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.source_batches import SourceBatch
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
@@ -154,28 +156,22 @@ def _export_again(
 ) -> None:
     if not available:
         return
-    source = StateSource(kafka, run_id=run_id, bounded=True)
-    try:
-        tasks = source.tasks()
-        create_records_for(tables, admin.cluster_id, StateTopic(admin).topic_id, OWN_DIALECT)
-        for number, own in groupby(available, key=lambda each: each.state_partition):
-            for rows in _read(tasks[number], tables, list(own)):
+    create_records_for(tables, admin.cluster_id, StateTopic(admin).topic_id, OWN_DIALECT)
+    for number, own in groupby(available, key=lambda each: each.state_partition):
+        task = StateTask(kafka, bounded=True, partitions=(number,))
+        try:
+            for rows in _read(task, tables, list(own), run_id):
                 tables.append(RECORDS, rows)
-    finally:
-        source.close()
+        finally:
+            task.stop()
 
 
-def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets]) -> Iterator[pa.Table]:
+def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets], run_id: str) -> Iterator[pa.Table]:
     """The `wanted` records of one state partition; the record before the first must equal the stored one."""
     first, last, shift = wanted[0].first_offset, wanted[-1].last_offset, wanted[0].offset_shift
     offset = pc.field("offset")
-    task.start(max(first - 1 - shift, 0))
-    reached = -1
-    while reached < last and not task.is_finished:
-        batch = task.poll(_POLL_S)
-        if batch is None or batch.position is None:
-            continue
-        reached = batch.position - 1 + shift
+    task.start(SourceTaskContext(run_id=run_id, position=lambda _: max(first - 1 - shift, 0)))
+    for batch in _batches_until(task, last - shift):
         rows = batch.rows[RECORDS]
         if shift:
             at = rows.column_names.index("offset")
@@ -185,7 +181,16 @@ def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets]) -> Ite
         found = pa.concat_tables(parts)
         if found.num_rows:
             yield found
-    task.close()
+
+
+def _batches_until(task: StateTask, last: int) -> Iterator[SourceBatch]:
+    """The batches up to Kafka's offset `last`, or to the end of the log."""
+    reached = -1
+    while reached < last and not task.is_finished:
+        for batch in task.poll(_POLL_S):
+            assert isinstance(batch.position, int)
+            reached = batch.position - 1
+            yield batch
 
 
 def _check_same_log(tables: Tables, neighbour: pa.Table, number: int) -> None:

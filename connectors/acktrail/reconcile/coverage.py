@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.tables.delta.store import Tables
 

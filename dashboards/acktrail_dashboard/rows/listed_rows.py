@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_dashboard.rows.run_tables import TableRow, row_key, row_value, rows
 from acktrail_dashboard.summary_types import (
     ExpectationRow,

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from acktrail.columnar.stored_offsets import StoredOffsets
-from acktrail.connect.contract import PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, previous, where

@@ -22,7 +22,7 @@ from acktrail.broker.descriptions import (
     TopicPartition,
 )
 from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
-from acktrail.connect.contract import SourceBatch, TaskId
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC
 
 _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
@@ -88,7 +88,7 @@ def observe(
     offset_rows = [{**run, "observed_at": shares_at, **row} for group in (*offsets, *silent) for row in _shares(group)]
     offset_rows += [{**run, "observed_at": logs_at, **_log_row(log, topics)} for log in logs]
     return SourceBatch(
-        task=TaskId(f"observation/{admin.cluster_id}"),
+        source_partition=SourcePartition(f"observation/{admin.cluster_id}"),
         rows={
             "topics": pa.Table.from_pylist(topic_rows, schema=TOPICS),
             "group_observations": pa.Table.from_pylist(group_rows, schema=GROUP_OBSERVATIONS),

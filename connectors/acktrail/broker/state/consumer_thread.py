@@ -40,10 +40,14 @@ class ConsumerThread:
 
     From the first call on the consumer belongs to the thread: other threads assign, pause and unassign by ``call``,
     which runs before the next read. What was read before is given all the same.
+
+    `linger_s`: when less came than one call can return, wait so long for more before it is given: each `Fetched` costs
+    its takers milliseconds, however few records it has.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, *, linger_s: float = 0.0) -> None:
         self._consumer = consumer
+        self._slice_s = max(_SLICE_S, linger_s)
         self._calls: SimpleQueue[Callable[[Consumer], object]] = SimpleQueue()
         self._queue: Queue[Fetched | Exception] = Queue(_AHEAD)
         self._closed = Event()
@@ -86,7 +90,7 @@ class ConsumerThread:
         events: list[Any] = []
         epochs: dict[int, int] = {}
         for _ in range(_READS_AT_ONCE):
-            records = messages = self._consumer.consume(_MESSAGES_AT_ONCE, _SLICE_S)
+            records = messages = self._consumer.consume(_MESSAGES_AT_ONCE, self._slice_s)
             if any(map(Message.error, messages)):
                 events += [message for message in messages if message.error() is not None]
                 records = [message for message in messages if message.error() is None]

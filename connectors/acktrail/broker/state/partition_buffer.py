@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from acktrail.broker.descriptions import LogOffsets
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
-from acktrail.connect.contract import (
+from acktrail.connect.source_batches import (
     LOG_REPLACED,
     PRUNED,
     PRUNED_BEFORE_FIRST_EXPORT,
     LogSpan,
     SourceBatch,
     StoredLog,
-    state_task_id,
+    state_source_partition,
 )
 from acktrail.wire.raw_record import DecodeStatus, RawRecord, record_fingerprint
 
@@ -35,7 +35,7 @@ ReadRecords = Callable[[Mapping[int, int]], Mapping[int, RawRecord | None]]
 
 
 class _Gap(NamedTuple):
-    """Offsets, both ends inclusive, that cannot be read, and the reason (``connect.contract``)."""
+    """Offsets, both ends inclusive, that cannot be read, and the reason (``connect.source_batches``)."""
 
     first_offset: int
     last_offset: int
@@ -129,7 +129,8 @@ def _opening(resumed: Resumption, last: RawRecord | None, read: ReadRecords) -> 
 
 
 class PartitionBuffer:
-    """Decoded records and gaps of one partition of `topic` (whose log is as it is `now`), between consumer and task.
+    """Decoded records and gaps of one partition of `topic` (whose log is as it is `now`), between consumer and source
+    task.
 
     `next_offset` is the offset to read next; `end_offset` (exclusive) is where a bounded reading stops, None: never.
     Both are Kafka's; batches have the opening's `offset_shift` added.
@@ -140,7 +141,7 @@ class PartitionBuffer:
         self.next_offset = opening.next_offset or 0
         self.end_offset = now.last_stable_offset or 0 if bounded else None
         self.leader_epoch = opening.leader_epoch
-        self._task = state_task_id(topic.cluster_id, topic.topic_id, now.partition)
+        self._source_partition = state_source_partition(topic.cluster_id, topic.topic_id, now.partition)
         self._shift = opening.offset_shift
         self._topic_id = topic.topic_id
         self._log_start_offset = now.log_start_offset or 0
@@ -160,11 +161,6 @@ class PartitionBuffer:
     def is_ready(self) -> bool:
         """``pop`` has a batch."""
         return bool(self._waiting)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Size of the records that wait."""
-        return sum(records.nbytes for records in self._waiting if isinstance(records, pa.Table))
 
     def put(self, records: pa.Table) -> None:
         """Add consecutive records (``STATE_RECORDS``, at least one) that were read."""
@@ -220,7 +216,8 @@ class PartitionBuffer:
             offset_shift=shift,
             leader_epoch=self.leader_epoch,
         )
-        return SourceBatch(task=self._task, rows={"state_records": records}, position=position + shift, span=span)
+        rows = {"state_records": records}
+        return SourceBatch(source_partition=self._source_partition, rows=rows, position=position + shift, span=span)
 
 
 def _offset(records: pa.Table, row: int) -> int:

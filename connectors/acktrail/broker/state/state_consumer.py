@@ -1,4 +1,4 @@
-"""All partitions of the state topic read through one consumer, and given out partition by partition."""
+"""Partitions of the state topic read through one consumer."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from acktrail.broker.state.state_topic import StateTopic
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceBatch, StoredLog
+from acktrail.connect.source_batches import SourceBatch, StoredLog
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 
 _GROUP_ID: Final = "acktrail-export"
 _SHORTEST_WAIT_S: Final = 0.005
 """The least wait of a read, or the caller would spin while the next records are on their way."""
-_WAITING_BYTES: Final = 32 * 1024 * 1024
 _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
 
@@ -41,19 +40,21 @@ class StateTopicConsumer:
 
     Where the leader of a partition is another one than when it was stored, its log is compared with the stored records
     before any batch is given. Every record that is given was read from the topic incarnation of `topic`: that is
-    checked after reading. Memory: librdkafka's queue of 16 MB, two `Fetched` of the thread, and about 32 MB of decoded
-    records that wait for their partition's turn.
+    checked after reading. Memory: librdkafka's queue of 16 MB, and two `Fetched` of the thread. `linger_s` as of
+    `ConsumerThread`.
     """
 
-    def __init__(self, config: KafkaConfig, topic: StateTopic, *, run_id: str, bounded: bool) -> None:
+    def __init__(
+        self, config: KafkaConfig, topic: StateTopic, *, run_id: str, bounded: bool, linger_s: float = 0.0
+    ) -> None:
         self._topic = topic
         self._config = config
         self._run_id = run_id
         self._bounded = bounded
+        self._linger_s = linger_s
         self._buffers: dict[int, PartitionBuffer] = {}
         self._uncompared: dict[int, Resumption] = {}
         self._reading: set[int] = set()
-        self._paused: set[int] = set()
         self._thread: ConsumerThread | None = None
         self._failures: list[Any] = []
         self._received_at = self._moved_at = time.monotonic()
@@ -87,8 +88,8 @@ class StateTopicConsumer:
         buffer = self._buffers[now.partition] = PartitionBuffer(self._topic, now, opening, bounded=self._bounded)
         self._assign(buffer)
 
-    def read(self, partition: int, timeout_s: float) -> SourceBatch | None:
-        """The next batch of `partition`; None when nothing came within `timeout_s`, or came for another one.
+    def read(self, timeout_s: float) -> list[SourceBatch]:
+        """The next batches of all partitions; none when nothing came within `timeout_s`.
 
         Raises NotAuthorized, ConfigurationError, Unreachable or RetryableError when the topic cannot be read,
         ForeignCluster when it was deleted or recreated, LogChanged when the leader of a partition changed: start again.
@@ -99,28 +100,25 @@ class StateTopicConsumer:
                 found = openings(uncompared, records.records_at)
             for number, opening in found.items():
                 self._begin(uncompared[number].now, opening)
-        buffer = self._buffers[partition]
-        deadline = time.monotonic() + timeout_s
-        while not (buffer.is_ready or buffer.is_read):
-            left = deadline - time.monotonic()
-            if self._poll_once(max(left, _SHORTEST_WAIT_S)) or left <= 0:
-                break
-        batch = buffer.pop()
-        if partition in self._paused:
-            self._paused.discard(partition)
-            self._on_consumer(Consumer.resume, [TopicPartition(self._topic.name, partition)])
-        return batch
+        if not (self.is_finished or any(buffer.is_ready for buffer in self._buffers.values())):
+            self._poll_once(max(timeout_s, _SHORTEST_WAIT_S))
+        batches: list[SourceBatch] = []
+        for buffer in self._buffers.values():
+            while (batch := buffer.pop()) is not None:
+                batches.append(batch)
+        return batches
 
-    def is_finished(self, partition: int) -> bool:
+    @property
+    def is_finished(self) -> bool:
         """Everything of a bounded reading has been given."""
-        buffer = self._buffers.get(partition)
-        return buffer is not None and buffer.is_read and not buffer.is_ready
+        ended, count = self.partitions
+        return ended == count
 
-    def leave(self, partition: int) -> None:
-        """Stop reading `partition`."""
-        self._uncompared.pop(partition, None)
-        self._buffers.pop(partition, None)
-        self._unassign(partition)
+    @property
+    def partitions(self) -> tuple[int, int]:
+        """How many partitions of a bounded reading are at their end, with everything given, and how many there are."""
+        ended = sum(buffer.is_read and not buffer.is_ready for buffer in self._buffers.values())
+        return ended, len(self._buffers) + len(self._uncompared)
 
     def close(self) -> None:
         """Close the consumer. May be called twice."""
@@ -128,14 +126,14 @@ class StateTopicConsumer:
         if thread is not None:
             thread.close()
 
-    def _poll_once(self, timeout_s: float) -> bool:
-        """Read once, for all partitions. Whether that brought anything."""
+    def _poll_once(self, timeout_s: float) -> None:
+        """Read once, for all partitions."""
         fetched = self._source().take(timeout_s)
         if self._failures:
             raise read_failure(self._topic.name, self._failures[-1])
         if fetched is None:
             self._check_stalled()
-            return False
+            return
         self._received_at = time.monotonic()
         self._check_leaders(fetched.epochs)
         if fetched.records is not None:
@@ -145,12 +143,6 @@ class StateTopicConsumer:
         for buffer in self._buffers.values():
             if buffer.is_read:
                 self._unassign(buffer.partition)
-        if sum(buffer.waiting_bytes for buffer in self._buffers.values()) > _WAITING_BYTES:
-            ready = {buffer.partition for buffer in self._buffers.values() if buffer.is_ready}
-            new = ready & self._reading - self._paused
-            self._on_consumer(Consumer.pause, [TopicPartition(self._topic.name, partition) for partition in new])
-            self._paused |= new
-        return True
 
     def _check_leaders(self, epochs: Mapping[int, int]) -> None:
         """A record with a newer leader epoch than the log had when it was opened may be one of another log."""
@@ -221,7 +213,8 @@ class StateTopicConsumer:
 
     def _source(self) -> ConsumerThread:
         if self._thread is None:
-            self._thread = ConsumerThread(new_log_consumer(self._config, _GROUP_ID, self._failures))
+            consumer = new_log_consumer(self._config, _GROUP_ID, self._failures)
+            self._thread = ConsumerThread(consumer, linger_s=self._linger_s)
         return self._thread
 
     def _on_consumer(
@@ -242,7 +235,6 @@ class StateTopicConsumer:
         if partition in self._reading:
             self._on_consumer(Consumer.incremental_unassign, [TopicPartition(self._topic.name, partition)])
             self._reading.discard(partition)
-            self._paused.discard(partition)
 
 
 def _changed(topic: str, partition: int) -> LogChanged:

@@ -21,7 +21,7 @@ from acktrail.plain_tables import printable
 from acktrail.stderr_lines import LiveLine
 
 if TYPE_CHECKING:
-    from acktrail.connect.worker import Progress
+    from acktrail.connect.runtime.task_execution import Progress
     from acktrail.export.export_run import ExportGap, ExportSummary
     from acktrail.export.import_run import ImportSummary
     from acktrail.export.repair_run import RepairPreview
@@ -73,8 +73,8 @@ def export(
     Example: acktrail export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     arrow_without_pandas.forgo_pandas()
+    from acktrail.connect.runtime.task_execution import FlushPolicy
     from acktrail.connect.signals import stop_on_signals
-    from acktrail.connect.worker import FlushPolicy
     from acktrail.export import export_run
     from acktrail.export.continuous_export import export_continuously
 
@@ -122,7 +122,7 @@ def _notice(line: LiveLine, text: str) -> None:
 def _shown(line: LiveLine, progress: Progress) -> None:
     line.show(
         f"{progress.records_read:,} records read, {progress.records_committed:,} committed, "
-        f"{progress.tasks_finished}/{progress.tasks} partitions at their end"
+        f"{progress.partitions_finished}/{progress.partitions} partitions at their end"
     )
 
 
@@ -139,7 +139,7 @@ def _export_text(summary: ExportSummary) -> str:
 
 
 def _gap(gap: ExportGap) -> str:
-    from acktrail.connect.contract import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT
+    from acktrail.connect.source_batches import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT
 
     where = f"state partition {gap.state_partition}"
     if gap.reason == LOG_REPLACED:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
-from acktrail.connect.contract import LOST_FROM_TABLES, TaskId, state_task_id
+from acktrail.connect.source_batches import LOST_FROM_TABLES, SourcePartition, state_source_partition
 from acktrail.errors import DamagedTables
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
@@ -80,7 +80,7 @@ def lost_at_the_end(tables: Tables) -> tuple[LostOffsets, ...]:
     records, ranges = _snapshots(tables)
     found = []
     for row in () if ranges is None else _ends(ranges):
-        position = None if records is None else records.transaction_version(_range_task(row))
+        position = None if records is None else records.transaction_version(_range_source_partition(row))
         first = (row["first_offset"] or 0) if position is None else position
         last = max((row[name] for name in ("last_offset", "gap_last") if row[name] is not None), default=-1)
         if last >= first:
@@ -95,9 +95,9 @@ def _snapshots(tables: Tables) -> tuple[TableSnapshot | None, TableSnapshot | No
     return tables.snapshot(RECORDS), ranges
 
 
-def _range_task(row: Any) -> TaskId:
-    """The task of a row of ``export_ranges``."""
-    return state_task_id(row["cluster_id"], row["state_topic_id"], row["state_partition"])
+def _range_source_partition(row: Any) -> SourcePartition:
+    """The source partition of a row of ``export_ranges``."""
+    return state_source_partition(row["cluster_id"], row["state_topic_id"], row["state_partition"])
 
 
 def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot) -> bool:
@@ -164,12 +164,12 @@ def end_positions(tables: Tables, lost: Iterable[LostOffsets]) -> None:
     positions: dict[str, int] = {}
     marks: dict[str, int] = {}
     for row in tables.read(RANGES_TABLE, columns=list(_ENDS)).group_by(list(_ENDS)).aggregate([]).to_pylist():
-        task, number = _range_task(row), row["state_partition"]
-        if ends.get(number, 0) > (snapshot.transaction_version(task) or 0):
-            positions[str(task)] = ends[number]
-            marks |= shift_mark(task, shifts.get(number, 0))
+        source_partition, number = _range_source_partition(row), row["state_partition"]
+        if ends.get(number, 0) > (snapshot.transaction_version(source_partition) or 0):
+            positions[str(source_partition)] = ends[number]
+            marks |= shift_mark(source_partition, shifts.get(number, 0))
     if positions:
-        before = {task: snapshot.transaction_version(task) for task in positions}
+        before = {source_partition: snapshot.transaction_version(source_partition) for source_partition in positions}
         nothing = STATE_RECORDS.empty_table()
         tables.append(RECORDS, nothing, transactions={**positions, **marks}, expected=before)
 

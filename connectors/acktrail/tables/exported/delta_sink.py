@@ -1,4 +1,4 @@
-"""The Delta sink: rows and positions of all tasks in one commit."""
+"""The Delta sink: rows and positions of all source partitions in one commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import TABLES, TOPICS
-from acktrail.connect.contract import Commit, LogSpan, SourceBatch, TaskId
+from acktrail.connect.contract import SinkTask
+from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition, StoredLogs
 from acktrail.errors import ForeignCluster
 from acktrail.tables.cluster_check import (
     OWN_DIALECT,
@@ -38,20 +39,20 @@ class _Pending:
     """What was put since the last flush."""
 
     records: list[pa.Table] = field(default_factory=list)
-    positions: dict[TaskId, int] = field(default_factory=dict)
-    spans: dict[TaskId, tuple[LogSpan, ...]] = field(default_factory=dict)
+    positions: dict[SourcePartition, int] = field(default_factory=dict)
+    spans: dict[SourcePartition, tuple[LogSpan, ...]] = field(default_factory=dict)
     observations: dict[str, dict[str, list[pa.Table]]] = field(default_factory=dict)
-    """By table and app id: one app id is one task's one phase of one run."""
+    """By table and app id: one app id is one source partition's one phase of one run."""
     listings: list[pa.Table] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
     """Numbers about the logs (``tables.stored_log``), by app id."""
 
 
-class DeltaSink:
-    """Writes one cluster's batches into `tables` (``connect.contract.Sink``). Not thread-safe.
+class DeltaSink(SinkTask):
+    """Writes one cluster's batches into `tables` (``connect.contract.SinkTask``). Not thread-safe.
 
-    A batch with a position brings ``state_records`` and a span. Rows and the positions of all tasks are one commit of
-    ``state_records``; ``export_ranges`` follows it and is repaired at the next start if a crash came between.
+    A batch with a position brings ``state_records`` and a span. Rows and the positions of all source partitions are one
+    commit of ``state_records``; ``export_ranges`` follows it and is repaired at the next start if a crash came between.
     A batch without a position brings observations, one batch for each phase of a run: when the tables have that phase
     already, it is dropped. Its ``topics`` are a complete listing.
 
@@ -76,7 +77,7 @@ class DeltaSink:
         self._tables, self._dialect, self._clock = tables, dialect, clock
         self._cluster_id, self._run_id = cluster_id, run_id
         self._pending = _Pending()
-        self._committed: dict[TaskId, int | None] = {}
+        self._committed: dict[SourcePartition, int | None] = {}
         self._marks: dict[str, int] = {}
         self._observed: set[str] = set()
         self._own_topics: set[str | None] = set()
@@ -96,23 +97,29 @@ class DeltaSink:
                 self._tables.prepare()
             self._started = True
 
-    def stored_log(self, task: TaskId, partition: int) -> StoredRecords:
-        """What the tables have of the log that `task` reads (``connect.contract.StoredLogs``)."""
+    def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
+        """What the tables have of the log of `source_partition` (``connect.source_batches.StoredLogs``)."""
         self.start()
-        return StoredRecords(self._newest, task, partition)
+        return StoredRecords(self._newest, source_partition, partition)
 
     def check_state_topic(self, topic_id: str | None) -> None:
-        """See ``connect.contract.StoredLogs``."""
+        """See ``connect.source_batches.StoredLogs``."""
         self.start()
         if self._newest is not None:
             check_present(self._tables, self._newest, topic_id)
 
-    def position(self, task: TaskId) -> int | None:
-        """The next offset `task` is to read; None when it never committed."""
+    def position(self, source_partition: SourcePartition) -> int | None:
+        """The next offset `source_partition` is to read; None when it never committed."""
         self.start()
-        if task not in self._committed:
-            self._committed[task] = None if self._newest is None else self._newest.transaction_version(task)
-        return self._committed[task]
+        if source_partition not in self._committed:
+            self._committed[source_partition] = (
+                None if self._newest is None else self._newest.transaction_version(source_partition)
+            )
+        return self._committed[source_partition]
+
+    @property
+    def stored(self) -> StoredLogs:
+        return self
 
     @property
     def pending_rows(self) -> int:
@@ -128,11 +135,13 @@ class DeltaSink:
         self._check_cluster(batch.rows.values())
         if batch.position is None:
             self._put_observation(batch)
-        else:
+        elif isinstance(batch.position, int):
             self._put_records(batch, batch.position)
+        else:
+            raise ValueError(f"{batch.source_partition}: the position of state records is a number")
 
     def flush(self) -> Commit:
-        """Commit everything put so far. After an error nothing is pending: start the tasks at their positions again."""
+        """Commit everything put so far. After an error nothing is pending: start the source at its positions again."""
         self.start()
         pending, self._pending = self._pending, _Pending()
         rows: dict[str, int] = {}
@@ -150,20 +159,24 @@ class DeltaSink:
 
     def _put_records(self, batch: SourceBatch, position: int) -> None:
         pending, span = self._pending, batch.span
-        before = pending.positions[batch.task] if batch.task in pending.positions else self.position(batch.task)
+        before = (
+            pending.positions[batch.source_partition]
+            if batch.source_partition in pending.positions
+            else self.position(batch.source_partition)
+        )
         if span is None:
-            raise ValueError(f"{batch.task}: a batch with a position needs a span")
-        self._note(log_marks(batch.task, span))
+            raise ValueError(f"{batch.source_partition}: a batch with a position needs a span")
+        self._note(log_marks(batch.source_partition, span))
         if not span.records and span.gap_first is None and before in (None, position):
             return
         rows = batch.rows.get("state_records", TABLES["state_records"].empty_table())
-        _check_span(batch.task, span, rows, before, position)
+        _check_span(batch.source_partition, span, rows, before, position)
         if span.topic_id not in self._own_topics:
             create_records_for(self._tables, self._cluster_id, span.topic_id, self._dialect)
             self._own_topics.add(span.topic_id)
         pending.records.append(rows)
-        pending.positions[batch.task] = position
-        pending.spans[batch.task] = merge_spans(pending.spans.get(batch.task, ()), span)
+        pending.positions[batch.source_partition] = position
+        pending.spans[batch.source_partition] = merge_spans(pending.spans.get(batch.source_partition, ()), span)
 
     def _note(self, marks: Mapping[str, int]) -> None:
         """Keep the numbers about the logs that the tables do not have yet."""
@@ -181,7 +194,7 @@ class DeltaSink:
             if name == "topics":
                 self._pending.listings.append(stamped)
                 continue
-            for app_id, part in _by_phase(batch.task, stamped):
+            for app_id, part in _by_phase(batch.source_partition, stamped):
                 if f"{name} {app_id}" in self._observed:
                     raise ValueError(f"{app_id}: a phase of a run is one batch, and this one was flushed")
                 self._pending.observations.setdefault(name, {}).setdefault(app_id, []).append(part)
@@ -201,8 +214,11 @@ class DeltaSink:
         self._tables.append(
             "state_records",
             records,
-            transactions={**{str(task): position for task, position in pending.positions.items()}, **pending.marks},
-            expected={task: self._committed[task] for task in pending.positions},
+            transactions={
+                **{str(source_partition): position for source_partition, position in pending.positions.items()},
+                **pending.marks,
+            },
+            expected={source_partition: self._committed[source_partition] for source_partition in pending.positions},
             metadata={RANGES: ranges_text(ranges)},
         )
         self._marks |= pending.marks
@@ -250,26 +266,33 @@ class DeltaSink:
                 )
 
 
-def _check_span(task: TaskId, span: LogSpan, rows: pa.Table, before: int | None, position: int) -> None:
-    """A batch's span must agree with its rows, and begin at its task's position."""
+def _check_span(
+    source_partition: SourcePartition, span: LogSpan, rows: pa.Table, before: int | None, position: int
+) -> None:
+    """A batch's span must agree with its rows, and begin at the position before it."""
     if rows.num_rows != span.records:
-        raise ValueError(f"{task}: {rows.num_rows} rows, but the span says {span.records}")
+        raise ValueError(f"{source_partition}: {rows.num_rows} rows, but the span says {span.records}")
     if before is not None and position <= before:
-        raise ValueError(f"{task}: position {position} does not lie after {before}")
+        raise ValueError(f"{source_partition}: position {position} does not lie after {before}")
     first = span.first_offset if span.first_offset is not None else position
     last = span.last_offset if span.last_offset is not None else position - 1
     if (before is not None and first < before) or last >= position:
-        raise ValueError(f"{task}: offsets {first} to {last} do not lie between positions {before} and {position}")
+        raise ValueError(
+            f"{source_partition}: offsets {first} to {last} do not lie between positions {before} and {position}"
+        )
 
 
-def _by_phase(task: TaskId, rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    """`rows` by app id: the task, the run and the phase."""
+def _by_phase(source_partition: SourcePartition, rows: pa.Table) -> list[tuple[str, pa.Table]]:
+    """`rows` by app id: the source partition, the run and the phase."""
     if rows["run_id"].null_count or rows["phase"].null_count:
-        raise ValueError(f"{task}: an observation names its run and its phase")
+        raise ValueError(f"{source_partition}: an observation names its run and its phase")
     keys = rows.select(["run_id", "phase"]).group_by(["run_id", "phase"]).aggregate([]).to_pylist()
     run_id, phase = pc.field("run_id"), pc.field("phase")
     return [
-        (f"{task}/{key['run_id']}/{key['phase']}", rows.filter((run_id == key["run_id"]) & (phase == key["phase"])))
+        (
+            f"{source_partition}/{key['run_id']}/{key['phase']}",
+            rows.filter((run_id == key["run_id"]) & (phase == key["phase"])),
+        )
         for key in keys
     ]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
-from acktrail.connect.contract import LogSpan
+from acktrail.connect.source_batches import LogSpan
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID

@@ -1,5 +1,5 @@
 """What ``state_records`` has of one state partition's log, for the comparison with the log that Kafka has now. Two
-numbers ride in commits beside a task's position, as application transactions: the leader's epoch, and the shift of
+numbers ride in commits beside a position, as application transactions: the leader's epoch, and the shift of
 offsets since the log was replaced."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.contract import LogSpan, TaskId, state_task_id
+from acktrail.connect.source_batches import LogSpan, SourcePartition, state_source_partition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.wire.raw_record import record_fingerprint
@@ -20,15 +20,15 @@ _SHIFT: Final = "shift"
 _SHIFTS: Final = ("state_partition", "offset_shift")
 
 
-def log_marks(task: TaskId, span: LogSpan) -> dict[str, int]:
+def log_marks(source_partition: SourcePartition, span: LogSpan) -> dict[str, int]:
     """The numbers that a commit keeps of the log in `span`, by app id."""
-    marks = {} if span.leader_epoch is None else {f"{task}/{_EPOCH}": span.leader_epoch}
-    return {**marks, **shift_mark(task, span.offset_shift)}
+    marks = {} if span.leader_epoch is None else {f"{source_partition}/{_EPOCH}": span.leader_epoch}
+    return {**marks, **shift_mark(source_partition, span.offset_shift)}
 
 
-def shift_mark(task: TaskId, offset_shift: int) -> dict[str, int]:
+def shift_mark(source_partition: SourcePartition, offset_shift: int) -> dict[str, int]:
     """The number that a commit keeps where offsets differ from Kafka's, by app id."""
-    return {f"{task}/{_SHIFT}": offset_shift} if offset_shift else {}
+    return {f"{source_partition}/{_SHIFT}": offset_shift} if offset_shift else {}
 
 
 def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Expression) -> dict[int, int]:
@@ -38,8 +38,12 @@ def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Exp
     if records is None:
         return {}
     cluster_id, topic_id = (records.properties.get(name) for name in ("cluster_id", "state_topic_id"))
-    tasks = {number: state_task_id(cluster_id or "", topic_id, number) for number in state_partitions}
-    replaced = [number for number, task in tasks.items() if StoredRecords(records, task, number).offset_shift]
+    names = {number: state_source_partition(cluster_id or "", topic_id, number) for number in state_partitions}
+    replaced = [
+        number
+        for number, source_partition in names.items()
+        if StoredRecords(records, source_partition, number).offset_shift
+    ]
     if not replaced:
         return {}
     own = where & pc.field("state_partition").isin(replaced) & pc.field("offset_shift").is_valid()
@@ -58,11 +62,12 @@ def _greatest(rows: pa.Table) -> dict[int, int]:
 
 
 class StoredRecords:
-    """``state_records`` of `task`, which reads state partition `partition`; see ``connect.contract.StoredLog``.
-    `snapshot` None: nothing is stored. A fingerprint costs a read of the files that may hold the record."""
+    """``state_records`` of `source_partition`, the log of state partition `partition`; see
+    ``connect.source_batches.StoredLog``. `snapshot` None: nothing is stored. A fingerprint costs a read of the files
+    that may hold the record."""
 
-    def __init__(self, snapshot: TableSnapshot | None, task: TaskId, partition: int) -> None:
-        self._snapshot, self._task, self._partition = snapshot, task, partition
+    def __init__(self, snapshot: TableSnapshot | None, source_partition: SourcePartition, partition: int) -> None:
+        self._snapshot, self._source_partition, self._partition = snapshot, source_partition, partition
         self.offset_shift = self._number(_SHIFT) or 0
         self.leader_epoch = self._number(_EPOCH)
 
@@ -75,4 +80,6 @@ class StoredRecords:
         return record_fingerprint(offset, **rows[0]) if rows else None
 
     def _number(self, name: str) -> int | None:
-        return None if self._snapshot is None else self._snapshot.transaction_version(f"{self._task}/{name}")
+        return (
+            None if self._snapshot is None else self._snapshot.transaction_version(f"{self._source_partition}/{name}")
+        )

@@ -1,0 +1,142 @@
+"""``ShareGroupOffsetsSource``: groups, start offsets, lag and log offsets, observed on a schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final
+
+import pyarrow.compute as pc
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.kafka_keys import KAFKA_KEYS, kafka_config
+from acktrail.broker.groups.observation import observe
+from acktrail.broker.state.state_topic import StateTopic
+from acktrail.config import KafkaConfig
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, ConfigType
+from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
+from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.times import new_run_id
+
+_MS: Final = 1_000
+
+
+class ShareGroupOffsetsSource(SourceConnector):
+    """Observes the brokers: a sample before and one after the state topic is exported, as a reconciliation needs."""
+
+    description = "Groups, start offsets, lag and log offsets as brokers describe them, on a schedule."
+    config_def: ClassVar[ConfigDef] = KAFKA_KEYS.with_keys(
+        ConfigDef(
+            [
+                ConfigKey(
+                    name="interval.ms",
+                    type=ConfigType.LONG,
+                    default=300_000,
+                    validator=Between(least=1_000),
+                    documentation="Milliseconds from the beginning of one observation to that of the next.",
+                    group="Observation",
+                ),
+                ConfigKey(
+                    name="state.wait.ms",
+                    type=ConfigType.LONG,
+                    default=60_000,
+                    validator=Between(least=0),
+                    documentation="How long the second sample waits until the export of the state topic (by another "
+                    "connector) has come past the first one.",
+                    group="Observation",
+                ),
+            ]
+        )
+    )
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._kafka = kafka_config(config)
+        self._cluster_id: str | None = None
+
+    def start(self) -> None:
+        """Ask for the cluster's id."""
+        with ShareGroupAdmin(self._kafka) as admin:
+            self._cluster_id = admin.cluster_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._cluster_id
+
+    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # one look at the whole cluster is one task
+        return [{}]
+
+    def task(self, config: Config) -> ObservationTask:  # noqa: ARG002  # as above
+        interval_s, wait_s = self.config["interval.ms"] / _MS, self.config["state.wait.ms"] / _MS
+        return ObservationTask(self._kafka, interval_s=interval_s, wait_s=wait_s)
+
+
+class ObservationTask(SourceTask):
+    """Two samples every `interval_s` seconds under a run id of their own. The second waits, at most `wait_s`, until the
+    exported positions have reached the ends of the state topic's logs that the first one saw."""
+
+    def __init__(
+        self, config: KafkaConfig, *, interval_s: float, wait_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._config, self._interval_s, self._wait_s, self._clock = config, interval_s, wait_s, clock
+        self._context = SourceTaskContext()
+        self._admin: ShareGroupAdmin | None = None
+        self._begins_at = self._began_at = 0.0
+        self._run_id: str | None = None
+        self._ends: Mapping[SourcePartition, int] = {}
+
+    def start(self, context: SourceTaskContext) -> None:
+        self._context = context
+        self._admin = ShareGroupAdmin(self._config)
+        self._begins_at = self._clock()
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        """The next sample when it is time for it."""
+        assert self._admin is not None
+        now = self._clock()
+        if self._run_id is None:
+            if now < self._begins_at:
+                self._context.stop.wait(min(timeout_s, self._begins_at - now))
+                return ()
+            return [self._before(self._admin, now)]
+        if now - self._began_at < self._wait_s and not self._is_exported():
+            self._context.stop.wait(timeout_s)
+            return ()
+        batch = observe(self._admin, run_id=self._run_id, phase="after")
+        self._run_id = None
+        return [batch]
+
+    def stop(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+
+    def _before(self, admin: ShareGroupAdmin, now: float) -> SourceBatch:
+        self._began_at, self._begins_at = now, now + self._interval_s
+        self._run_id = new_run_id()
+        batch = observe(admin, run_id=self._run_id, phase="before")
+        self._ends = self._log_ends(admin, batch)
+        return batch
+
+    def _is_exported(self) -> bool:
+        reached = self._context.committed(list(self._ends))
+        return all(_number(reached.get(each)) >= end for each, end in self._ends.items())
+
+    @staticmethod
+    def _log_ends(admin: ShareGroupAdmin, batch: SourceBatch) -> dict[SourcePartition, int]:
+        """The end of each log of the state topic that has records, as the sample has it."""
+        topic = StateTopic(admin)
+        if not topic.is_present:
+            return {}
+        rows = batch.rows["offset_observations"]
+        logs = rows.filter(pc.equal(rows["topic"], STATE_TOPIC)).select(["partition", "log_end_offset"]).to_pylist()
+        ends = {row["partition"]: row["log_end_offset"] or 0 for row in logs}
+        return {
+            state_source_partition(topic.cluster_id, topic.topic_id, number): end
+            for number, end in ends.items()
+            if number is not None and end > 0
+        }
+
+
+def _number(position: object) -> int:
+    return position if isinstance(position, int) else -1

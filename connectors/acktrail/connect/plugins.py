@@ -1,0 +1,98 @@
+"""Connectors, sinks and transforms that are installed: found by entry point, so that others add theirs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from acktrail.connect.config_def import ConfigDef
+from acktrail.connect.contract import SinkConnector, SourceConnector
+from acktrail.connect.transforms import Transform
+from acktrail.errors import ConfigurationError, MissingDependency, UnknownName
+
+
+class PluginKind(StrEnum):
+    """What a plug-in is, by Connect's words."""
+
+    SOURCE = "source"
+    SINK = "sink"
+    TRANSFORM = "transformation"
+
+
+_BASES: Mapping[PluginKind, type[Any]] = {
+    PluginKind.SOURCE: SourceConnector,
+    PluginKind.SINK: SinkConnector,
+    PluginKind.TRANSFORM: Transform,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """An installed plug-in: the name that configurations use, and the version of the package that it comes from."""
+
+    name: str
+    kind: PluginKind
+    version: str
+
+
+@cache
+def _installed(kind: PluginKind) -> Mapping[str, EntryPoint]:
+    return {each.name: each for each in entry_points(group=f"acktrail.connect.{kind.value}s")}
+
+
+def installed() -> list[Plugin]:
+    """All plug-ins by kind and name. Nothing of them is imported."""
+    return [
+        Plugin(name=name, kind=kind, version=each.dist.version if each.dist is not None else "unknown")
+        for kind in PluginKind
+        for name, each in sorted(_installed(kind).items())
+    ]
+
+
+def source_class(name: str) -> type[SourceConnector]:
+    """The source connector `name`; raises as ``_load``."""
+    return _load(PluginKind.SOURCE, name)
+
+
+def sink_class(name: str) -> type[SinkConnector]:
+    """The sink connector `name`; raises as ``_load``."""
+    return _load(PluginKind.SINK, name)
+
+
+def transform_class(name: str) -> type[Transform]:
+    """The transform `name`; raises as ``_load``."""
+    return _load(PluginKind.TRANSFORM, name)
+
+
+def _load(kind: PluginKind, name: str) -> type[Any]:
+    """Raises UnknownName (no such plug-in), MissingDependency (its package lacks something), ConfigurationError (it is
+    none)."""
+    found = _installed(kind).get(name)
+    if found is None:
+        raise UnknownName(f"{kind.value} plug-in", name, nearest=difflib.get_close_matches(name, _installed(kind), n=3))
+    try:
+        loaded = found.load()
+    except ImportError as error:
+        raise MissingDependency(
+            f"the plug-in {name} cannot be loaded: {error}", hint="install the extra or the package that it needs"
+        ) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, _BASES[kind])):
+        raise ConfigurationError(
+            f"the plug-in {name} is no {kind.value}", hint=f"it must extend {_BASES[kind].__name__}"
+        )
+    return loaded
+
+
+def definition_of(name: str) -> ConfigDef:
+    """The keys of the plug-in `name` of any kind; raises UnknownName."""
+    kinds = [kind for kind in PluginKind if name in _installed(kind)]
+    if not kinds:
+        known = [each for kind in PluginKind for each in _installed(kind)]
+        raise UnknownName("plug-in", name, nearest=difflib.get_close_matches(name, known, n=3))
+    definition: ConfigDef = _load(kinds[0], name).config_def
+    return definition

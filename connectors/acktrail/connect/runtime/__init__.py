@@ -1,0 +1,1 @@
+"""Runs connectors: a task, a connector, a worker with its connectors."""

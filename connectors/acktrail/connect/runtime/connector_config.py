@@ -1,0 +1,299 @@
+"""One connector's configuration: the keys that every connector has, those of its source, its sink and its transforms.
+
+A configuration is texts by key, as in Kafka Connect. Keys of the sink begin with ``sink.``, those of the transform T
+with ``transforms.T.``; all others are the source's or common ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from acktrail.connect import plugins
+from acktrail.connect.config_def import (
+    Between,
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Importance,
+    NonEmpty,
+    OneOf,
+    under,
+)
+from acktrail.connect.contract import SinkConnector, SourceConnector
+from acktrail.connect.runtime.task_execution import FlushPolicy
+from acktrail.connect.transforms import Transform
+from acktrail.errors import AcktrailError, InvalidConfiguration
+
+SINK_PREFIX: Final = "sink."
+SINK_CLASS: Final = "sink.class"
+DEFAULT_SINK: Final = "DeltaSink"
+_MS: Final = 1_000
+_FLUSH: Final = FlushPolicy()
+
+
+def _key(name: str, kind: ConfigType, default: Any, documentation: str, **more: Any) -> ConfigKey:
+    return ConfigKey(name=name, type=kind, default=default, documentation=documentation, **more)
+
+
+COMMON: Final = ConfigDef(
+    [
+        ConfigKey(
+            name="name",
+            type=ConfigType.STRING,
+            documentation="The connector's name, unique in its worker.",
+            importance=Importance.HIGH,
+            validator=NonEmpty(),
+            group="Common",
+        ),
+        ConfigKey(
+            name="connector.class",
+            type=ConfigType.CLASS,
+            documentation="The source: a plug-in of the kind source.",
+            importance=Importance.HIGH,
+            group="Common",
+            recommended=lambda _: _names(plugins.PluginKind.SOURCE),
+        ),
+        _key(
+            SINK_CLASS,
+            ConfigType.CLASS,
+            DEFAULT_SINK,
+            "The sink: a plug-in of the kind sink.",
+            importance=Importance.HIGH,
+            group="Common",
+            recommended=lambda _: _names(plugins.PluginKind.SINK),
+        ),
+        _key(
+            "tasks.max",
+            ConfigType.INT,
+            1,
+            "The most tasks to split the source into. One reads a million records a second: more help only where a "
+            "source waits for much.",
+            validator=Between(least=1),
+            group="Common",
+        ),
+        _key(
+            "transforms",
+            ConfigType.LIST,
+            "",
+            "Names of transforms, in their order; each has its keys under transforms.NAME., .type among them.",
+            group="Common",
+        ),
+        _key(
+            "flush.records",
+            ConfigType.LONG,
+            _FLUSH.rows,
+            "Commit after this number of rows.",
+            validator=Between(least=1),
+            group="Commits",
+        ),
+        _key(
+            "flush.size.bytes",
+            ConfigType.LONG,
+            _FLUSH.size_bytes,
+            "Commit after this number of bytes in memory.",
+            validator=Between(least=1),
+            group="Commits",
+        ),
+        _key(
+            "flush.interval.ms",
+            ConfigType.LONG,
+            int(_FLUSH.interval_s * _MS),
+            "Commit after this number of milliseconds: no row waits longer before it can be read.",
+            validator=Between(least=10),
+            group="Commits",
+        ),
+        _key(
+            "errors.tolerance",
+            ConfigType.STRING,
+            "none",
+            "none: a batch that a transform or the sink refuses fails the task. all: its rows go to "
+            "errors.deadletterqueue.table, with address and reason.",
+            validator=OneOf(("none", "all")),
+            group="Errors",
+            dependents=("errors.deadletterqueue.table",),
+        ),
+        _key(
+            "errors.deadletterqueue.table",
+            ConfigType.STRING,
+            "dead_letters",
+            "Table for what could not be written, with errors.tolerance=all.",
+            validator=NonEmpty(),
+            group="Errors",
+            visible=lambda values: values.get("errors.tolerance") == "all",
+        ),
+        _key(
+            "errors.retry.timeout.ms",
+            ConfigType.LONG,
+            -1,
+            "How long an outage of broker or storage is survived before the task fails; -1: without end.",
+            validator=Between(least=-1),
+            group="Errors",
+        ),
+        _key(
+            "errors.retry.delay.max.ms",
+            ConfigType.LONG,
+            10_000,
+            "The longest pause between two attempts; pauses grow from half a second.",
+            validator=Between(least=10),
+            group="Errors",
+        ),
+        _key(
+            "task.restarts.max",
+            ConfigType.INT,
+            3,
+            "How often a task is restarted after an unexpected error, within ten minutes, before it fails.",
+            validator=Between(least=0),
+            group="Errors",
+        ),
+    ]
+)
+
+
+def _names(kind: plugins.PluginKind) -> list[str]:
+    return [each.name for each in plugins.installed() if each.kind is kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPolicy:
+    """What a task does about errors; times in seconds, `timeout_s` None: without end."""
+
+    tolerates_refusals: bool = False
+    dead_letter_table: str = "dead_letters"
+    timeout_s: float | None = None
+    longest_pause_s: float = 10.0
+    restarts: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorPlan:
+    """A connector that can be started: every part is configured, nothing is opened. `transforms` makes a new chain for
+    each task."""
+
+    name: str
+    source: SourceConnector
+    sink: SinkConnector
+    transforms: Callable[[], tuple[Transform, ...]]
+    tasks_max: int
+    flush: FlushPolicy
+    errors: ErrorPolicy
+
+
+def _own(source: ConfigDef) -> ConfigDef:
+    """A source's keys without common ones that it may refine."""
+    return ConfigDef([key for key in source.keys.values() if key.name not in COMMON.keys], source.open_prefixes)
+
+
+def _transform_names(config: Mapping[str, Any]) -> list[str]:
+    texts = str(config.get("transforms") or "").split(",")
+    return [text.strip() for text in texts if text.strip()]
+
+
+def _transform_def(name: str, config: Mapping[str, Any]) -> ConfigDef:
+    prefix = f"transforms.{name}."
+    kind = ConfigKey(
+        name="type",
+        type=ConfigType.CLASS,
+        documentation=f"The plug-in of the transform {name}.",
+        importance=Importance.HIGH,
+        group=f"Transforms: {name}",
+    )
+    keys = ConfigDef([kind])
+    plugin = config.get(f"{prefix}type")
+    if plugin is not None:
+        keys = keys.with_keys(plugins.transform_class(str(plugin)).config_def)
+    return keys.prefixed(prefix)
+
+
+def validate(config: Mapping[str, Any]) -> tuple[ConfigDef, list[ConfigValue]]:
+    """Every key with its value and what is wrong with it. A plug-in that is not there is an error of its key, and the
+    keys that it would have are not known."""
+    keys, wrong = COMMON, dict[str, str]()
+    parts: list[tuple[str, Callable[[], ConfigDef]]] = [
+        ("connector.class", lambda: _own(plugins.source_class(str(config["connector.class"])).config_def)),
+        (
+            SINK_CLASS,
+            lambda: plugins.sink_class(str(config.get(SINK_CLASS, DEFAULT_SINK))).config_def.prefixed(SINK_PREFIX),
+        ),
+    ]
+    parts += [(f"transforms.{name}.type", partial(_transform_def, name, config)) for name in _transform_names(config)]
+    for key, found in parts:
+        try:
+            keys = keys.with_keys(found())
+        except KeyError:
+            continue
+        except AcktrailError as error:
+            wrong[key] = error.message + (f"; {error.hint}" if error.hint else "")
+    prefixes = _unknown_prefixes(wrong)
+    values = [
+        _with_error(value, wrong.get(value.name))
+        for value in keys.validate(config)
+        if value.name in keys.keys or not (wrong and (not prefixes or value.name.startswith(prefixes)))
+    ]
+    known = {value.name for value in values}
+    values += [ConfigValue(name=key, errors=(text,)) for key, text in wrong.items() if key not in known]
+    return keys, values
+
+
+def _unknown_prefixes(wrong: Mapping[str, str]) -> tuple[str, ...]:
+    """Where keys of plug-ins that are not there would lie; empty: anywhere."""
+    if "connector.class" in wrong:
+        return ()
+    return tuple(SINK_PREFIX if key == SINK_CLASS else key.removesuffix("type") for key in wrong)
+
+
+def _with_error(value: ConfigValue, text: str | None) -> ConfigValue:
+    if text is None:
+        return value
+    return ConfigValue(name=value.name, value=value.value, errors=(text,), recommended_values=value.recommended_values)
+
+
+def plan(config: Mapping[str, Any]) -> ConnectorPlan:
+    """A connector from its configuration, where references to secrets are resolved already. Raises
+    InvalidConfiguration with all that is wrong, or what a plug-in finds wrong."""
+    _, values = validate(config)
+    errors = {value.name: value.errors for value in values if value.errors}
+    if errors:
+        raise InvalidConfiguration(errors)
+    parsed = {value.name: value.value for value in values}
+    source = plugins.source_class(parsed["connector.class"])
+    sink = plugins.sink_class(parsed[SINK_CLASS])
+    names = _transform_names(config)
+
+    def transforms() -> tuple[Transform, ...]:
+        chain = []
+        for name in names:
+            own = under(parsed, f"transforms.{name}.")
+            chain.append(plugins.transform_class(own.pop("type"))(own))
+        return tuple(chain)
+
+    if transforms() and not sink.takes_transformed_logs and source.reads_logs:
+        message = (
+            f"{parsed[SINK_CLASS]} keeps the records of a log whole: {parsed['connector.class']} cannot be transformed"
+        )
+        raise InvalidConfiguration({"transforms": (message,)}, hint="transform on the way to another sink")
+    timeout = parsed["errors.retry.timeout.ms"]
+    return ConnectorPlan(
+        name=parsed["name"],
+        source=source(
+            {key: value for key, value in parsed.items() if not key.startswith((SINK_PREFIX, "transforms."))}
+        ),
+        sink=sink(under(parsed, SINK_PREFIX)),
+        transforms=transforms,
+        tasks_max=parsed["tasks.max"],
+        flush=FlushPolicy(
+            rows=parsed["flush.records"],
+            size_bytes=parsed["flush.size.bytes"],
+            interval_s=parsed["flush.interval.ms"] / _MS,
+        ),
+        errors=ErrorPolicy(
+            tolerates_refusals=parsed["errors.tolerance"] == "all",
+            dead_letter_table=parsed["errors.deadletterqueue.table"],
+            timeout_s=None if timeout < 0 else timeout / _MS,
+            longest_pause_s=parsed["errors.retry.delay.max.ms"] / _MS,
+            restarts=parsed["task.restarts.max"],
+        ),
+    )

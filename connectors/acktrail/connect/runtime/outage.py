@@ -1,0 +1,46 @@
+"""An outage of broker or storage: how long to wait, when to give up, and one line when it begins and when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from acktrail.connect.runtime.connector_config import ErrorPolicy
+from acktrail.errors import AcktrailError
+
+_FIRST_PAUSE_S: Final = 0.5
+Notice = Callable[[str, str], None]
+"""Gets an event's stable name, and one line of text."""
+
+
+class Outage:
+    """The attempts of one task since its last success."""
+
+    def __init__(self, policy: ErrorPolicy, notice: Notice, clock: Callable[[], float] = time.monotonic) -> None:
+        self._policy, self._notice, self._clock = policy, notice, clock
+        self._began_at: float | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self.reason = ""
+        """What was wrong at the last attempt; empty: nothing is."""
+
+    def begin(self, error: AcktrailError) -> float | None:
+        """Seconds until the next attempt; None: it has lasted too long."""
+        now = self._clock()
+        self.reason = error.message
+        if self._began_at is None:
+            self._began_at = now
+            self._notice("outage_began", f"pauses, trying again: {error.message}")
+        left_s = None if self._policy.timeout_s is None else self._began_at + self._policy.timeout_s - now
+        if left_s is not None and left_s <= 0:
+            return None
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, self._policy.longest_pause_s)
+        pause_s = min(pause_s, self._policy.longest_pause_s)
+        return pause_s if left_s is None else min(pause_s, left_s)
+
+    def end(self) -> None:
+        """Rows were read or committed."""
+        if self._began_at is not None:
+            seconds = self._clock() - self._began_at
+            self._began_at, self._pause_s, self.reason = None, _FIRST_PAUSE_S, ""
+            self._notice("outage_ended", f"continues after {seconds:.0f} s")

@@ -1,0 +1,152 @@
+"""One task on a thread of its own: runs, survives outages, restarts, fails; and the source and sink are made again for
+every attempt."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+from typing import Final
+
+from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask
+from acktrail.connect.runtime.connector_config import ErrorPolicy
+from acktrail.connect.runtime.outage import Notice, Outage
+from acktrail.connect.runtime.states import RunState, RunStatus
+from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary
+from acktrail.errors import AcktrailError, LogChanged, OutcomeUnknown, RetryableError
+
+_FORGET_S: Final = 600.0
+_GAPS_KEPT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskParts:
+    """What a task is made of. `make` gives a new source task and a new sink task for every attempt: only the storage
+    knows what landed before."""
+
+    name: str
+    make: Callable[[str], tuple[SourceTask, SinkTask]]
+    flush: FlushPolicy
+    errors: ErrorPolicy
+    new_run_id: Callable[[], str]
+    committed: CommittedPositions
+
+
+class TaskThread:
+    """Runs a task until it is finished, stopped or failed. ``status`` may be asked from any thread."""
+
+    def __init__(self, parts: TaskParts, notice: Notice) -> None:
+        self._parts, self._notice = parts, notice
+        self._outage = Outage(parts.errors, notice)
+        self._stop = Event()
+        self._lock = Lock()
+        self._status = RunStatus(state=RunState.UNASSIGNED)
+        self._failures: deque[float] = deque()
+        self._run: TaskExecution | None = None
+        self._before = TaskSummary()
+        self._thread = Thread(target=self._live, name=f"acktrail-{parts.name}", daemon=True)
+
+    def start(self) -> None:
+        self._set(RunState.RUNNING)
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask for an end; what one commit takes is committed first."""
+        self._stop.set()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it came."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def status(self) -> RunStatus:
+        with self._lock:
+            status = self._status
+        reason = self._outage.reason
+        if status.state is RunState.RUNNING and reason:
+            return RunStatus(state=RunState.RUNNING, trace=f"outage: {reason}")
+        return status
+
+    @property
+    def summary(self) -> TaskSummary:
+        """What all attempts committed so far."""
+        run = self._run
+        return self._before if run is None else self._before.followed_by(run.summary)
+
+    @property
+    def is_finished(self) -> bool:
+        """A bounded task gave everything."""
+        return not self._thread.is_alive() and not self.summary.was_stopped
+
+    def _set(self, state: RunState, trace: str = "") -> None:
+        with self._lock:
+            self._status = RunStatus(state=state, trace=trace)
+
+    def _live(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._attempt()
+            except Exception as error:  # noqa: BLE001  # a task must not take its worker along
+                pause_s = self._pause_after(error)
+                if pause_s is None:
+                    self._fail(error)
+                    return
+                self._stop.wait(pause_s)
+            else:
+                break
+        self._set(RunState.STOPPED)
+
+    def _pause_after(self, error: Exception) -> float | None:
+        """Seconds until the next attempt; None: a person has to look."""
+        if isinstance(error, LogChanged):  # the log is compared with the stored records at once
+            return 0.0
+        if isinstance(error, RetryableError | OutcomeUnknown):
+            return self._outage.begin(error)
+        if isinstance(error, AcktrailError) or not self._may_restart():
+            return None
+        self._notice("task_restarted", f"restarts after {type(error).__name__}: {error}")
+        return min(2.0 ** (len(self._failures) - 2), self._parts.errors.longest_pause_s)
+
+    def _attempt(self) -> None:
+        run_id = self._parts.new_run_id()
+        source, sink = self._parts.make(run_id)
+        run = self._run = TaskExecution(
+            source,
+            sink,
+            run_id=run_id,
+            policy=self._parts.flush,
+            committed=self._parts.committed,
+            progress=self._progressed,
+        )
+        try:
+            run.run(self._stop)
+        finally:
+            summary = self._before.followed_by(run.summary)
+            self._before = TaskSummary(
+                **{name: getattr(summary, name) for name in TaskSummary.__slots__ if name != "gaps"},
+                gaps=summary.gaps[-_GAPS_KEPT:],
+            )
+            self._run = None
+            sink.stop()
+
+    def _progressed(self, _: Progress) -> None:
+        self._outage.end()
+
+    def _may_restart(self) -> bool:
+        now = time.monotonic()
+        while self._failures and now - self._failures[0] > _FORGET_S:
+            self._failures.popleft()
+        self._failures.append(now)
+        return len(self._failures) <= self._parts.errors.restarts
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, AcktrailError):
+            trace = error.message + (f"; {error.hint}" if error.hint else "")
+        else:
+            trace = "".join(traceback.format_exception(error))
+        self._set(RunState.FAILED, trace)
+        self._notice("task_failed", f"failed: {error}")

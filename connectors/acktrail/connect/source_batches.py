@@ -1,0 +1,118 @@
+"""What travels from a source to a sink: batches of rows, the source partition they are of and the position after them.
+
+A *source partition* is a part of a source that has a position of its own, as in Kafka Connect. Rows and positions land
+in one atomic commit of the sink: after a crash a task continues at the position that its sink knows, so nothing is lost
+and nothing doubled. Positions live nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NewType, Protocol
+
+import pyarrow as pa
+
+# Reasons of a gap in what was exported.
+PRUNED: Final = "pruned"
+"""Kafka pruned these offsets between two exports."""
+PRUNED_BEFORE_FIRST_EXPORT: Final = "pruned_before_first_export"
+"""Kafka pruned these offsets before anything was exported."""
+LOST_FROM_TABLES: Final = "lost_from_tables"
+"""These offsets were exported, the tables lost them, and Kafka does not have them any more."""
+LOG_REPLACED: Final = "log_replaced"
+"""A gap of one offset, a break: Kafka's log is not the one that the records before it came from; how many records lie
+between is not known."""
+
+SourcePartition = NewType("SourcePartition", str)
+"""Names a source partition permanently: the key of its position. That of a log has the cluster and the topic's id, so
+that the log of another cluster or of a recreated topic is another source partition."""
+
+Position = int | Mapping[str, Any]
+"""Where the reading of a source partition continues; Connect's source offset. A number, or an object of JSON."""
+
+
+def state_source_partition(cluster_id: str, topic_id: str | None, partition: int) -> SourcePartition:
+    """Names the reading of one partition of one incarnation of one cluster's state topic; None: not known which."""
+    return SourcePartition(f"state/{cluster_id}/{topic_id or 'unknown'}/{partition}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The file that records were imported from: its name, SHA-256 of its bytes in hex, the dialect it was read in."""
+
+    file: str
+    sha256: str
+    dialect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSpan:
+    """The part of a log that a batch covers.
+
+    `first_offset` and `last_offset` are None when the batch has no records. `gap_first` to `gap_last` (inclusive) were
+    pruned before they could be read, or are in no file. `log_start_offset` and `log_end_offset` as last seen; None, as
+    `topic_id`, where only files are known. `origin` None: read from the cluster.
+
+    `gap_reason` is one of the reasons above; None: not in the files. All offsets are those of the tables: Kafka's plus
+    `offset_shift`, which is 0 until a log is replaced. `leader_epoch` is the leader's when the log was opened.
+    """
+
+    topic_id: str | None
+    partition: int
+    first_offset: int | None
+    last_offset: int | None
+    records: int
+    quarantined: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    gap_first: int | None = None
+    gap_last: int | None = None
+    origin: Origin | None = None
+    gap_reason: str | None = None
+    offset_shift: int = 0
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBatch:
+    """Rows by table name, and the position at which `source_partition` continues; None: it has no position
+    (observations), its batches are made idempotent by their run id."""
+
+    source_partition: SourcePartition
+    rows: Mapping[str, pa.Table]
+    position: Position | None = None
+    span: LogSpan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What one flush wrote: row counts by table, and the positions that are safe now."""
+
+    rows: Mapping[str, int]
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+
+
+class StoredLog(Protocol):
+    """What a sink has of one partition's log: enough to check that Kafka still has the same log."""
+
+    @property
+    def offset_shift(self) -> int:
+        """Offset in the tables minus offset in Kafka's log."""
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """The partition leader's epoch when the log was last seen to be the same; None: not known."""
+
+    def fingerprint(self, offset: int) -> int | None:
+        """``record_fingerprint`` of the record at Kafka's `offset`, as stored; None: it is not stored."""
+
+
+class StoredLogs(Protocol):
+    """What a sink has of the logs of one topic."""
+
+    def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredLog: ...
+
+    def check_state_topic(self, topic_id: str | None) -> None:
+        """Pass when the stored records are of the topic incarnation `topic_id` (None: the cluster has no such topic),
+        or when there are none. Raises ForeignCluster when they are of another incarnation."""

@@ -1,0 +1,335 @@
+"""The run of a task: everything arrives, in commits of the right size and time, however the run ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from samples.memory_source import FakeClock, MemoryLog, MemorySink, MemoryTables, MemoryTask
+
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
+from acktrail.connect.signals import stop_on_signals
+from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
+from acktrail.errors import ConcurrentCommit, Unreachable
+
+
+class CountingSink(MemorySink):
+    """Notes how many rows each flush had."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        super().__init__(tables)
+        self.flushed: list[int] = []
+
+    def flush(self) -> Commit:
+        commit = super().flush()
+        if commit.rows:
+            self.flushed.append(commit.rows["state_records"])
+        return commit
+
+
+class WatchedTask(MemoryTask):
+    """Calls `watch` with every poll."""
+
+    watch: Callable[[], None]
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        self.watch()
+        return super().poll(timeout_s)
+
+
+class Journal:
+    """What happened, in its order: commits of `sink`, and what `source` was told of them."""
+
+    def __init__(self, some: list[MemoryLog], tables: MemoryTables) -> None:
+        self.events: list[tuple[str, Mapping[SourcePartition, Position]]] = []
+        journal = self.events
+
+        class Source(MemoryTask):
+            def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
+                journal.append(("told", dict(positions)))
+
+        class Sink(MemorySink):
+            def flush(self) -> Commit:
+                commit = super().flush()
+                journal.append(("landed", dict(commit.positions)))
+                return commit
+
+        self.source, self.sink = Source(some, batch_rows=10), Sink(tables)
+
+    def of(self, kind: str) -> list[Mapping[SourcePartition, Position]]:
+        return [positions for found, positions in self.events if found == kind]
+
+
+def logs(pairs: list[Any], *ends: int) -> list[MemoryLog]:
+    return [MemoryLog(pairs=pairs, partition=number, end_offset=end) for number, end in enumerate(ends)]
+
+
+def watched(log: MemoryLog, watch: Callable[[], None], *, batch_rows: int = 10) -> WatchedTask:
+    task = WatchedTask([log], batch_rows=batch_rows, is_continuous=True)
+    task.watch = watch
+    return task
+
+
+def test_bounded_run_reads_every_log_to_its_end(pairs: list[Any]) -> None:
+    """Read = committed = all records of all logs; decoded and quarantined add up; the task is stopped."""
+    tables = MemoryTables()
+    source = MemoryTask(logs(pairs, 70, 0, 7), batch_rows=10)
+    summary = TaskExecution(source, MemorySink(tables)).run()
+    assert summary.records_read == 77 == summary.rows["state_records"]
+    assert summary.records_quarantined == 11
+    assert summary.records_decoded + summary.records_quarantined == summary.records_read
+    assert (summary.partitions, summary.partitions_finished, summary.was_stopped) == (3, 3, False)
+    assert sorted(summary.positions.values()) == [7, 70]
+    assert source.is_stopped
+
+
+def test_second_run_finds_nothing_new(pairs: list[Any]) -> None:
+    """A run right after another reads nothing and commits nothing."""
+    tables = MemoryTables()
+    some = logs(pairs, 20, 5)
+    TaskExecution(MemoryTask(some), MemorySink(tables)).run()
+    summary = TaskExecution(MemoryTask(some), MemorySink(tables)).run()
+    assert (summary.records_read, summary.commits, summary.rows) == (0, 0, {})
+
+
+def test_flush_by_rows_bounds_what_is_pending(pairs: list[Any]) -> None:
+    """No commit but the last is smaller than the bound, none larger than the bound and a batch."""
+    sink = CountingSink(MemoryTables())
+    TaskExecution(MemoryTask(logs(pairs, 1000, 333), batch_rows=30), sink, policy=FlushPolicy(rows=100)).run()
+    assert sum(sink.flushed) == 1333
+    assert all(100 <= rows < 130 for rows in sink.flushed[:-1])
+
+
+def test_flush_by_bytes_bounds_what_is_pending(pairs: list[Any]) -> None:
+    """Large rows are committed before many of them have come together."""
+    large = [(key, (value or b"") + bytes(100_000)) for key, value in pairs]
+    sink = CountingSink(MemoryTables())
+    TaskExecution(MemoryTask(logs(large, 60), batch_rows=10), sink, policy=FlushPolicy(size_bytes=1_500_000)).run()
+    assert sink.flushed == [20, 20, 20]
+
+
+def test_flush_by_time_while_idle(pairs: list[Any]) -> None:
+    """What was read is committed in time although nothing more comes, and only once."""
+    clock, stop = FakeClock(step=0.5), threading.Event()
+    tables = MemoryTables()
+    committed_at: list[float] = []
+
+    class TimedSink(MemorySink):
+        def flush(self) -> Commit:
+            commit = super().flush()
+            committed_at.extend([clock.now] if commit.rows else [])
+            return commit
+
+    def watch() -> None:
+        if clock.now > 50:
+            stop.set()
+
+    source = watched(MemoryLog(pairs=pairs, end_offset=7), watch)
+    TaskExecution(source, TimedSink(tables), policy=FlushPolicy(interval_s=10, poll_s=0.001), clock=clock).run(stop)
+    assert tables.commits == 1
+    assert 10 <= committed_at[0] <= 12
+
+
+def test_stop_commits_what_was_read(pairs: list[Any]) -> None:
+    """A stop in the middle of a continuous run loses nothing that was read."""
+    stop, tables = threading.Event(), MemoryTables()
+    polls: list[int] = []
+
+    def watch() -> None:
+        polls.append(1)
+        if len(polls) == 4:
+            stop.set()
+
+    source = watched(MemoryLog(pairs=pairs, end_offset=1000), watch)
+    summary = TaskExecution(source, MemorySink(tables)).run(stop)
+    assert summary.was_stopped
+    assert summary.records_read == 40 == summary.rows["state_records"]
+    assert list(tables.positions.values()) == [40]
+    assert source.is_stopped
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_and_commits(pairs: list[Any], number: signal.Signals) -> None:
+    """SIGTERM and SIGINT end a run with a commit; the handlers of before are back afterwards."""
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    tables = MemoryTables()
+    polls: list[int] = []
+
+    def watch() -> None:
+        polls.append(1)
+        if len(polls) == 3:
+            os.kill(os.getpid(), number)
+
+    with stop_on_signals() as stop:
+        source = watched(MemoryLog(pairs=pairs, end_offset=10_000), watch)
+        summary = TaskExecution(source, MemorySink(tables)).run(stop)
+    assert summary.was_stopped
+    assert list(tables.positions.values()) == [summary.records_read]
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_continuous_run_takes_what_is_written_meanwhile(pairs: list[Any]) -> None:
+    """A log that grows during the run is followed until the stop."""
+    stop, tables = threading.Event(), MemoryTables()
+    log = MemoryLog(pairs=pairs)
+
+    def watch() -> None:
+        log.end_offset += 3
+        if log.end_offset == 300:
+            stop.set()
+
+    TaskExecution(watched(log, watch), MemorySink(tables)).run(stop)
+    assert list(tables.positions.values()) == [300]
+
+
+def test_gaps_are_reported(pairs: list[Any]) -> None:
+    """What was pruned between two runs is in the second one's summary."""
+    tables, log = MemoryTables(), MemoryLog(pairs=pairs, end_offset=10)
+    TaskExecution(MemoryTask([log]), MemorySink(tables)).run()
+    log.start_offset, log.end_offset = 15, 20
+    summary = TaskExecution(MemoryTask([log]), MemorySink(tables)).run()
+    assert [(span.gap_first, span.gap_last, span.first_offset) for span in summary.gaps] == [(10, 14, 15)]
+
+
+def test_failure_ends_the_run_and_stops_the_task(pairs: list[Any]) -> None:
+    """An error of the source comes out as it is; what was committed before it stays."""
+    tables = MemoryTables()
+    polls: list[int] = []
+
+    def watch() -> None:
+        polls.append(1)
+        if len(polls) == 4:
+            raise Unreachable("localhost:1")
+
+    source = watched(MemoryLog(pairs=pairs, end_offset=100), watch)
+    with pytest.raises(Unreachable):
+        TaskExecution(source, MemorySink(tables), policy=FlushPolicy(rows=20)).run()
+    assert list(tables.positions.values()) == [20]
+    assert source.is_stopped
+
+
+def test_progress_only_grows_and_ends_complete(pairs: list[Any]) -> None:
+    """Progress never goes back, committed never passes read, and the last report says all is done."""
+    reports: list[Progress] = []
+    source = MemoryTask(logs(pairs, 95, 10), batch_rows=10)
+    TaskExecution(source, MemorySink(MemoryTables()), policy=FlushPolicy(rows=40), progress=reports.append).run()
+    read = [report.records_read for report in reports]
+    committed = [report.records_committed for report in reports]
+    assert read == sorted(read)
+    assert committed == sorted(committed)
+    assert all(done <= seen for done, seen in zip(committed, read, strict=True))
+    assert reports[-1] == Progress(records_read=105, records_committed=105, partitions_finished=2, partitions=2)
+
+
+def test_nothing_spins_while_the_task_is_idle(pairs: list[Any]) -> None:
+    """Every poll may wait for `poll_s`, and the sink's side sleeps meanwhile: it wakes up for a batch, and at the end.
+    The stop that the task may look at during a long wait is the run's."""
+    stop, clock = threading.Event(), FakeClock(step=1)
+    waits: list[float] = []
+
+    class Idle(MemoryTask):
+        def start(self, context: SourceTaskContext) -> None:
+            super().start(context)
+            assert context.stop is stop
+
+        def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+            waits.append(timeout_s)
+            if len(waits) == 12:
+                stop.set()
+            return super().poll(timeout_s)
+
+    source = Idle(logs(pairs, 0, 10, 0), batch_rows=5, is_continuous=True)
+    summary = TaskExecution(source, MemorySink(MemoryTables()), policy=FlushPolicy(poll_s=90.0), clock=clock).run(stop)
+    assert waits == [90.0] * 12
+    assert summary.records_read == 10
+    assert clock.now <= 1 + 2 + 1  # looks at the clock: at the start, after each batch, at the end
+
+
+def test_the_source_is_told_of_each_commit_that_landed(pairs: list[Any]) -> None:
+    """After each flush with positions, and before the next, the source is told exactly these; an idle flush tells it
+    nothing."""
+    tables, some = MemoryTables(), logs(pairs, 95, 10)
+    journal = Journal(some, tables)
+    summary = TaskExecution(journal.source, journal.sink, policy=FlushPolicy(rows=40)).run()
+    assert [kind for kind, _ in journal.events] == ["landed", "told"] * 3
+    assert journal.of("told") == journal.of("landed")
+    assert {name: position for told in journal.of("told") for name, position in told.items()} == tables.positions
+    assert summary.positions == tables.positions
+
+    idle = Journal(some, tables)
+    TaskExecution(idle.source, idle.sink).run()
+    assert idle.of("landed") == [{}]
+    assert idle.of("told") == []
+
+
+def test_the_source_is_not_told_of_a_commit_that_failed(pairs: list[Any]) -> None:
+    """Another writer comes before the third flush: the source knows of the first two commits and of nothing else. It is
+    stopped."""
+    tables = MemoryTables()
+    journal = Journal(logs(pairs, 200), tables)
+    other = {journal.source.source_partition: 120}
+
+    def overtake(progress: Progress) -> None:
+        if progress.records_committed == 80:
+            tables.positions |= other
+
+    run = TaskExecution(journal.source, journal.sink, policy=FlushPolicy(rows=40), progress=overtake)
+    with pytest.raises(ConcurrentCommit):
+        run.run()
+    assert [[*told.values()] for told in journal.of("told")] == [[40], [80]]
+    assert journal.of("told") == journal.of("landed")
+    assert run.summary.records_read == 80
+    assert journal.source.is_stopped
+
+
+def test_a_source_that_cannot_take_in_a_commit_does_not_undo_it(pairs: list[Any]) -> None:
+    """Its error ends the run; what the sink has committed is in the summary all the same."""
+    tables = MemoryTables()
+
+    class Deaf(MemoryTask):
+        def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
+            raise Unreachable("localhost:1")
+
+    run = TaskExecution(Deaf(logs(pairs, 100), batch_rows=10), MemorySink(tables), policy=FlushPolicy(rows=40))
+    with pytest.raises(Unreachable):
+        run.run()
+    assert run.summary.rows == {"state_records": 40}
+    assert run.summary.positions == tables.positions
+
+
+def test_a_stop_after_the_last_record_leaves_the_run_finished(pairs: list[Any]) -> None:
+    """`was_stopped` says that something was left unread, not that somebody asked for a stop."""
+    stop = threading.Event()
+
+    class Last(MemoryTask):
+        def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+            batches = super().poll(timeout_s)
+            stop.set()
+            return batches
+
+    summary = TaskExecution(Last(logs(pairs, 10)), MemorySink(MemoryTables())).run(stop)
+    assert (summary.records_read, summary.was_stopped) == (10, False)
+
+
+def test_a_stop_with_a_backlog_makes_one_more_commit_at_most(pairs: list[Any]) -> None:
+    """However much was read ahead: what one commit does not take is read again by the next run, and nothing is lost."""
+    tables, stop = MemoryTables(), threading.Event()
+    log = MemoryLog(pairs=pairs, end_offset=10_000)
+
+    def stopping(progress: Progress) -> None:
+        if progress.records_read >= 300:
+            stop.set()
+
+    policy = FlushPolicy(rows=100, poll_s=0)
+    run = TaskExecution(MemoryTask([log], batch_rows=10), MemorySink(tables), policy=policy, progress=stopping)
+    summary = run.run(stop)
+    assert summary.was_stopped
+    assert summary.records_read <= 400
+    TaskExecution(MemoryTask([log], batch_rows=1_000), MemorySink(tables, run_id="next")).run()
+    assert sorted(pa.concat_tables(tables.rows["state_records"])["offset"].to_pylist()) == list(range(10_000))

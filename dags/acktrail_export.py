@@ -20,23 +20,34 @@ from datetime import timedelta
 from airflow.sdk import CronTriggerTimetable, dag
 
 from acktrail_dags import parameters
-from acktrail_dags.pipeline_steps import export
+from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.pipeline_steps import export, exported
 
 
-@dag(
-    dag_id="acktrail_export",
-    doc_md=__doc__,
-    schedule=CronTriggerTimetable("* * * * *", timezone="UTC", run_immediately=True),
-    catchup=False,
-    max_active_runs=1,
-    dagrun_timeout=timedelta(minutes=30),
-    tags=["acktrail", "kafka", "share-groups"],
-    params={"kafka_conn_id": parameters.kafka_conn_id(), "tables_uri": parameters.tables_uri()},
-    default_args={"owner": "acktrail", "retries": 3, "retry_delay": timedelta(seconds=10)},
-)
-def acktrail_export() -> None:
-    """One task."""
-    export()
+def make(profile: DagProfile) -> None:
+    """The DAG of one profile."""
+
+    @dag(
+        dag_id=profile.named("acktrail_export"),
+        doc_md=profile.doc(__doc__ or ""),
+        schedule=CronTriggerTimetable("* * * * *", timezone="UTC", run_immediately=True),
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(minutes=30),
+        tags=["acktrail", "kafka", "share-groups", *profile.tags],
+        params={
+            **profile.params(),
+            "kafka_conn_id": parameters.kafka_conn_id(profile.kafka_conn_id),
+            "tables_uri": parameters.tables_uri(),
+        },
+        default_args={"owner": "acktrail", "retries": 3, "retry_delay": timedelta(seconds=10)},
+    )
+    def acktrail_export() -> None:
+        """One task."""
+        export.override(outlets=[exported(profile)])()
+
+    acktrail_export()
 
 
-acktrail_export()
+for _profile in dag_profiles():
+    make(_profile)

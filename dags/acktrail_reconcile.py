@@ -22,38 +22,47 @@ from typing import Any
 from airflow.sdk import chain, dag
 
 from acktrail_dags import parameters
-from acktrail_dags.pipeline_steps import EXPORTED, observe, publish, reconcile, validate
+from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.pipeline_steps import exported, observe, publish, reconcile, reported, validate
 
 
-@dag(
-    dag_id="acktrail_reconcile",
-    doc_md=__doc__,
-    schedule=[EXPORTED],
-    catchup=False,
-    max_active_runs=1,
-    dagrun_timeout=timedelta(hours=2),
-    tags=["acktrail", "kafka", "share-groups", "spark", "data-quality"],
-    params={
-        "kafka_conn_id": parameters.kafka_conn_id(None, empty="Empty: the export's."),
-        "tables_uri": parameters.tables_uri(empty="the export's"),
-        "spark_master": parameters.text(
-            "Spark master",
-            "local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002",
-            default="local[2]",
-            pattern=parameters.SPARK_MASTER,
-        ),
-        "report_folder": parameters.text(
-            "Report folder",
-            "Folder for the HTML report. Empty: ACKTRAIL_REPORTS of the worker.",
-            pattern=parameters.NO_CREDENTIALS,
-        ),
-    },
-    default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
-)
-def acktrail_reconcile() -> None:
-    """Each task works on the observation that the first one makes."""
-    observation: Any = observe()
-    chain(reconcile(observation), validate(observation), publish(observation))
+def make(profile: DagProfile) -> None:
+    """The DAG of one profile."""
+
+    @dag(
+        dag_id=profile.named("acktrail_reconcile"),
+        doc_md=profile.doc(__doc__ or ""),
+        schedule=[exported(profile)],
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(hours=2),
+        tags=["acktrail", "kafka", "share-groups", "spark", "data-quality", *profile.tags],
+        params={
+            **profile.params(),
+            "kafka_conn_id": parameters.kafka_conn_id(None, empty="Empty: the export's."),
+            "tables_uri": parameters.tables_uri(empty="the export's"),
+            "spark_master": parameters.text(
+                "Spark master",
+                "local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002",
+                default="local[2]",
+                pattern=parameters.SPARK_MASTER,
+            ),
+            "report_folder": parameters.text(
+                "Report folder",
+                "Folder for the HTML report. Empty: ACKTRAIL_REPORTS of the worker.",
+                pattern=parameters.NO_CREDENTIALS,
+            ),
+        },
+        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
+    )
+    def acktrail_reconcile() -> None:
+        """Each task works on the observation that the first one makes."""
+        observation: Any = observe()
+        publication = publish.override(outlets=[reported(profile)])(observation)
+        chain(reconcile(observation), validate(observation), publication)
+
+    acktrail_reconcile()
 
 
-acktrail_reconcile()
+for _profile in dag_profiles():
+    make(_profile)

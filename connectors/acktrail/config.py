@@ -1,4 +1,4 @@
-"""Configuration: the only module that reads the environment.
+"""Configuration: the only module that reads the environment (references to secrets apart: `acktrail.secrets`).
 
 ==========================  ====================================================================================
 variable                    meaning
@@ -7,6 +7,9 @@ ACKTRAIL_BOOTSTRAP_SERVERS  brokers, ``host:port[,host:port]``
 ACKTRAIL_CLIENT_CONFIG      file with ``key=value`` lines for the Kafka clients (security.protocol, sasl.*, ssl.*)
 ACKTRAIL_TABLES             root of the tables: a folder or an object-storage URI
 ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage (endpoint, region, credentials)
+ACKTRAIL_PROFILES           file of named profiles (default: acktrail/profiles.toml in the user's configuration folder)
+ACKTRAIL_PROFILE            the profile that the four above come from, instead of their variables
+ACKTRAIL_DAG_PROFILES       the profiles that the DAGs are made for: ``prod-eu,prod-us`` (default: ACKTRAIL_PROFILE)
 ACKTRAIL_REPORTS            folder the DAGs write their report to
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of resets
 ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
@@ -23,16 +26,21 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from acktrail.errors import ConfigurationError
+from acktrail.profiles import Profile, Profiles, read_profiles
+from acktrail.secrets import resolved_properties
 
 _BOOTSTRAP: Final = "ACKTRAIL_BOOTSTRAP_SERVERS"
 _TABLES: Final = "ACKTRAIL_TABLES"
+_PROFILE: Final = "ACKTRAIL_PROFILE"
+_PROFILES: Final = "ACKTRAIL_PROFILES"
 _DURATION: Final = re.compile(r"([0-9]{1,5})([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _LONGEST: Final = dt.timedelta(hours=1)
@@ -59,12 +67,19 @@ class KafkaConfig:
     request_timeout_ms: int = 30_000
 
     @classmethod
-    def from_environment(cls, bootstrap_servers: str | None = None, client_config: Path | None = None) -> KafkaConfig:
-        """From arguments, else from the environment. Raises ConfigurationError when no broker is named, or the client
-        configuration cannot be read."""
-        address = bootstrap_servers or os.environ.get(_BOOTSTRAP)
+    def from_environment(
+        cls, bootstrap_servers: str | None = None, client_config: Path | None = None, *, profile: str | None = None
+    ) -> KafkaConfig:
+        """From arguments, else from `profile` (None: the one that the environment names), else from the environment.
+        Raises ConfigurationError when no broker is named, or the client configuration cannot be read; UnknownName when
+        there is no such profile."""
+        chosen = _chosen(profile)
+        address = bootstrap_servers or (os.environ.get(_BOOTSTRAP) if chosen is None else chosen.brokers())
         if not address:
-            raise ConfigurationError("no broker named", hint=f"give --bootstrap-server or set {_BOOTSTRAP}")
+            hint = f"give --bootstrap-server or --profile, or set {_BOOTSTRAP}"
+            raise ConfigurationError("no broker named", hint=hint)
+        if client_config is None and chosen is not None:
+            return cls(bootstrap_servers=address, properties=chosen.client_properties())
         return cls(bootstrap_servers=address, properties=_properties(client_config, "ACKTRAIL_CLIENT_CONFIG"))
 
 
@@ -76,37 +91,70 @@ class TablesConfig:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def from_environment(cls, uri: str | None = None, options_file: Path | None = None) -> TablesConfig:
-        """From arguments, else from the environment. Raises ConfigurationError when no root is named, or the options
-        cannot be read."""
-        root = uri or os.environ.get(_TABLES)
+    def from_environment(
+        cls, uri: str | None = None, options_file: Path | None = None, *, profile: str | None = None
+    ) -> TablesConfig:
+        """From arguments, else from `profile` (None: the one that the environment names), else from the environment.
+        Raises ConfigurationError when no root is named, or the options cannot be read; UnknownName when there is no
+        such profile."""
+        chosen = _chosen(profile)
+        root = uri or (os.environ.get(_TABLES) if chosen is None else chosen.tables_uri())
         if not root:
-            raise ConfigurationError("no tables named", hint=f"give --tables or set {_TABLES}")
+            raise ConfigurationError("no tables named", hint=f"give --tables or --profile, or set {_TABLES}")
+        if options_file is None and chosen is not None:
+            return cls(uri=root, options=chosen.storage_options())
         return cls(uri=root, options=_properties(options_file, "ACKTRAIL_TABLES_OPTIONS"))
 
     @classmethod
     def optional_from_environment(cls, uri: str | None = None, options_file: Path | None = None) -> TablesConfig | None:
         """As `from_environment`; None where neither names a root."""
-        return cls.from_environment(uri, options_file) if uri or os.environ.get(_TABLES) else None
+        chosen = None if uri else _chosen(None)
+        named = uri or (os.environ.get(_TABLES) if chosen is None else chosen.tables)
+        return cls.from_environment(uri, options_file) if named else None
 
 
-def read_properties(file: Path) -> dict[str, str]:
-    """``key=value`` lines; blank lines and lines that start with ``#`` are skipped. Raises ConfigurationError when the
-    file cannot be read or a line has no ``=``. The line's text is not shown."""
+def profiles_file() -> Path:
+    """Where the profiles are."""
+    own = (_path("XDG_CONFIG_HOME") or Path.home() / ".config") / "acktrail" / "profiles.toml"
+    return _path(_PROFILES) or own
+
+
+def profiles() -> Profiles:
+    """The profiles of this user. Raises ConfigurationError: there is no file of profiles, or it is wrong."""
+    return read_profiles(profiles_file())
+
+
+def has_profiles() -> bool:
+    """Whether there is a file of profiles, or the environment names one."""
+    return _PROFILES in os.environ or profiles_file().exists()
+
+
+@contextmanager
+def chosen_profile(name: str) -> Iterator[None]:
+    """Brokers and tables come from profile `name` within the block, in child processes too. Raises UnknownName,
+    ConfigurationError: there is no such profile, or something in it is wrong."""
+    profiles().profile(name)
+    before = os.environ.get(_PROFILE)
+    os.environ[_PROFILE] = name
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read {file}: {type(error).__name__}", hint="check the path") from error
-    pairs: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise ConfigurationError(f"{file}, line {number}: not key=value", hint="one key=value a line")
-        pairs[key.strip()] = value.strip()
-    return pairs
+        yield
+    finally:
+        if before is None:
+            del os.environ[_PROFILE]
+        else:
+            os.environ[_PROFILE] = before
+
+
+def dag_profiles() -> tuple[str, ...]:
+    """The profiles that the DAGs are made for, each once; none: the DAGs work on what the environment names."""
+    text = os.environ.get("ACKTRAIL_DAG_PROFILES") or os.environ.get(_PROFILE) or ""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _chosen(name: str | None) -> Profile | None:
+    """The profile `name`, else the one that the environment names."""
+    wanted = name or os.environ.get(_PROFILE)
+    return profiles().profile(wanted) if wanted else None
 
 
 def cache_folder() -> Path:
@@ -168,7 +216,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 def _properties(file: Path | None, variable: str) -> dict[str, str]:
     named = file or _path(variable)
-    return read_properties(named) if named else {}
+    return resolved_properties(named) if named else {}
 
 
 def _path(variable: str) -> Path | None:

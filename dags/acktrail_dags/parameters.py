@@ -68,14 +68,14 @@ def tables_uri(*, empty: str = "ACKTRAIL_TABLES of the worker") -> Param:
     return text("Tables", f"Folder or object-storage URI. Empty: {empty}.", pattern=NO_CREDENTIALS)
 
 
-def execution_fields() -> dict[str, Param]:
-    """Where, whether and how a plan is executed."""
+def execution_fields(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
+    """Where, whether and how a plan is executed. `conn_id`: the connection to the cluster."""
     return {
         "dry_run": flag("Dry run", "Plan, preview and check, then end. Nothing is changed.", default=True),
         "partial": flag("Partial", "Execute what no refusal is about, and leave the rest."),
         "wait_for_empty_s": number("Wait for an empty group", _WAIT, default=0, maximum=_LONGEST_WAIT_S),
         "watch_s": number("Watch afterwards", _WATCH, default=5, maximum=_LONGEST_WAIT_S),
         "reason": text("Reason", "Kept in the plan and the audit.", maxLength=1000),
-        "kafka_conn_id": kafka_conn_id(),
+        "kafka_conn_id": kafka_conn_id(conn_id),
         "tables_uri": tables_uri(),
     }

@@ -10,30 +10,38 @@ from typing import TYPE_CHECKING, Final, Unpack
 from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail_dags import run_target
 from acktrail_dags.airflow_errors import as_airflow_errors
+from acktrail_dags.dag_profiles import DagProfile
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-EXPORTED: Final = Asset(name="acktrail_exported", group="acktrail")
-"""The state topic was exported. Extra: ``run_id``, ``kafka_conn_id``, ``tables_uri``, ``counts``."""
-
-REPORTED: Final = Asset(name="acktrail_reported", group="acktrail")
-"""A reconciliation passed the gate and its report is written. Extra: the export's, ``report``, ``summary``."""
+_GROUP: Final = "acktrail"
 
 
-@task(outlets=[EXPORTED], execution_timeout=timedelta(minutes=20))
+def exported(profile: DagProfile) -> Asset:
+    """The state topic was exported. Extra: ``run_id``, ``kafka_conn_id``, ``tables_uri``, ``counts``."""
+    return Asset(name=profile.named("acktrail_exported"), group=_GROUP)
+
+
+def reported(profile: DagProfile) -> Asset:
+    """A reconciliation passed the gate and its report is written. Extra: the export's, ``report``, ``summary``."""
+    return Asset(name=profile.named("acktrail_reported"), group=_GROUP)
+
+
+@task(execution_timeout=timedelta(minutes=20))
 @as_airflow_errors(can_run_again=True)
 def export(**context: Unpack[Context]) -> None:
     """Append the new records of the state topic, and describe the groups as they are now."""
     from acktrail.export import export_run
 
     target = run_target.export_target(context)
-    kafka, tables = run_target.kafka_config(target["kafka_conn_id"]), run_target.tables_config(target["tables_uri"])
+    kafka, tables = _kafka(target), _tables(target)
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
-    context["outlet_events"][EXPORTED].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
+    context["outlet_events"][_outlet(context)].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
 
 
 @task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
@@ -45,13 +53,12 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     from acktrail.reconcile.reconcile_due import CheckDecision, check_due
 
     target = run_target.reconcile_target(context)
-    tables, exported = run_target.tables_config(target["tables_uri"]), run_target.followed_export(context)
-    if exported is not None:
-        decided = check_due(tables, exported, target["run_id"])
+    tables, followed = _tables(target), run_target.followed_export(context)
+    if followed is not None:
+        decided = check_due(tables, followed, target["run_id"])
         if decided.decision is not CheckDecision.RUN:
             raise AirflowSkipException(f"no reconciliation: {decided.reason}")
-    kafka = run_target.kafka_config(target["kafka_conn_id"])
-    observed = export_run.observe(kafka, tables, run_id=target["run_id"])
+    observed = export_run.observe(_kafka(target), tables, run_id=target["run_id"])
     if not any(observed.rows.get(table) for table in ("group_observations", "offset_observations")):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
     return target
@@ -63,9 +70,7 @@ def reconcile(target: run_target.ReconcileTarget) -> None:
     """Replay with PySpark, compare with the observation, update the history of every record."""
     from acktrail_jobs.commands import reconcile as command
 
-    command.reconcile(
-        run_target.tables_config(target["tables_uri"]), target["run_id"], target["spark_master"], with_history=True
-    )
+    command.reconcile(_tables(target), target["run_id"], target["spark_master"], with_history=True)
 
 
 @task(execution_timeout=timedelta(minutes=30))
@@ -74,23 +79,39 @@ def validate(target: run_target.ReconcileTarget) -> None:
     """The gate: a critical expectation that fails stops the DAG here."""
     from acktrail_expectations import gate
 
-    gate.validate(run_target.tables_config(target["tables_uri"]), target["run_id"])
+    gate.validate(_tables(target), target["run_id"])
 
 
-@task(outlets=[REPORTED], execution_timeout=timedelta(minutes=20))
+@task(execution_timeout=timedelta(minutes=20))
 @as_airflow_errors()
 def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> None:
     """Write the HTML report."""
     from acktrail_dashboard.command import report, summary
 
-    tables, run_id = run_target.tables_config(target["tables_uri"]), target["run_id"]
-    brokers = run_target.kafka_config(target["kafka_conn_id"]).bootstrap_servers
+    tables, run_id = _tables(target), target["run_id"]
+    brokers = _kafka(target).bootstrap_servers
     file = report(tables, run_id, Path(target["report_folder"]) / "acktrail-report.html", broker=brokers)
-    context["outlet_events"][REPORTED].extra = {
+    context["outlet_events"][_outlet(context)].extra = {
         **_place(target),
         "report": str(file),
         "summary": dataclasses.asdict(summary(tables, run_id).totals),
     }
+
+
+def _outlet(context: Context) -> Asset:
+    """The asset that the task publishes: its profile's."""
+    (asset,) = context["task"].outlets
+    if not isinstance(asset, Asset):
+        raise TypeError(asset)
+    return asset
+
+
+def _kafka(target: run_target.Target) -> KafkaConfig:
+    return run_target.kafka_config(target["kafka_conn_id"], target["profile"])
+
+
+def _tables(target: run_target.Target) -> TablesConfig:
+    return run_target.tables_config(target["tables_uri"], target["profile"])
 
 
 def _place(target: run_target.Target) -> dict[str, str]:

@@ -27,7 +27,7 @@ from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 from acktrail_dags.airflow_errors import as_airflow_errors
-from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
+from acktrail_dags.dag_profiles import DagProfile, own_connection
 from acktrail_dags.plan_text import notice_text, plan_text
 from acktrail_dags.run_target import kafka_config, tables_config
 
@@ -60,6 +60,7 @@ VALUE_FIELDS: Final[Mapping[str, str | None]] = {
 class ResetTarget(TypedDict):
     """Where and how a reset is executed."""
 
+    profile: str | None
     kafka_conn_id: str
     tables_uri: str
     partial: bool
@@ -107,7 +108,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     form, requester = context["params"], _requester(context)
     if not form["plan_id"]:
         raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
-    tables = tables_config(form["tables_uri"])
+    tables = tables_config(form["tables_uri"], form.get("profile"))
     earlier = api.load_reset(tables, form["plan_id"])
     topics = tuple(form["topics"] or ())
     api.check_undo(tables, earlier, topics=topics)
@@ -155,6 +156,7 @@ def make_plan(order: ResetOrder) -> StoredPlan:
     preview = plan_text(plan, approval=api.approval_needed(plan))
     _log.info("%s", preview)
     return StoredPlan(
+        profile=order["profile"],
         kafka_conn_id=order["kafka_conn_id"],
         tables_uri=order["tables_uri"],
         plan_id=plan.plan_id,
@@ -297,14 +299,14 @@ def notifiers() -> list[BaseNotifier]:
     return list(getattr(import_module(module), function)())
 
 
-def dag_settings() -> dict[str, Any]:
+def dag_settings(profile: DagProfile) -> dict[str, Any]:
     """What the DAGs of a reset and of its undo have in common."""
     return {
         "schedule": None,
         "catchup": False,
         "max_active_runs": 4,
         "dagrun_timeout": timedelta(hours=30),
-        "tags": ["acktrail", "kafka", "share-groups", "data-quality"],
+        "tags": ["acktrail", "kafka", "share-groups", "data-quality", *profile.tags],
         "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
         "on_failure_callback": notifiers(),
         "on_success_callback": notifiers(),
@@ -341,8 +343,9 @@ def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
 
 def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
     return ResetOrder(
-        kafka_conn_id=form["kafka_conn_id"] or DEFAULT_KAFKA_CONN_ID,
-        tables_uri=tables_config(form["tables_uri"]).uri,
+        profile=form.get("profile"),
+        kafka_conn_id=form["kafka_conn_id"] or own_connection(form.get("profile")),
+        tables_uri=tables_config(form["tables_uri"], form.get("profile")).uri,
         request=to_json_value(request),
         partial=form["partial"],
         wait_for_empty_s=form["wait_for_empty_s"],
@@ -351,11 +354,11 @@ def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
 
 
 def _cluster(target: ResetTarget) -> Cluster:
-    return Cluster(kafka_config(target["kafka_conn_id"]))
+    return Cluster(kafka_config(target["kafka_conn_id"], target["profile"]))
 
 
 def _tables(target: ResetTarget) -> TablesConfig:
-    return tables_config(target["tables_uri"])
+    return tables_config(target["tables_uri"], target["profile"])
 
 
 def _request(order: ResetOrder) -> ResetRequest:

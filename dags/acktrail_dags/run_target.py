@@ -6,32 +6,32 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from acktrail.config import KafkaConfig, TablesConfig, reports_folder
+from acktrail.config import KafkaConfig, TablesConfig, has_profiles, profiles, reports_folder
 from acktrail.errors import ConfigurationError
-from acktrail_dags.parameters import DEFAULT_KAFKA_CONN_ID
+from acktrail.secrets import is_secret_name
+from acktrail_dags.dag_profiles import own_connection
 
 _log: Final = logging.getLogger("acktrail.dags")
 _FROM_EXPORT: Final = ("kafka_conn_id", "tables_uri")
 _BY_ASSET: Final = "asset_triggered"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST: Final = 60
-_SECRET_WORDS: Final = (
-    *("password", "secret", "token", "jaas", "credential"),
-    *("key.pem", "keystore.key", "oauthbearer.config"),
-)
 
 
 class Target(TypedDict):
-    """Passed from task to task: names and places only, never a secret."""
+    """Passed from task to task: names and places only, never a secret. `profile` None: the worker's environment."""
 
     run_id: str
+    profile: str | None
     kafka_conn_id: str
     tables_uri: str
 
@@ -53,7 +53,7 @@ def reconcile_target(context: Context) -> ReconcileTarget:
     Raises ConfigurationError: no tables or no report folder are named."""
     params: Mapping[str, Any] = context["params"]
     chosen = {**_newest_export(context), **{name: params[name] for name in _FROM_EXPORT if params[name] is not None}}
-    folder = params["report_folder"] or reports_folder()
+    folder = params["report_folder"] or _reports_folder(params.get("profile"))
     if folder is None:
         raise ConfigurationError("no folder for the report", hint="set the parameter report_folder or ACKTRAIL_REPORTS")
     target = _target(context, chosen)
@@ -78,21 +78,32 @@ def table_run_id(dag_id: str, dag_run_id: str, try_number: int) -> str:
     return f"{readable}-{digest}" if readable else digest
 
 
-def tables_config(uri: str | None) -> TablesConfig:
-    """The tables at `uri`, else those of the worker's environment, with the worker's storage options. Raises
-    ConfigurationError: neither is named."""
+def tables_config(uri: str | None, profile: str | None = None) -> TablesConfig:
+    """The tables at `uri`, else those of `profile`, else those of the worker's environment, with their storage options.
+    Profiles that no file describes have their tables side by side under ACKTRAIL_TABLES. Raises ConfigurationError:
+    no tables are named; UnknownName: the file of profiles has no such profile."""
     try:
-        return TablesConfig.from_environment(uri)
+        if profile is None or has_profiles():
+            return TablesConfig.from_environment(uri, profile=profile)
+        common = TablesConfig.from_environment(uri)
     except ConfigurationError as error:
-        raise ConfigurationError(error.message, hint="set the parameter tables_uri or ACKTRAIL_TABLES") from error
+        hint = "set the parameter tables_uri or ACKTRAIL_TABLES" if profile is None else error.hint
+        raise ConfigurationError(error.message, hint=hint) from error
+    return common if uri else replace(common, uri=f"{common.uri.rstrip('/')}/{profile}")
+
+
+def _reports_folder(profile: str | None) -> Path | None:
+    folder = reports_folder()
+    return folder if folder is None or profile is None else folder / profile
 
 
 def _target(context: Context, chosen: Mapping[str, Any]) -> Target:
-    task = context["ti"]
+    task, profile = context["ti"], context["params"].get("profile")
     return Target(
         run_id=table_run_id(task.dag_id, task.run_id, task.try_number),
-        kafka_conn_id=chosen.get("kafka_conn_id") or DEFAULT_KAFKA_CONN_ID,
-        tables_uri=tables_config(chosen.get("tables_uri")).uri,
+        profile=profile,
+        kafka_conn_id=chosen.get("kafka_conn_id") or own_connection(profile),
+        tables_uri=tables_config(chosen.get("tables_uri"), profile).uri,
     )
 
 
@@ -114,13 +125,15 @@ def _exports(context: Context) -> list[Mapping[str, Any]]:
     return [event.extra for event in sorted(events, key=lambda event: event.timestamp)]
 
 
-def kafka_config(conn_id: str) -> KafkaConfig:
-    """The client configuration that the Airflow connection `conn_id` describes.
+def kafka_config(conn_id: str, profile: str | None = None) -> KafkaConfig:
+    """The client configuration that the Airflow connection `conn_id` describes; without such a connection the one that
+    the file of profiles has of `profile`, provided that `conn_id` is the profile's own.
 
     Brokers: ``bootstrap.servers`` in the extra, else the host (also ``host:port,host:port``) and, where it has none,
     the port. Every other member of the extra is a client property by Kafka's name; login and password become
     ``sasl.username`` and ``sasl.password``. Secrets are masked in every later log line. Raises ConfigurationError: no
-    such connection, no broker in it, or an extra that is no flat JSON object.
+    such connection and no such profile, no broker in it, or an extra that is no flat JSON object; UnknownName: the file
+    of profiles has no such profile.
     """
     how_to = (
         f"airflow connections add {conn_id} --conn-type generic --conn-host HOST:PORT,HOST:PORT "
@@ -129,6 +142,8 @@ def kafka_config(conn_id: str) -> KafkaConfig:
     try:
         connection: Any = Connection.get(conn_id)
     except AirflowNotFoundException as error:
+        if profile is not None and has_profiles() and conn_id == own_connection(profile):
+            return _of_profile(profile)
         text = f"there is no Airflow connection {conn_id!r}"
         raise ConfigurationError(text, hint=how_to, data={"conn_id": conn_id}) from error
     properties = _properties(conn_id, connection.extra)
@@ -136,15 +151,28 @@ def kafka_config(conn_id: str) -> KafkaConfig:
         properties.setdefault("sasl.username", connection.login)
     if connection.password:
         properties.setdefault("sasl.password", connection.password)
-    for name, value in properties.items():
-        if any(word in name.lower() for word in _SECRET_WORDS):
-            mask_secret(value)
+    _mask(properties)
     hosts = [name.strip() for name in (connection.host or "").split(",") if name.strip()]
     with_ports = (name if _has_port(name) or not connection.port else f"{name}:{connection.port}" for name in hosts)
     address = properties.pop("bootstrap.servers", "") or ",".join(with_ports)
     if not address:
         raise ConfigurationError(f"the Airflow connection {conn_id!r} names no broker", hint=how_to)
     return KafkaConfig(bootstrap_servers=address, properties=properties)
+
+
+def _of_profile(profile: str) -> KafkaConfig:
+    """What comes by reference is a secret under any name."""
+    referenced = profiles().profile(profile).referenced()
+    found = KafkaConfig.from_environment(profile=profile)
+    _mask(found.properties, referenced)
+    return found
+
+
+def _mask(properties: Mapping[str, str], more: Iterable[str] = ()) -> None:
+    """Keep secrets, and the values of `more`, out of the logs."""
+    for name, value in properties.items():
+        if is_secret_name(name) or name in more:
+            mask_secret(value)
 
 
 def _properties(conn_id: str, extra: str | None) -> dict[str, str]:

@@ -89,6 +89,7 @@ def ran(documents: tuple[str, tuple[str, ...]], tmp_path_factory: pytest.TempPat
         world.make_topic("orders", 1, 20)
         world.settle("billing", "orders", 15, _decide)
         records = sorted(read_all(broker), key=lambda record: (record.state_partition, record.offset))
+        (folder / "profiles.toml").write_text(_profiles(folder, broker.bootstrap_servers), encoding="utf-8")
         (folder / "dump.jsonl.gz").write_bytes(gzip.compress("\n".join(map(dump_line, records)).encode()))
         return list(_run(folder, broker.bootstrap_servers, run_of(names)))
 
@@ -107,9 +108,20 @@ def placeholders(folder: Path, bootstrap_servers: str) -> dict[str, str]:
         "broker-1:9092": bootstrap_servers,
         "/data/acktrail": str(folder / "tables"),
         "/data/copy": str(folder / "copy"),
+        "/data/clusters": str(folder / "clusters"),
+        "${env:USER}": "user",  # not set everywhere
         "20260131T090000Z-1a2b3c4d": json.loads(plan.read_text())["plan_id"] if plan.exists() else "no-plan-yet",
     }
     # Not replaced: group `billing`, topic `orders`, plan.json, report.html, dump.jsonl.gz, past times.
+
+
+def _profiles(folder: Path, bootstrap_servers: str) -> str:
+    """The file of profiles that a document shows."""
+    text = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    for placeholder, value in placeholders(folder, bootstrap_servers).items():
+        shown = shown.replace(placeholder, value)
+    return shown
 
 
 def run_of(names: Container[str]) -> list[Block]:

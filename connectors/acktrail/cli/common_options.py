@@ -1,4 +1,5 @@
-"""Options that several commands share, and how a group of commands is made."""
+"""Options that several commands share, and how a group of commands is made. With ``--profile`` their defaults come
+from the profile, not from the variables."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ COMMANDS: Final = MappingProxyType(
         "record": "acktrail.cli.commands.delivery_history:record",
         "archived": "acktrail.cli.commands.delivery_history:archived",
         "rates": "acktrail.cli.commands.delivery_history:rates",
+        "profiles": "acktrail.cli.commands.profiles:app",
     }
 )
 """Command name to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start
@@ -51,6 +52,7 @@ EXTRAS: Final = MappingProxyType(
         "history": "spark",
         "import": "tables",
         "offsets": "kafka,tables",
+        "profiles": "kafka,tables",
         "rates": "tables",
         "reconcile": "spark",
         "record": "tables",
@@ -67,6 +69,7 @@ HELP: Final = """What Apache Kafka's share groups acknowledged, archived and red
 
 Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report.
 On a cluster of yours: `acktrail doctor`, then `acktrail export`, `acktrail reconcile`, `acktrail validate`.
+On several clusters: name each in a file of profiles, then `acktrail --profile NAME export`.
 Nothing here changes a cluster unless a command's help states it.
 
 Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 try again later;
@@ -86,6 +89,7 @@ _USAGE_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
 _NO_COMMAND: Final = "NoArgsIsHelpError"
 """The error of a group of commands without a command: its help is the answer."""
 _INTERRUPTED: Final = 130
+_PROFILE: Final = "--profile"
 
 
 class CommandGroup(TyperGroup):
@@ -128,14 +132,36 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _profile_names(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    from acktrail.config import profiles
+
+    try:
+        return [name for name in profiles().names if name.startswith(incomplete)]
+    except AcktrailError:
+        return []
+
+
 @app.callback()
 def _root(
     ctx: typer.Context,
     version: bool = typer.Option(
         False, "--version", help="Print the version and exit.", is_eager=True, callback=_show_version
     ),
+    profile: str | None = typer.Option(
+        None,
+        _PROFILE,
+        metavar="NAME",
+        help="Where brokers and tables come from, with their options: a profile of the file that `acktrail profiles` "
+        "lists. Stands before the command. Default: $ACKTRAIL_PROFILE.",
+        autocompletion=_profile_names,
+    ),
 ) -> None:
     del version
+    if profile is not None:
+        from acktrail.config import chosen_profile
+
+        ctx.with_resource(chosen_profile(profile))
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
@@ -178,14 +204,17 @@ def _misused(error: Any) -> int:
         typer.echo(context.get_help())
         return 0
     path = context.command_path if context else "acktrail"
-    return _say(getattr(error, "format_message", error.__str__)().rstrip("."), f"see {path} --help", 2)
+    hint = f"see {path} --help"
+    if getattr(error, "option_name", None) == _PROFILE and path != "acktrail":
+        hint = f"it stands before the command: acktrail {_PROFILE} NAME {path.removeprefix('acktrail ')}"
+    return _say(getattr(error, "format_message", error.__str__)().rstrip("."), hint, 2)
 
 
 def _unexpected(error: Exception, arguments: list[str]) -> int:
     """A package that an extra brings is named; all else, missing modules of acktrail's own included, is a defect."""
     package = (getattr(error, "name", "") or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package and not package.startswith("acktrail"):
-        command = next((argument for argument in arguments if not argument.startswith("-")), "")
+        command = _command_in(arguments)
         extras = EXTRAS.get(command, "all")
         missing = MissingDependency(
             f"the package {package} is not installed, which `acktrail {command}` needs",
@@ -199,6 +228,13 @@ def _unexpected(error: Exception, arguments: list[str]) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="acktrail-", suffix=".log", delete=False) as file:
         traceback.print_exc(file=file)
     return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details in {file.name}", 1)
+
+
+def _command_in(arguments: list[str]) -> str:
+    """The command's name: the first argument that is no option, nor the value of one."""
+    before = ["", *arguments]
+    pairs = zip(before, arguments, strict=False)
+    return next((each for last, each in pairs if not each.startswith("-") and last != _PROFILE), "")
 
 
 def _say(message: str, hint: str, code: int) -> int:

@@ -129,7 +129,8 @@ def running_demo(
         # Airflow first and without waiting: it takes longest and uses neither disk nor network at first.
         say("Airflow starts in the background")
         places = {"ACKTRAIL_TABLES": str(folder.tables), "ACKTRAIL_REPORTS": str(folder.root)}
-        airflow = AirflowStandalone(dags, folder=folder.airflow, env={**places, "ACKTRAIL_TABLES_OPTIONS": ""})
+        none = dict.fromkeys(("ACKTRAIL_TABLES_OPTIONS", "ACKTRAIL_PROFILE", "ACKTRAIL_DAG_PROFILES"), "")
+        airflow = AirflowStandalone(dags, folder=folder.airflow, env={**places, **none})
         owned.callback(airflow.stop)
         airflow.launch()
         say(f"Kafka {version} starts")

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.config import KafkaConfig, read_properties
+from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty, under
+from acktrail.secrets import resolved_properties
 
 _PREFIX: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
@@ -50,6 +51,6 @@ def kafka_config(config: Mapping[str, Any]) -> KafkaConfig:
     read."""
     own = under(config, _PREFIX)
     servers, file, timeout = own.pop(_SERVERS), own.pop(_FILE), own.pop(_TIMEOUT)
-    properties = {} if file is None else read_properties(Path(file))
+    properties = {} if file is None else resolved_properties(Path(file))
     properties |= {name: str(value) for name, value in own.items()}
     return KafkaConfig(bootstrap_servers=servers, properties=properties, request_timeout_ms=timeout)

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from acktrail.config import TablesConfig, read_properties
+from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty, under
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InputError
+from acktrail.secrets import resolved_properties
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
@@ -43,7 +44,7 @@ TABLES_KEYS: Final = ConfigDef(
 def tables_config(config: Config) -> TablesConfig:
     """Where the tables of a sink's parsed configuration are. Raises ConfigurationError when the file cannot be read."""
     file = config[_FILE]
-    options = {} if file is None else read_properties(Path(file))
+    options = {} if file is None else resolved_properties(Path(file))
     options |= {name: str(value) for name, value in under(config, _OPTION).items()}
     return TablesConfig(uri=config[_TABLES], options=options)
 

@@ -1,0 +1,155 @@
+"""Secrets by reference, written as for Kafka's configuration providers (KIP-297, KIP-421, KIP-887).
+
+==================== ==============================================================================
+``${env:NAME}``      the environment variable NAME
+``${file:PATH}``     the text of a file, without the line break at its end
+``${file:PATH:KEY}`` the value of KEY in a file of ``key=value`` lines
+==================== ==============================================================================
+
+A text may have several references, and other text between them. What a reference leads to is not searched for further
+references. PATH and KEY have no ``:`` and no ``}``. A provider that is not known is refused, unlike in Kafka, which
+passes the text on: a misspelt reference must not become a password.
+
+No error shows a value, nor the text around a reference: both may be secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from acktrail.errors import ConfigurationError
+from acktrail.key_value_files import home_path, read_properties
+
+_REFERENCE: Final = re.compile(r"\$\{([^{}:]*):([^{}]*)\}")
+_ENV: Final = "env"
+_FILE: Final = "file"
+_PROVIDERS: Final = (_ENV, _FILE)
+_SYNTAX: Final = "write ${env:NAME}, ${file:PATH} or ${file:PATH:KEY}"
+_LARGEST_FILE: Final = 1 << 20
+_SECRET_WORDS: Final = (
+    *("password", "passwd", "secret", "token", "jaas", "credential", "access_key", "account_key", "sas_key"),
+    *("key.pem", "keystore.key", "oauthbearer.config", "authorization"),
+)
+_SAYS_WHERE: Final = (".url", ".uri", ".id", ".location", ".file", ".path", ".ms", ".seconds")
+"""Ends of names that hold no secret although a word in them sounds so: ``sasl.oauthbearer.token.endpoint.url``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretReference:
+    """One reference. `place`: the variable's name, or the file's path as written; `key` None: the whole file."""
+
+    provider: str
+    place: str
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return f"${{{self.provider}:{self.place}{'' if self.key is None else f':{self.key}'}}}"
+
+
+def references_in(text: str) -> tuple[SecretReference, ...]:
+    """The references in `text`, in their order. Raises ConfigurationError for one that is not understood.
+
+    >>> [str(each) for each in references_in("${env:USER}:${file:/run/login:password}")]
+    ['${env:USER}', '${file:/run/login:password}']
+    """
+    return tuple(map(_reference, _REFERENCE.finditer(text)))
+
+
+def resolve(text: str, *, base: Path | None = None, folders: Sequence[Path] | None = None) -> str:
+    """`text` with what its references lead to in their place. `base`: where relative paths begin (None: the working
+    folder). `folders`: where files must lie, links followed (None: anywhere), as Kafka's ``allowed.paths``.
+
+    Raises ConfigurationError: a reference is not understood; there is no such variable, file or key; it leads to
+    something other than a file, or outside `folders`.
+    """
+    return _REFERENCE.sub(lambda found: _value(_reference(found), base, folders), text)
+
+
+def resolve_all(
+    properties: Mapping[str, str], subject: str, *, base: Path | None = None, folders: Sequence[Path] | None = None
+) -> dict[str, str]:
+    """`properties` with every value resolved; errors begin with `subject` and the property's name."""
+    resolved = {}
+    for name, text in properties.items():
+        try:
+            resolved[name] = resolve(text, base=base, folders=folders)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{subject}, {name}: {error.message}", hint=error.hint) from None
+    return resolved
+
+
+def resolved_properties(file: Path) -> dict[str, str]:
+    """``key=value`` lines with every reference resolved; relative ones begin at the file's folder. Raises
+    ConfigurationError."""
+    return resolve_all(read_properties(file), str(file), base=file.absolute().parent)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a property of this name holds a secret, by the words in it.
+
+    >>> is_secret_name("sasl.password"), is_secret_name("sasl.oauthbearer.token.endpoint.url")
+    (True, False)
+    """
+    lower = name.lower()
+    return any(word in lower for word in _SECRET_WORDS) and not lower.endswith(_SAYS_WHERE)
+
+
+def _reference(found: re.Match[str]) -> SecretReference:
+    provider, place = found[1], found[2]
+    if provider not in _PROVIDERS:
+        near = get_close_matches(provider.lower(), _PROVIDERS, n=1)
+        hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
+        raise ConfigurationError("a reference has an unknown provider", hint=hint)
+    key = None
+    if provider == _FILE and ":" in place:
+        place, _, key = place.rpartition(":")
+    if not place or key == "" or ":" in place or "\0" in place:
+        raise ConfigurationError(f"a reference to {provider} is not complete", hint=_SYNTAX)
+    return SecretReference(provider=provider, place=place, key=key)
+
+
+def _value(reference: SecretReference, base: Path | None, folders: Sequence[Path] | None) -> str:
+    if reference.provider == _ENV:
+        value = os.environ.get(reference.place)
+        if value is None:
+            raise ConfigurationError(f"{reference}: the variable is not set", hint=f"set {reference.place}")
+        return value
+    path = home_path(reference.place)
+    path = path if base is None else base / path
+    try:
+        return _file_value(reference, path, folders)
+    except OSError as error:
+        raise ConfigurationError(f"{reference}: cannot read {path}: {error.strerror}", hint="check the path") from None
+
+
+def _file_value(reference: SecretReference, path: Path, folders: Sequence[Path] | None) -> str:
+    if folders is not None and not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
+        allowed = ", ".join(map(str, folders)) or "no folder"
+        raise ConfigurationError(f"{reference}: the file lies elsewhere than allowed", hint=f"allowed: {allowed}")
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # a pipe or a device would be waited for
+        raise ConfigurationError(f"{reference}: {path} is no file", hint="a reference leads to a regular file")
+    if found.st_size > _LARGEST_FILE:
+        raise ConfigurationError(f"{reference}: {path} is larger than 1 MiB", hint="name the file with the secret")
+    if reference.key is None:
+        return _whole(reference, path)
+    properties = read_properties(path)
+    if reference.key not in properties:
+        raise ConfigurationError(f"{reference}: {path} has no such key", hint="one key=value a line")
+    return properties[reference.key]
+
+
+def _whole(reference: SecretReference, path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n")
+    except UnicodeDecodeError:
+        raise ConfigurationError(
+            f"{reference}: {path} is no UTF-8 text", hint="name the file with the secret"
+        ) from None

@@ -1,0 +1,201 @@
+"""The state of one cluster at a glance, from its tables, for an overview of several. No broker is asked."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from acktrail.connect.source_batches import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.errors import AcktrailError
+from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+
+_SAMPLED: Final = ("group_observations", "offset_observations")
+_SHARE: Final = "share"
+_GROUP_ID_NOT_FOUND: Final = 69
+_CLOSE: Final = dt.timedelta(seconds=1)
+"""The log's statistics cut instants off."""
+_STALE: Final = dt.timedelta(hours=1)
+"""Without an export for that long, records are being lost wherever a group works: Kafka prunes every five minutes."""
+_FIELDS: Final = ("newest_record_ms", "exported_at", "share_groups", "gaps", "reconciled_at", "verdicts", "findings")
+_Found = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOverview:
+    """None is not known; `unknown` has the reason, by field.
+
+    `newest_record_ms`: the broker's time of the newest state record, ms since the epoch. `exported_at`: when an export
+    or an observation last wrote. `share_groups`: those of the newest observation. `gaps`: in the export, since the
+    first one; `gap_offsets` are those of them, and `breaks` the gaps where a log was replaced. `reconciled_at`: of the
+    newest reconciliation, as `verdicts` (share partitions by verdict) and `findings` (open ones by severity).
+    """
+
+    cluster_id: str | None = None
+    newest_record_ms: int | None = None
+    exported_at: dt.datetime | None = None
+    share_groups: int | None = None
+    gaps: int | None = None
+    gap_offsets: int | None = None
+    breaks: int | None = None
+    reconciled_run_id: str | None = None
+    reconciled_at: dt.datetime | None = None
+    verdicts: Mapping[str, int] | None = None
+    findings: Mapping[str, int] | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def nothing(cls, reason: str) -> ClusterOverview:
+        """Nothing is known, for one reason."""
+        return cls(unknown=dict.fromkeys(_FIELDS, reason))
+
+    def urgency(self, now: dt.datetime) -> tuple[int, float]:
+        """Sort key, least urgent first: what a person has to look at, then how old the export is, in seconds."""
+        age = dt.timedelta.max if self.exported_at is None else now - self.exported_at
+        severities = self.findings or {}
+        signs = (
+            bool(self.unknown.keys() & {"verdicts", "findings"}),
+            bool(severities.get("warning")),
+            bool(self.gaps),
+            bool(severities.get("error")),
+            age > _STALE,
+            bool(severities.get("critical")),
+            self.exported_at is None,
+        )
+        return max((rank for rank, sign in enumerate(signs, start=1) if sign), default=0), age.total_seconds()
+
+
+class _NotKnown(Exception):
+    """Why something is not known."""
+
+
+def cluster_overview(tables: Tables) -> ClusterOverview:
+    """What `tables` say; what one damaged table hides is unknown, and nothing else."""
+    found: _Found = {}
+    unknown: dict[str, str] = {}
+    parts: tuple[tuple[Callable[[Tables], _Found], tuple[str, ...]], ...] = (
+        (_cluster, ("cluster_id",)),
+        (_newest_record, ("newest_record_ms",)),
+        (_newest_export, ("exported_at",)),
+        (_share_groups, ("share_groups",)),
+        (_gaps, ("gaps",)),
+        (_reconciled, ("reconciled_at", "verdicts", "findings")),
+    )
+    for read, fields in parts:
+        try:
+            found |= read(tables)
+        except _NotKnown as why:
+            unknown |= dict.fromkeys(fields, str(why))
+        except AcktrailError as error:
+            unknown |= dict.fromkeys(fields, error.message)
+    return ClusterOverview(**found, unknown=unknown)
+
+
+def _cluster(tables: Tables) -> _Found:
+    snapshots = filter(None, map(tables.snapshot, EXPORTED_TABLES))
+    named = next(filter(None, map(cluster_of, snapshots)), None)
+    if named is None:
+        raise _NotKnown("nothing was exported yet")
+    return {"cluster_id": named}
+
+
+def _newest_record(tables: Tables) -> _Found:
+    newest = _greatest(tables, "state_records", "timestamp_ms")
+    if newest is None:
+        raise _NotKnown("no state record was exported yet")
+    return {"newest_record_ms": newest}
+
+
+def _newest_export(tables: Tables) -> _Found:
+    instants = [_greatest(tables, "export_ranges", "exported_at")]
+    instants += [_greatest(tables, name, "observed_at") for name in _SAMPLED]
+    newest = max((instant for instant in instants if instant is not None), default=None)
+    if newest is None:
+        raise _NotKnown("nothing was exported yet")
+    return {"exported_at": newest}
+
+
+def _share_groups(tables: Tables) -> _Found:
+    run = _newest_observation(tables)
+    if run is None:
+        raise _NotKnown("the brokers were never asked: run `acktrail export` without --no-observe")
+    rows = tables.rows("group_observations", {"run_id": run}, columns=["group_id", "group_type", "error_code"])
+    seen = {row["group_id"] for row in rows if row["error_code"] != _GROUP_ID_NOT_FOUND}
+    described = {row["group_id"]: row["group_type"] for row in rows if not row["error_code"]}
+    refused = len(seen - described.keys())
+    if refused:
+        raise _NotKnown(f"{refused} of {len(seen)} group(s) could not be described in run {run}")
+    return {"share_groups": sum((kind or _SHARE).lower() == _SHARE for kind in described.values())}
+
+
+def _newest_observation(tables: Tables) -> str | None:
+    """The run whose answers of the brokers came last; only files are read that may have them."""
+    newest: list[tuple[dt.datetime, str]] = []
+    for snapshot in filter(None, map(tables.snapshot, _SAMPLED)):
+        latest = _greatest_of(tables, snapshot, "observed_at")
+        if latest is not None:
+            said = {path: each["max.observed_at"] for path, each in snapshot.statistics(["max.observed_at"]).items()}
+            paths = [path for path, at in said.items() if at is None or _aware(at) >= latest - _CLOSE]
+            rows = tables.read_files(snapshot.name, paths, columns=["observed_at", "run_id"])
+            newest += zip(rows["observed_at"].to_pylist(), rows["run_id"].to_pylist(), strict=True)
+    return max(newest)[1] if newest else None
+
+
+def _gaps(tables: Tables) -> _Found:
+    """Since the first export: what Kafka had pruned before is no fault of the export's."""
+    snapshot = tables.snapshot("export_ranges")
+    if snapshot is None:
+        raise _NotKnown("nothing was exported yet")
+    columns = ["gap_first", "gap_last", "gap_reason"]
+    rows = snapshot.read(columns=columns, where=pc.field("gap_first").is_valid()).to_pylist()
+    own = [row for row in rows if row["gap_reason"] != PRUNED_BEFORE_FIRST_EXPORT]
+    lost = [row for row in own if row["gap_reason"] != LOG_REPLACED]
+    offsets = sum(row["gap_last"] - row["gap_first"] + 1 for row in lost)
+    return {"gaps": len(own), "gap_offsets": offsets, "breaks": len(own) - len(lost)}
+
+
+def _reconciled(tables: Tables) -> _Found:
+    noted = tables.rows("reconcile_checks", columns=["run_id", "reconciled_at"])
+    run, instant = (noted[0]["run_id"], noted[0]["reconciled_at"]) if noted else (None, None)
+    if run is None:
+        raise _NotKnown("nothing was reconciled yet: run `acktrail reconcile`")
+    verdicts = Counter(row["verdict"] or "unknown" for row in _of_run(tables, "reconciliations", run, "verdict"))
+    severities = Counter(row["severity"] or "unknown" for row in _of_run(tables, "findings", run, "severity"))
+    return {
+        "reconciled_run_id": run,
+        "reconciled_at": instant,
+        "verdicts": dict(sorted(verdicts.items())),
+        "findings": dict(sorted(severities.items())),
+    }
+
+
+def _of_run(tables: Tables, name: str, run_id: str, column: str) -> list[dict[str, Any]]:
+    return tables.rows(name, {"run_id": run_id}, columns=[column])
+
+
+def _greatest(tables: Tables, name: str, column: str) -> Any:
+    """The greatest value in a column; None: there is none."""
+    snapshot = tables.snapshot(name)
+    return None if snapshot is None else _greatest_of(tables, snapshot, column)
+
+
+def _greatest_of(tables: Tables, snapshot: TableSnapshot, column: str) -> Any:
+    """By the log's statistics, which cut off fractions of a ms; files that have none there are read."""
+    said = {path: each[f"max.{column}"] for path, each in snapshot.statistics([f"max.{column}"]).items()}
+    known = [_aware(value) for value in said.values() if value is not None]
+    silent = [path for path, value in said.items() if value is None]
+    if silent:
+        read = pc.max(tables.read_files(snapshot.name, silent, columns=[column])[column]).as_py()
+        known += [] if read is None else [read]
+    return max(known, default=None)
+
+
+def _aware(value: Any) -> Any:
+    """Statistics may leave out that their instants are in UTC."""
+    return value.replace(tzinfo=dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo is None else value

@@ -1,0 +1,413 @@
+"""Named profiles: the file, the option before the command, and the commands about them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.workload import Workload
+from drivers.command_line import Done, run
+from jobs.world import World, batch, key_of, snapshot, update
+
+from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.errors import ConfigurationError, UnknownName
+from acktrail.profiles import read_profiles
+from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.reconcile import reconcile
+
+HIDDEN = "hidden-w0rd"
+Written = Callable[[str], Path]
+
+GOOD = """
+root = "s3://warehouse/acktrail/"
+"tables.options" = "storage.properties"
+
+[profiles.prod-eu]
+bootstrap.servers = "eu-1:9093,eu-2:9093"
+client.config = "eu.properties"
+[profiles.prod-eu.kafka]
+security.protocol = "SASL_SSL"
+sasl.password = "${env:PROBE}"
+enable.ssl.certificate.verification = false
+retries = 3
+
+[profiles.local]
+"bootstrap.servers" = "localhost:9092"
+tables = "tables"
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of whoever runs the tests."""
+    for name in ("BOOTSTRAP_SERVERS", "CLIENT_CONFIG", "TABLES", "TABLES_OPTIONS", "PROFILE", "PROFILES"):
+        monkeypatch.delenv(f"ACKTRAIL_{name}", raising=False)
+    monkeypatch.setenv("PROBE", HIDDEN)
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """Write a file of profiles, and let the environment name it."""
+
+    def write(text: str) -> Path:
+        file = tmp_path / "profiles.toml"
+        file.write_text(text, encoding="utf-8")
+        monkeypatch.setenv("ACKTRAIL_PROFILES", str(file))
+        return file
+
+    return write
+
+
+def test_a_profile_is_where_brokers_and_tables_come_from(written: Written, tmp_path: Path) -> None:
+    """Client properties of its file and its own, which win, as Kafka writes values; tables under the common root."""
+    written(GOOD)
+    (tmp_path / "eu.properties").write_text("security.protocol=PLAINTEXT\nsasl.username=${env:PROBE}\n")
+    (tmp_path / "storage.properties").write_text("region=eu\naws_secret_access_key=${env:PROBE}\n")
+    with chosen_profile("prod-eu"):
+        kafka, tables = KafkaConfig.from_environment(), TablesConfig.from_environment()
+    assert kafka.bootstrap_servers == "eu-1:9093,eu-2:9093"
+    assert kafka.properties == {
+        "security.protocol": "SASL_SSL",
+        "sasl.username": HIDDEN,
+        "sasl.password": HIDDEN,
+        "enable.ssl.certificate.verification": "false",
+        "retries": "3",
+    }
+    assert tables.uri == "s3://warehouse/acktrail/prod-eu"
+    assert tables.options == {"region": "eu", "aws_secret_access_key": HIDDEN}
+    assert HIDDEN not in repr((kafka, tables, read_profiles(tmp_path / "profiles.toml").profile("prod-eu")))
+
+
+def test_paths_begin_at_the_file(written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the command is called: a profile means the same tables; ~ is the user's home."""
+    written('[profiles.a]\nbootstrap.servers="x:1"\ntables="tables"\n[profiles.b]\ntables="~/tables"\n')
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert TablesConfig.from_environment(profile="a").uri == str(tmp_path / "tables")
+    assert TablesConfig.from_environment(profile="b").uri == "/home/ann/tables"
+
+
+def test_what_is_given_wins_over_the_profile_and_the_profile_over_the_environment(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each option by itself. No variable slips under a profile that lacks something: that would be another cluster."""
+    written(GOOD + '[profiles.bare]\n[profiles.bare.kafka]\n"client.id" = "x"\n')
+    for name in ("BOOTSTRAP_SERVERS", "TABLES"):
+        monkeypatch.setenv(f"ACKTRAIL_{name}", "of-the-environment:1")
+    monkeypatch.setenv("ACKTRAIL_PROFILE", "local")
+    own = tmp_path / "own.properties"
+    own.write_text("client.id=mine\n")
+    assert KafkaConfig.from_environment().bootstrap_servers == "localhost:9092"
+    assert KafkaConfig.from_environment("mine:1").bootstrap_servers == "mine:1"
+    assert KafkaConfig.from_environment(None, own).properties == {"client.id": "mine"}
+    assert TablesConfig.from_environment().uri == str(tmp_path / "tables")
+    assert TablesConfig.from_environment("/mine", own).uri == "/mine"
+    monkeypatch.setenv("ACKTRAIL_PROFILE", "bare")
+    with pytest.raises(ConfigurationError, match="profile 'bare' names no broker"):
+        KafkaConfig.from_environment()
+    written('[profiles.bare]\n"bootstrap.servers" = "x:1"\n')
+    with pytest.raises(ConfigurationError, match="profile 'bare' names no tables"):
+        TablesConfig.from_environment()
+    assert TablesConfig.optional_from_environment() is None
+
+
+def test_without_a_profile_nothing_changes(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of profiles, even a broken one, concerns only those who name a profile."""
+    written("no toml")
+    monkeypatch.setenv("ACKTRAIL_BOOTSTRAP_SERVERS", "x:1")
+    assert KafkaConfig.from_environment().bootstrap_servers == "x:1"
+
+
+def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the user's configuration folder, unless a variable names another."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert profiles_file() == Path("/home/ann/.config/acktrail/profiles.toml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/xdg")
+    assert profiles_file() == Path("/xdg/acktrail/profiles.toml")
+    monkeypatch.setenv("ACKTRAIL_PROFILES", "/here.toml")
+    assert profiles_file() == Path("/here.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ('[profiles.p]\nbotstrap.servers="x"', "unknown key 'botstrap.servers'", "did you mean bootstrap.servers?"),
+        ('[profiles.p]\ntable="x"', "unknown key 'table'", "did you mean tables?"),
+        ('[profiles.p]\ntables="s3://k:hidden-w0rd@b/x"', "tables has credentials", "tables.options"),
+        ('[profiles.p.kafka]\nsasl.password="hidden-w0rd"', "sasl.password is a secret in plain text", "${env:NAME}"),
+        ('[profiles.p]\nbootstrap.servers=["hidden-w0rd"]', "bootstrap.servers: no text", "a text"),
+        ('[profiles]\np="hidden-w0rd"', "no table", "[profiles.NAME]"),
+        ('[profiles."p.q"]\ntables="x"\n[profiles.p]\ntables=""', "tables: no text", "a text"),
+    ],
+)
+def test_a_wrong_profile_is_refused_and_no_other(written: Written, text: str, message: str, hint: str) -> None:
+    """With the nearest key, without any value; the other profiles of the file work."""
+    found = read_profiles(written(text + '\n[profiles.good]\nbootstrap.servers="x:1"\n'))
+    assert found.profile("good").brokers() == "x:1"
+    with pytest.raises(ConfigurationError) as caught:
+        found.profile("p")
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert HIDDEN not in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f'[profiles.p]\ntables="x"\ntables.options="{HIDDEN}"', "is no TOML, end of document"),
+        (f"x = {HIDDEN}", "is no TOML, line 1, column 5"),
+        (f'rot = "{HIDDEN}"', "unknown key 'rot'"),
+        (f'profiles = "{HIDDEN}"', "profiles is no table"),
+    ],
+)
+def test_a_wrong_file_is_one_line(written: Written, text: str, message: str) -> None:
+    """With the place of the fault and nothing else of the file."""
+    file = written(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_profiles(file)
+    assert message in caught.value.message
+    assert HIDDEN not in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", "-x", "a" * 64, "a.b", "a b"])
+def test_names_that_cannot_be_a_folder_are_refused(written: Written, name: str) -> None:
+    """A profile's tables lie in a folder of its name."""
+    found = read_profiles(written(f'root = "/tables"\n[profiles.{json.dumps(name)}]\n"bootstrap.servers" = "x:1"\n'))
+    with pytest.raises(ConfigurationError, match="no name for a profile"):
+        found.profile(name)
+
+
+def test_an_unknown_profile_is_refused_with_the_nearest(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the command begins, whatever the command; by variable when it is needed. Completion knows the names."""
+    written(GOOD)
+    assert "did you mean 'prod-eu'?" in run(capsys, "--profile", "prod-ue", "groups", "list").complaint(2)
+    with pytest.raises(UnknownName, match="unknown profile 'zzz'") as caught:
+        read_profiles(profiles_file()).profile("zzz")
+    assert caught.value.nearest == ("local", "prod-eu")
+
+
+def test_the_option_belongs_before_the_command(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    """Behind it, the error says where."""
+    written(GOOD)
+    said = run(capsys, "groups", "list", "--profile", "local").complaint(2)
+    assert "acktrail --profile NAME groups list" in said
+
+
+def test_no_file_says_where_it_should_be(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line."""
+    monkeypatch.setenv("ACKTRAIL_PROFILES", "/no/such.toml")
+    assert "/no/such.toml" in run(capsys, "--profile", "x", "doctor").complaint(3)
+    assert "/no/such.toml" in run(capsys, "profiles").complaint(3)
+
+
+def test_the_list_shows_names_brokers_and_tables(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also the profile that is wrong, with its reason; no reference is followed, so nothing secret can show."""
+    written(GOOD + f'[profiles.bad.kafka]\nsasl.password = "{HIDDEN}"\n')
+    shown = run(capsys, "profiles")
+    assert shown.code == 3
+    assert [line.split() for line in shown.stdout.splitlines()] == [
+        ["PROFILE", "BROKERS", "TABLES"],
+        ["prod-eu", "eu-1:9093,eu-2:9093", "s3://warehouse/acktrail/prod-eu"],
+        ["local", "localhost:9092", "tables"],
+        ["bad", "-", "-"],
+    ]
+    assert "secret in plain text" in shown.stderr
+    told = run(capsys, "profiles", "--json")
+    eu, local, bad = json.loads(told.stdout)
+    assert eu["client_properties"] == [
+        *("enable.ssl.certificate.verification", "retries", "sasl.password", "security.protocol")
+    ]
+    assert (local["tables"], local["error"]) == ("tables", None)
+    assert "plain text" in bad["error"]
+    assert HIDDEN not in str((shown, told))
+    (only,) = json.loads(run(capsys, "profiles", "--name", "local", "--json").stdout)
+    assert only == local
+    assert "did you mean 'local'?" in run(capsys, "profiles", "--name", "locale").complaint(2)
+
+
+def _world(folder: Path) -> World:
+    """One share group that released a record, exported, observed and reconciled as run ``r1``."""
+    world = World(folder)
+    key = key_of("billing", 1)
+    world.write(snapshot(key, 0), update(key, 10, 0, (batch(12, 12, 0, 1),)))
+    world.observe("r1")
+    return world
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of several clusters under one root: `well`, reconciled; `fresh`, only exported; `lossy` with a gap and a
+    critical finding; `damaged`, one table of which cannot be read; `empty`, which has none."""
+    root = tmp_path_factory.mktemp("clusters")
+    reconcile(_world(root / "well").config, "r1")
+    _world(root / "fresh")
+    lossy = _world(root / "lossy")
+    key = key_of("billing", 1)
+    (place, _) = lossy.write(update(key, 20, 0, ()), update(key, 30, 0, ()), update(key, 31, 0, ()))
+    lossy.sample("r2", "before")
+    lossy.export("r2", lost={place: lossy.exported[place] + 2})
+    lossy.described[key] = {"start_offset": 90, "lag": 10}
+    lossy.sample("r2", "after")
+    reconcile(lossy.config, "r2")
+    shutil.copytree(root / "well", root / "damaged")
+    for log in (root / "damaged/export_ranges/_delta_log").glob("*.json"):
+        log.write_text("no json")
+    return root
+
+
+def _overview(root: Path, name: str) -> ClusterOverview:
+    return cluster_overview(Tables(TablesConfig(uri=str(root / name))))
+
+
+def test_an_overview_says_what_the_tables_hold(worlds: Path) -> None:
+    """Of the newest observation and the newest reconciliation, and the gaps since the first export."""
+    well, lossy = _overview(worlds, "well"), _overview(worlds, "lossy")
+    tables = Tables(TablesConfig(uri=str(worlds / "lossy")))
+    assert (well.cluster_id, well.share_groups, well.gaps, well.verdicts) == ("c1", 1, 0, {"match": 1})
+    assert well.reconciled_run_id == "r1"
+    assert not (well.findings or {}).get("critical")
+    assert (lossy.gaps, lossy.gap_offsets, lossy.breaks) == (1, 2, 0)
+    assert lossy.newest_record_ms == max(tables.read("state_records")["timestamp_ms"].to_pylist())
+    assert lossy.exported_at is not None
+    newest = max(tables.read("offset_observations")["observed_at"].to_pylist())
+    assert dt.timedelta(0) <= newest - lossy.exported_at < dt.timedelta(milliseconds=1)
+    severities: dict[str, int] = {}
+    for row in tables.read("findings").to_pylist():
+        severities[row["severity"]] = severities.get(row["severity"], 0) + (row["run_id"] == "r2")
+    assert lossy.findings == {name: count for name, count in severities.items() if count}
+
+
+def test_what_is_not_known_is_unknown_with_its_reason(worlds: Path) -> None:
+    """Nothing exported, nothing reconciled, a damaged table: never a zero, and no more unknown than need be."""
+    empty, fresh, damaged = (_overview(worlds, name) for name in ("empty", "fresh", "damaged"))
+    assert empty.unknown["exported_at"] == "nothing was exported yet"
+    assert (empty.gaps, empty.share_groups, empty.findings) == (None, None, None)
+    assert fresh.gaps == 0
+    assert (fresh.verdicts, fresh.findings) == (None, None)
+    assert fresh.unknown["verdicts"] == "nothing was reconciled yet: run `acktrail reconcile`"
+    assert damaged.gaps is None
+    assert "export_ranges" in damaged.unknown["gaps"]
+    assert (damaged.share_groups, damaged.verdicts) == (1, {"match": 1})
+
+
+def test_the_overview_shows_what_to_look_at_first_on_top(
+    worlds: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of all clusters, also one whose profile is wrong; reasons on stderr; the same as JSON."""
+    names = ("well", "fresh", "lossy", "empty", "damaged")
+    profiles = "".join(f'[profiles.{name}]\n"bootstrap.servers" = "unused:1"\n' for name in names)
+    written(f'root = "{worlds}"\n{profiles}[profiles.bad.kafka]\nsasl.password = "{HIDDEN}"\n')
+    done = run(capsys, "profiles", "overview")
+    assert done.code == 0, done.stderr
+    order = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    assert set(order[:3]) == {"bad", "empty", "damaged"}
+    assert order[3:] == ["lossy", "fresh", "well"]
+    assert "empty: last export, gaps unknown: nothing was exported yet" in done.stderr
+    assert "lossy" not in done.stderr
+    told = json.loads(run(capsys, "profiles", "overview", "--json").stdout)
+    by_name: dict[str, dict[str, Any]] = {each["profile"]: each for each in told}
+    assert [each["profile"] for each in told] == order
+    assert by_name["well"]["unknown"] == {}
+    assert by_name["well"]["export_age_s"] > 0
+    assert by_name["empty"]["unknown"]["newest_record_at"] == "no state record was exported yet"
+    assert "plain text" in by_name["bad"]["unknown"]["gaps"]
+    assert HIDDEN not in str((done, told))
+    (one,) = json.loads(run(capsys, "profiles", "overview", "--name", "lossy", "--json").stdout)
+    assert one["gap_offsets"] == 2
+
+
+def test_urgency_puts_signs_before_age() -> None:
+    """A critical finding before a stale export, that before an error, a gap, a warning and what was not reconciled."""
+    now = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+    minute, day = now - dt.timedelta(minutes=1), now - dt.timedelta(days=1)
+    worst_first = [
+        ClusterOverview.nothing("a reason"),
+        ClusterOverview(exported_at=minute, findings={"critical": 1}),
+        ClusterOverview(exported_at=day, findings={}),
+        ClusterOverview(exported_at=minute, findings={"error": 3}),
+        ClusterOverview(exported_at=minute, findings={}, gaps=1),
+        ClusterOverview(exported_at=minute, findings={"warning": 1}),
+        ClusterOverview(exported_at=minute, unknown={"findings": "a reason"}),
+        ClusterOverview(exported_at=minute, findings={"info": 9}, gaps=0),
+        ClusterOverview(exported_at=now, findings={}, gaps=0),
+    ]
+    ranks = [each.urgency(now) for each in worst_first]
+    assert ranks == sorted(ranks, reverse=True)
+    assert len(set(ranks)) == len(ranks)
+
+
+def _ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> Done:
+    done = run(capsys, *arguments)
+    assert HIDDEN not in done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def at_work(broker: EmbeddedBroker) -> EmbeddedBroker:
+    """The shared broker, with a share group."""
+    workload = Workload(broker.config())
+    workload.create_topic("profiled")
+    workload.produce("profiled", 3)
+    workload.acknowledge("profiled-group", "profiled", 3)
+    return broker
+
+
+@pytest.mark.broker
+def test_two_profiles_of_real_clusters(
+    at_work: EmbeddedBroker, written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command works with the profile that is named; the check shows who answers, and why the others do not."""
+    written(
+        f"""
+        root = "{tmp_path / "tables"}"
+        [profiles.one]
+        bootstrap.servers = "{at_work.bootstrap_servers}"
+        [profiles.two]
+        bootstrap.servers = "{at_work.bootstrap_servers}"
+        kafka.sasl.password = "${{env:PROBE}}"
+        [profiles.away]
+        bootstrap.servers = "127.0.0.1:1"
+        [profiles.unset]
+        bootstrap.servers = "{at_work.bootstrap_servers}"
+        kafka.sasl.password = "${{env:NO_SUCH_PROBE}}"
+        """
+    )
+    exported = _ask(capsys, "--profile", "one", "export", "--json")
+    assert exported.code == 0, exported.stderr
+    cluster_id = json.loads(exported.stdout)["cluster_id"]
+    assert (tmp_path / "tables/one/group_observations").is_dir()
+    assert _ask(capsys, "--profile", "two", "groups", "list").code == 0
+    done = _ask(capsys, "profiles", "--check", "--json")
+    one, two, away, unset = json.loads(done.stdout)
+    assert done.code == 3
+    assert (one["cluster_id"], two["cluster_id"]) == (cluster_id, cluster_id)
+    assert one["tables_present"] > 0
+    assert one["exported_at"] is not None
+    assert (two["tables_present"], two["exported_at"], two["tables_error"]) == (0, None, None)
+    assert "no Kafka broker answered at 127.0.0.1:1" in away["cluster_error"]
+    assert "NO_SUCH_PROBE" in unset["cluster_error"]
+    only = _ask(capsys, "profiles", "--check", "--name", "away", "--name", "one")
+    assert only.code == 4
+    assert only.stdout.splitlines()[1].split()[:3] == ["away", "-", "no"]
+    assert _ask(capsys, "profiles", "--check", "--name", "one").code == 0
+
+
+@pytest.mark.broker
+def test_tables_of_another_cluster_are_found(
+    at_work: EmbeddedBroker, worlds: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A profile that pairs a cluster with the tables of another fails its check."""
+    tables = Tables(TablesConfig(uri=str(worlds / "other")))
+    tables.create("topics", properties={"cluster_id": "c1"})
+    written(f'[profiles.p]\nbootstrap.servers = "{at_work.bootstrap_servers}"\ntables = "{worlds / "other"}"\n')
+    done = _ask(capsys, "profiles", "--check")
+    assert done.code == 3
+    assert "belong to cluster c1" in done.stderr

@@ -34,6 +34,7 @@ COMMANDS: Final = MappingProxyType(
         "archived": "acktrail.cli.commands.delivery_history:archived",
         "rates": "acktrail.cli.commands.delivery_history:rates",
         "profiles": "acktrail.cli.commands.profiles:app",
+        "migrate": "acktrail.cli.commands.migrate:app",
     }
 )
 """Command name to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start
@@ -51,6 +52,7 @@ EXTRAS: Final = MappingProxyType(
         "groups": "kafka,tables",
         "history": "spark",
         "import": "tables",
+        "migrate": "kafka,tables",
         "offsets": "kafka,tables",
         "profiles": "kafka,tables",
         "rates": "tables",

@@ -30,7 +30,7 @@ from acktrail.group_changes.lifecycle.plan_status import Admission, account
 from acktrail.group_changes.lifecycle.undo import check_not_undone, undo_offsets
 from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.notices import Notice
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, with_notices
 from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, parse_plan
 from acktrail.group_changes.planning.reset_rules import notices_before
 from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows
@@ -84,16 +84,22 @@ def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: floa
 
 
 def make_plan(
-    cluster: Cluster, request: ResetRequest, *, tables: TablesConfig | None = None, created_by: str | None = None
+    cluster: Cluster,
+    request: ResetRequest,
+    *,
+    tables: TablesConfig | None = None,
+    created_by: str | None = None,
+    given: TargetOffsets | None = None,
+    notices: Sequence[Notice] = (),
 ) -> ResetPlan:
     """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them: history,
-    earlier plans. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
-    earlier plan."""
+    earlier plans. A migration's offsets are `given`; `notices` are about what they come from. Raises ChangeRefused,
+    MalformedFile: a file of offsets cannot be used. UnknownName: there is no such earlier plan."""
     from acktrail.group_changes.collection.collect import take_snapshot
     from acktrail.group_changes.collection.delivered_records import with_records, with_times
     from acktrail.group_changes.collection.records_below_start import with_passed
 
-    targets = _targets(cluster, tables, request)
+    targets = _targets(cluster, tables, request) if given is None else given
     snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
     snapshot = with_passed(cluster, tables, request, snapshot)
     plan = build_plan(
@@ -104,6 +110,7 @@ def make_plan(
         acktrail_version=__version__,
         undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
     )
+    plan = with_notices(plan, notices)
     if any(row.impact is not None and row.impact.to_deliver for row in plan.partitions):
         plan = with_records(cluster.admin, with_times(cluster.admin, plan))
     return with_hash(plan)

@@ -13,7 +13,7 @@ from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, T
 from acktrail.cli.interruption import interruptible
 from acktrail.cli.reset import reset_options as options
 from acktrail.cli.reset.change_preview import execute_stored, load_any_plan, show_new
-from acktrail.config import KafkaConfig
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.plain_tables import table
 
@@ -50,12 +50,28 @@ def apply(
 
     Example: acktrail reset apply plan.json --execute
     """
+    target = row_tables(tables, tables_options)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    apply_plan(kafka, target, plan, execute, partial, max_age, wait_empty, wait, watch, as_json)
+
+
+def apply_plan(
+    kafka: KafkaConfig,
+    target: TablesConfig,
+    plan: str,
+    execute: bool,
+    partial: bool,
+    max_age: float,
+    wait_empty: float,
+    wait: float,
+    watch: float,
+    as_json: bool,
+) -> None:
+    """Show what a stored plan or a plan file would send; with `execute` send, verify and print the outcome."""
     from acktrail.group_changes import api
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.planning.plan import ResetPlan
 
-    target = row_tables(tables, tables_options)
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     loaded, max_age_ms = load_any_plan(plan, target), int(max_age * _HOURS)
     with Cluster(kafka) as cluster:
         if not isinstance(loaded, ResetPlan):

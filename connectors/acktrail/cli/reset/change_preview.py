@@ -34,8 +34,16 @@ def load_any_plan(plan: str, target: TablesConfig | None) -> Plan:
     return api.load_plan(target, plan)
 
 
-def show_new(plan: ResetPlan, out: Path | None, as_json: bool, *, is_stored: bool, quiet: bool = False) -> None:
-    """Write and print a new reset plan; raise when a rule forbids it."""
+def show_new(
+    plan: ResetPlan,
+    out: Path | None,
+    as_json: bool,
+    *,
+    is_stored: bool,
+    quiet: bool = False,
+    command: str = "acktrail reset apply",
+) -> None:
+    """Write and print a new reset plan; raise when a rule forbids it. `command` carries it out."""
     from acktrail.cli.reset.reset_text import plan_text
     from acktrail.group_changes.execution.execute_reset import refusal_of
     from acktrail.group_changes.planning.plan_file import plan_json, write_text
@@ -49,8 +57,8 @@ def show_new(plan: ResetPlan, out: Path | None, as_json: bool, *, is_stored: boo
     if plan.refusals:
         raise refusal_of(plan, partial=False)
     if not as_json:
-        command = f"to carry it out: acktrail reset apply {out or plan.plan_id} --execute"
-        typer.echo(f"nothing was changed; {command if out or is_stored else '--out FILE keeps the plan'}", err=True)
+        how = f"to carry it out: {command} {out or plan.plan_id} --execute"
+        typer.echo(f"nothing was changed; {how if out or is_stored else '--out FILE keeps the plan'}", err=True)
 
 
 def preview_or_execute(

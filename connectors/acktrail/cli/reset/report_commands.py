@@ -13,7 +13,7 @@ from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.reset.change_preview import change_text, load_any_plan
 from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
-from acktrail.config import KafkaConfig
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 
@@ -53,11 +53,15 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
+    show_plan(plan, optional_lean_tables(tables, tables_options), as_json)
+
+
+def show_plan(plan: str, target: TablesConfig | None, as_json: bool) -> None:
+    """Print a plan file, or a plan stored in `target`, and its status there."""
     from acktrail.group_changes.json_values import to_json_value
     from acktrail.group_changes.lifecycle.plan_status import plan_status
     from acktrail.group_changes.planning.plan import ResetPlan
 
-    target = optional_lean_tables(tables, tables_options)
     loaded = load_any_plan(plan, target)
     progress = {} if target is None else plan_status(target, loaded.plan_id)
     if as_json:

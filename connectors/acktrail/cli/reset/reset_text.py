@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from acktrail.cli.reset.carried_text import carried_text
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.number_text import delivered, forgotten
 from acktrail.model.delivery import DeliveryState
@@ -72,7 +73,8 @@ _COLOURS: Final = {Severity.REFUSAL: "red", Severity.SERIOUS: "red", Severity.WA
 
 def plan_text(plan: ResetPlan) -> str:
     """A plan for people."""
-    blocks = [_head(plan), _numbers(plan), _strips(plan), _totals(plan), "\n".join(_notices(plan.notices))]
+    carried = "" if plan.carried is None else carried_text(plan)
+    blocks = [_head(plan), carried, _numbers(plan), _strips(plan), _totals(plan), "\n".join(_notices(plan.notices))]
     return "\n\n".join(block for block in blocks if block)
 
 

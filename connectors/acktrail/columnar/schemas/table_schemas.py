@@ -293,7 +293,7 @@ RECONCILE_CHECKS: Final = schema(
 
 RESET_PLANS: Final = schema(
     (STRING, "cluster_id", "run_id", "plan_id", "plan_hash"),
-    (STRING, "kind"),  # reset | undo | delete_groups | delete_offsets | alter_configs
+    (STRING, "kind"),  # reset | undo | migration | delete_groups | delete_offsets | alter_configs
     (INSTANT, "created_at"),
     (STRING, "created_by", "requested_by", "reason", "release", "strategy", "undoes"),
     (pa.list_(STRING), "group_ids"),

@@ -97,14 +97,52 @@ def unknown_facts(first: int, last: int, reason: str | None) -> PassedFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedState:
+    """What another cluster had of a share partition; only a start offset of it can be carried here.
+
+    `start_offset` is the first offset there that was not finished; `acknowledged`, `archived` and `in_flight` count
+    what was delivered from there on. Kafka has no request that sets such states: finished ones are delivered again,
+    delivery counts start at one. `passed` finished records below `start_offset` are delivered again as well, because
+    where `start_offset` is on this cluster is not known exactly; at most `passed_most`. None: not known, and `reason`
+    says why.
+    """
+
+    topic: str
+    topic_id: str
+    start_offset: int | None
+    acknowledged: int | None
+    archived: int | None
+    in_flight: int | None
+    passed: int | None = None
+    passed_most: int | None = None
+    reason: str | None = None
+
+    @property
+    def delivered_again(self) -> int | None:
+        """How many finished records are delivered again."""
+        return _sum_known(self.acknowledged, self.archived, self.passed)
+
+    @property
+    def delivered_again_most(self) -> int | None:
+        """How many at most."""
+        return _sum_known(self.acknowledged, self.archived, self.passed_most)
+
+
+def _sum_known(*numbers: int | None) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOffset:
     """`offset` None: there is none, for `reason`. `topic_id` is the topic's incarnation at that time; `left_at` where
-    the plan that is undone left the start offset."""
+    the plan that is undone left the start offset; `carried` what another cluster has of it."""
 
     offset: int | None = None
     reason: str | None = None
     topic_id: str | None = None
     left_at: int | None = None
+    carried: CarriedState | None = None
 
 
 TargetOffsets = Mapping[str, Mapping[tuple[str, int], TargetOffset]]

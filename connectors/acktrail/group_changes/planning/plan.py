@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
-from acktrail.group_changes.collection.facts import ClusterFacts, GroupFacts, PartitionFacts, PartitionOffsets, Snapshot
+from acktrail.group_changes.collection.facts import (
+    CarriedState,
+    ClusterFacts,
+    GroupFacts,
+    PartitionFacts,
+    PartitionOffsets,
+    Snapshot,
+)
 from acktrail.group_changes.json_values import ADDED
 from acktrail.group_changes.planning.impact import Impact, impact_of
-from acktrail.group_changes.planning.notices import Notice, RefusedParts, refusals_among
+from acktrail.group_changes.planning.notices import Notice, RefusedParts, by_severity, refusals_among
 from acktrail.group_changes.planning.reset_rules import PlannedRow, notices_on
 from acktrail.group_changes.planning.strategies import Clamp, resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
@@ -24,6 +31,7 @@ class ChangeKind(StrEnum):
 
     RESET = "reset"
     UNDO = "undo"
+    MIGRATION = "migration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +53,8 @@ class PartitionPlan(PartitionOffsets):
     `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
     and a notice says why. Numbers of records as in `Impact`. `first_record_ms` and `last_record_ms` span what is
     delivered again, as the record batches have it; None: nothing is, or it was not looked up (`times_reason`).
-    `records` None: the log was not looked through, offsets are all that is known.
+    `records` None: the log was not looked through, offsets are all that is known. `carried` is what a migration found
+    on the source; `impact` is about this cluster alone.
     """
 
     wanted_offset: int | None
@@ -56,6 +65,21 @@ class PartitionPlan(PartitionOffsets):
     last_record_ms: int | None = None
     times_reason: str | None = None
     records: RecordCounts | None = field(default=None, metadata=ADDED)
+    carried: CarriedState | None = field(default=None, metadata=ADDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedTotals:
+    """Sums of `CarriedState` over the share partitions of a migration that are not refused; None: of at least one it is
+    not known. `unknown` counts those without a known `delivered_again`."""
+
+    partitions: int
+    unknown: int
+    delivered_again: int | None
+    delivered_again_most: int | None
+    acknowledgements_lost: int | None
+    archived_again: int | None
+    in_flight: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +122,7 @@ class ResetPlan:
     notices: tuple[Notice, ...]
     totals: Totals
     plan_hash: str
+    carried: CarriedTotals | None = field(default=None, metadata=ADDED)
 
     @property
     def refusals(self) -> tuple[Notice, ...]:
@@ -151,7 +176,7 @@ def build_plan(
         format=PLAN_FORMAT,
         version=PLAN_VERSION,
         plan_id=plan_id,
-        kind=ChangeKind.UNDO if undoes else ChangeKind.RESET,
+        kind=ChangeKind.UNDO if undoes else ChangeKind.MIGRATION if request.migration else ChangeKind.RESET,
         created_at_ms=snapshot.taken_at_ms,
         created_by=created_by,
         acktrail_version=acktrail_version,
@@ -179,7 +204,17 @@ def _partition_plan(row: PlannedRow) -> PartitionPlan:
         target_offset=row.resolution.target,
         clamp=row.resolution.clamp,
         impact=row.impact,
+        carried=_carried(row),
     )
+
+
+def _carried(row: PlannedRow) -> CarriedState | None:
+    """What the source has of a row; where the log here begins after the translated offset, some of it is not here."""
+    carried = row.facts.given.carried
+    if carried is None or row.resolution.clamp is not Clamp.BELOW_LOG_START:
+        return carried
+    text = f"the log here begins at {row.resolution.target} only: some of those records are not in it"
+    return replace(carried, passed=None, reason=carried.reason or text)
 
 
 _SUMMED = (
@@ -188,6 +223,11 @@ _SUMMED = (
     *("acknowledgements_known", "archived_known", "passed_unknown"),
 )
 _NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, **dict.fromkeys(_SUMMED[:6]))
+
+
+def with_notices(plan: ResetPlan, notices: Sequence[Notice]) -> ResetPlan:
+    """`plan`, without a new hash, with more notices."""
+    return with_totals(replace(plan, notices=by_severity([*plan.notices, *notices]))) if notices else plan
 
 
 def with_totals(plan: ResetPlan) -> ResetPlan:
@@ -211,7 +251,23 @@ def with_totals(plan: ResetPlan) -> ResetPlan:
         records=records,
         **{name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in _SUMMED},
     )
-    return replace(plan, totals=totals)
+    return replace(
+        plan, totals=totals, carried=_carried_totals([row.carried for row in rows if row.carried is not None])
+    )
+
+
+def _carried_totals(carried: Sequence[CarriedState]) -> CarriedTotals | None:
+    if not carried:
+        return None
+    return CarriedTotals(
+        partitions=len(carried),
+        unknown=sum(one.delivered_again is None for one in carried),
+        delivered_again=_sum(one.delivered_again for one in carried),
+        delivered_again_most=_sum(one.delivered_again_most for one in carried),
+        acknowledgements_lost=_sum(one.acknowledged for one in carried),
+        archived_again=_sum(one.archived for one in carried),
+        in_flight=_sum(one.in_flight for one in carried),
+    )
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

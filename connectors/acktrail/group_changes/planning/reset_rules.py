@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from acktrail.group_changes.collection.facts import GroupFacts, PartitionFacts, Snapshot, TopicFacts
+from acktrail.group_changes.collection.facts import CarriedState, GroupFacts, PartitionFacts, Snapshot, TopicFacts
 from acktrail.group_changes.planning.impact import Impact
 from acktrail.group_changes.planning.notices import Found, Notice, Severity, by_severity
 from acktrail.group_changes.planning.strategies import Clamp, Resolution
@@ -19,6 +19,9 @@ from acktrail.group_changes.request.reset_request import ResetRequest, StrategyK
 
 _UNKNOWN_TOPIC: Final = 3
 _MEMBERS_SHOWN: Final = 5
+_GIVES_STATE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
+_WERE_THERE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY, StrategyKind.MIGRATE})
+"""Targets at which the group stood before, here or on another cluster."""
 _WHERE: Final = {Clamp.BELOW_LOG_START: "below the start of the log", Clamp.ABOVE_LOG_END: "beyond the end of the log"}
 
 
@@ -143,8 +146,10 @@ def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow, *, 
         if row.impact.skipped != 0 and not is_new_group:
             yield _skips(request, row.resolution.target, row.impact)
         yield from _delivers_again(row.impact)
+    if facts.given.carried is not None and row.resolution.target is not None:
+        yield from _not_carried(facts.given.carried)
     yield from _moved_on(request, facts)
-    if not (facts.is_described or is_new_group or request.strategy.kind is StrategyKind.TO_SNAPSHOT):
+    if not (facts.is_described or is_new_group or request.strategy.kind in _GIVES_STATE):
         text = "the group has no state there: the reset gives it some, whether it is subscribed or not"
         yield Severity.WARNING, "new_to_group", text
 
@@ -177,7 +182,7 @@ def _text(offset: int | None) -> str:
 
 
 def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
-    if request.strategy.kind in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
+    if request.strategy.kind in _WERE_THERE:
         text = f"records before {target} are skipped: the group was done with them then"
         return Severity.WARNING, "passed_before", text
     if impact.skipped is None:
@@ -198,6 +203,22 @@ def _delivers_again(impact: Impact) -> Iterator[Found]:
     if impact.delivered_again:
         text = f"{impact.delivered_again} records that the group was done with are delivered again"
         yield Severity.WARNING, "delivered_again", text
+
+
+def _not_carried(carried: CarriedState) -> Iterator[Found]:
+    """For a migration: what the source has and no request can set here."""
+    if carried.archived:
+        text = f"{carried.archived} records that the source archived (given up on: poison, maybe) are delivered again"
+        yield Severity.WARNING, "archived_not_carried", text
+    if carried.acknowledged:
+        text = (
+            f"{carried.acknowledged} acknowledgements of the source are not carried: those records are delivered again"
+        )
+        yield Severity.WARNING, "acknowledgements_not_carried", text
+    if carried.passed is None:
+        most = "an unknown number of" if carried.passed_most is None else f"at most {carried.passed_most}"
+        text = f"{most} records that the source finished below its start offset are delivered again: {carried.reason}"
+        yield Severity.WARNING, "passed_not_known", text
 
 
 def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 from acktrail.group_changes.collection.facts import PartitionFacts
 from acktrail.group_changes.request.reset_request import LARGEST_OFFSET, OutOfRange, Strategy, StrategyKind
+
+_NO_OFFSET: Final = ("no_offset_given", "no offset is given for it")
+_NOT_GIVEN: Final[Mapping[StrategyKind, tuple[str, str]]] = MappingProxyType(
+    {
+        StrategyKind.TO_HISTORY: ("no_offset_given", "the exported records say nothing of it at that moment"),
+        StrategyKind.MIGRATE: ("not_carried", "the source has no start offset of it"),
+    }
+)
+"""Rule and text where no offset is given."""
 
 
 class Clamp(StrEnum):
@@ -63,12 +75,9 @@ def _wanted(
         case StrategyKind.SHIFT_BY:
             shifted = (facts.start_offset or 0) + (strategy.number or 0)
             return min(max(shifted, -LARGEST_OFFSET), LARGEST_OFFSET), None
-        case StrategyKind.FROM_FILE | StrategyKind.TO_HISTORY | StrategyKind.TO_SNAPSHOT:
-            given, is_history = facts.given, strategy.kind is StrategyKind.TO_HISTORY
-            nothing = (
-                "the exported records say nothing of it at that moment" if is_history else "no offset is given for it"
-            )
-            return given.offset, ("no_offset_given", given.reason or nothing) if given.offset is None else None
+        case StrategyKind.FROM_FILE | StrategyKind.TO_HISTORY | StrategyKind.TO_SNAPSHOT | StrategyKind.MIGRATE:
+            given, (rule, nothing) = facts.given, _NOT_GIVEN.get(strategy.kind, _NO_OFFSET)
+            return given.offset, (rule, given.reason or nothing) if given.offset is None else None
         case StrategyKind.TO_CURRENT:
             found, why = facts.start_offset, "it has no start offset: the end of the log is taken"
         case _:

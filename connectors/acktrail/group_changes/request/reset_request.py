@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from acktrail.errors import ChangeRefused
 from acktrail.group_changes.json_values import ADDED
+from acktrail.group_changes.request.migration_request import Migration
 from acktrail.times import MissingTimeZone, instant_text, iso_duration_ms, now_ms, parse_instant
 
 LARGEST_OFFSET: Final = (1 << 63) - 1
@@ -38,11 +39,14 @@ class StrategyKind(StrEnum):
     """What the exported state records say the start offset was at a moment."""
     TO_SNAPSHOT = "to-snapshot"
     """What an earlier plan found before it was carried out: undo."""
+    MIGRATE = "migrate"
+    """Where another cluster's group stood, translated: `ResetRequest.migration` says how."""
 
 
-OWN_SCOPE: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT})
+OWN_SCOPE: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
 """What names its share partitions itself."""
-_OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind is not StrategyKind.TO_SNAPSHOT)
+_NO_OPTIONS: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
+_OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind not in _NO_OPTIONS)
 
 
 class OutOfRange(StrEnum):
@@ -88,7 +92,8 @@ class ResetRequest:
     A file and a snapshot have their own scope; `topics` narrows that of a snapshot. `allow_skip`: records may be
     skipped for good. `allow_create`: a group that does not exist may be created. `without_state`: the state topic may
     stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an undo may
-    change what moved on since the plan that it takes back; None: no.
+    change what moved on since the plan that it takes back; None: no. `migration`: where the start offsets of a
+    migration come from; None: it is none.
     """
 
     strategy: Strategy
@@ -104,12 +109,13 @@ class ResetRequest:
     reason: str = ""
     requested_by: str = ""
     allow_moved_on: bool | None = field(default=None, metadata=ADDED)
+    migration: Migration | None = field(default=None, metadata=ADDED)
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
     """The strategy among those given, each with its value. Raises ChangeRefused: `no_strategy`, `two_strategies`, or
     what its value is not."""
-    if not chosen:
+    if not chosen or StrategyKind.MIGRATE in chosen:  # a migration has its own request
         raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {_OPTIONS}")
     if len(chosen) != 1:
         names = ", ".join(f"--{kind.value}" for kind in chosen)
@@ -225,6 +231,7 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
         reason=str(params.get("reason", "")),
         requested_by=str(params.get("requested_by", "")),
         allow_moved_on=True if params.get("allow_moved_on") else None,
+        migration=None,
         **{name: bool(params.get(name, False)) for name in flags},
     )
     return check_request(request)

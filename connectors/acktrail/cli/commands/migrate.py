@@ -1,0 +1,196 @@
+"""``acktrail migrate``: start offsets of share groups carried to another cluster: planned, shown, carried out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables, row_tables
+from acktrail.cli.common_options import AsJson, ClientConfig, TablesOptions, TablesRoot, command_group
+from acktrail.cli.reset import reset_options as options
+from acktrail.config import KafkaConfig, read_properties
+
+app = command_group("Carry start offsets of share groups to another cluster: plan (a dry run), show, apply.")
+
+_Plan = Annotated[str, typer.Argument(help="The id of a plan that is stored in the target's tables, or a plan file.")]
+_TargetServer = Annotated[
+    str,
+    typer.Option(
+        "--target-bootstrap-server",
+        envvar="ACKTRAIL_TARGET_BOOTSTRAP_SERVERS",
+        help="Brokers of the target cluster, host:port[,host:port].",
+    ),
+]
+_TargetConfig = Annotated[
+    Path | None,
+    typer.Option("--target-client-config", help="File with key=value lines for the Kafka client of the target."),
+]
+_TargetTables = Annotated[
+    str | None,
+    typer.Option("--target-tables", help="Root of the target's own tables: plans, results and the audit are there."),
+]
+_TargetOptions = Annotated[
+    Path | None,
+    typer.Option("--target-tables-options", help="File with key=value lines for the storage of the target's tables."),
+]
+
+
+@app.command("plan")
+def plan_(
+    target_bootstrap_server: _TargetServer,
+    translate: Annotated[
+        str,
+        typer.Option(
+            "--translate",
+            help="same: the topics have the same offsets; timestamp: by the time of the first unfinished record (needs "
+            "the source); mm2: by MirrorMaker 2's offset syncs and checkpoints.",
+        ),
+    ],
+    group: options.Groups = None,
+    group_glob: options.Globs = None,
+    all_groups: options.AllGroups = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Only this topic of the source, or some partitions: topic:0,1. May be repeated."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", help="Where the groups stood then: 2026-08-01T12:00:00Z or epoch ms. Default: the newest."
+        ),
+    ] = None,
+    topic_map: Annotated[
+        list[str] | None, typer.Option("--topic-map", help="old=new: another name on the target. May be repeated.")
+    ] = None,
+    topic_prefix: Annotated[
+        str, typer.Option("--topic-prefix", help="Before every other name on the target: 'eu.' for MirrorMaker's eu.")
+    ] = "",
+    offset_syncs: Annotated[
+        str | None, typer.Option("--offset-syncs", help="mm2: mm2-offset-syncs.CLUSTER.internal, on either cluster.")
+    ] = None,
+    checkpoints: Annotated[
+        str | None, typer.Option("--checkpoints", help="mm2: CLUSTER.checkpoints.internal, on either cluster.")
+    ] = None,
+    out_of_range: Annotated[
+        str, typer.Option("--out-of-range", help="Offsets outside of the target's log: reject or clamp.")
+    ] = "reject",
+    no_create: Annotated[
+        bool, typer.Option("--no-create", help="Refuse groups that the target does not have.")
+    ] = False,
+    without_state: Annotated[
+        bool, typer.Option("--without-state", help="Plan even if the target's state topic cannot be read.")
+    ] = False,
+    reason: options.Reason = "",
+    requested_by: options.RequestedBy = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail migrate apply`.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
+    target_client_config: _TargetConfig = None,
+    target_tables: _TargetTables = None,
+    target_tables_options: _TargetOptions = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", help="Brokers of the source, where it is still there, host:port."),
+    ] = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say where groups of one cluster would start on another one, and change nothing.
+
+    `--tables` are the source's exported tables; the source itself may be gone. Start offsets are carried: what the
+    groups acknowledged or archived from there on is delivered again, and the plan counts it. What cannot be translated
+    for sure is refused with the reason. With `--target-tables` the plan is stored there.
+
+    Example: acktrail migrate plan --group billing --translate same --target-bootstrap-server new:9092 --out plan.json
+    """
+    del dry_run
+    from acktrail.cli.reset.change_preview import show_new
+    from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
+    from acktrail.group_changes.migration.plan_migration import parse_migration_request, plan_migration
+    from acktrail.times import time_ms
+
+    asked = {
+        "way": translate,
+        "groups": group or [],
+        "group_globs": group_glob or [],
+        "all_groups": all_groups,
+        "topics": topic or [],
+        "at_ms": None if at is None else time_ms("--at", at),
+        "topic_map": topic_map or [],
+        "topic_prefix": topic_prefix,
+        "offset_syncs": offset_syncs,
+        "checkpoints": checkpoints,
+        "out_of_range": out_of_range,
+        "allow_create": not no_create,
+        "without_state": without_state,
+        "reason": reason,
+        "requested_by": requested_by,
+    }
+    request = parse_migration_request(asked, asks_source=bootstrap_server is not None)
+    source_tables = lean_tables(tables, tables_options)
+    own = optional_lean_tables(target_tables, target_tables_options) if target_tables else None
+    with Cluster(_target(target_bootstrap_server, target_client_config)) as target:
+        if bootstrap_server is None:
+            plan = plan_migration(target, request, source_tables=source_tables, tables=own)
+        else:
+            with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as source:
+                plan = plan_migration(target, request, source_tables=source_tables, source=source, tables=own)
+    if own is not None:
+        api.store_plan(own, plan)
+    show_new(plan, out, as_json, is_stored=own is not None, command="acktrail migrate apply")
+
+
+@app.command()
+def show(
+    plan: _Plan,
+    target_tables: _TargetTables = None,
+    target_tables_options: _TargetOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan: what it carries and what not, its status, and the outcome of every share partition."""
+    from acktrail.cli.reset.report_commands import show_plan
+
+    own = optional_lean_tables(target_tables, target_tables_options) if target_tables else None
+    show_plan(plan, own, as_json)
+
+
+@app.command()
+def apply(
+    plan: _Plan,
+    target_bootstrap_server: _TargetServer,
+    target_tables: Annotated[str, typer.Option("--target-tables", help="Root of the target's own tables.")],
+    execute: options.Execute = False,
+    partial: options.Partial = False,
+    max_age: options.MaxAge = 24.0,
+    wait_empty: options.WaitEmpty = 0.0,
+    wait: options.Wait = 30.0,
+    watch: options.Watch = 5.0,
+    target_client_config: _TargetConfig = None,
+    target_tables_options: _TargetOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out a plan on the target, verify it in the target's state topic, and note every step in the audit.
+
+    As `acktrail reset apply`: refused when anything moved on the target since the plan was made, or a member is in the
+    group. Nothing is sent to the source. `acktrail reset approve|verify|undo|audit` with the target's tables and
+    brokers work on it as on every plan.
+
+    Example: acktrail migrate apply plan.json --target-bootstrap-server new:9092 --target-tables /data/new --execute
+    """
+    from acktrail.cli.reset.apply_command import apply_plan
+
+    own = row_tables(target_tables, target_tables_options)
+    kafka = _target(target_bootstrap_server, target_client_config)
+    apply_plan(kafka, own, plan, execute, partial, max_age, wait_empty, wait, watch, as_json)
+
+
+def _target(bootstrap_server: str, client_config: Path | None) -> KafkaConfig:
+    """How to reach the target: never with the source's client configuration, which may hold its passwords."""
+    properties = {} if client_config is None else read_properties(client_config)
+    return KafkaConfig(bootstrap_servers=bootstrap_server, properties=properties)

@@ -22,7 +22,7 @@ _GROUP: Final = "acktrail-log-reader"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogRecord:
+class TopicRecord:
     """A record of a topic partition; `timestamp_ms` None: it has none. `equals` compares what a mirror keeps."""
 
     offset: int
@@ -30,21 +30,21 @@ class LogRecord:
     key: bytes | None
     value: bytes | None
 
-    def equals(self, other: LogRecord) -> bool:
+    def equals(self, other: TopicRecord) -> bool:
         """Whether time, key and value are the same."""
         return (self.timestamp_ms, self.key, self.value) == (other.timestamp_ms, other.key, other.value)
 
 
 def read_records(
     config: KafkaConfig, stretches: Iterable[LogStretch], *, most: int | None = None
-) -> dict[LogStretch, tuple[LogRecord, ...]]:
+) -> dict[LogStretch, tuple[TopicRecord, ...]]:
     """The records in each stretch, at most the first `most`; those of open and aborted transactions are among them, as
     a share group gets them by default. What the log does not hold any more is left out.
 
     Raises NotAuthorized: READ on a topic is missing. ConfigurationError, RetryableError: the cluster does not answer.
     Cost: one consumer a topic; stretches of one partition are read one after the other.
     """
-    found: dict[LogStretch, tuple[LogRecord, ...]] = {}
+    found: dict[LogStretch, tuple[TopicRecord, ...]] = {}
     by_topic: dict[str, dict[int, list[LogStretch]]] = defaultdict(lambda: defaultdict(list))
     for stretch in sorted(set(stretches)):
         found[stretch] = ()
@@ -58,7 +58,7 @@ def read_records(
     return found
 
 
-def read_topic(config: KafkaConfig, admin: ShareGroupAdmin, topic: str) -> list[LogRecord] | None:
+def read_topic(config: KafkaConfig, admin: ShareGroupAdmin, topic: str) -> list[TopicRecord] | None:
     """All records of a small topic, partition after partition, each in its order; None: there is no such topic. Raises
     as `read_records`; RetryableError: a partition has no leader."""
     (described,) = admin.topics([topic])
@@ -80,9 +80,9 @@ class _TopicReader(LogReader):
         own = {"isolation.level": "read_uncommitted", "queued.min.messages": 1_000}
         super().__init__(config, topic, group_id=_GROUP, timeout_s=_TIMEOUT_S, **own)
 
-    def read(self, stretches: Mapping[int, LogStretch], most: int | None) -> dict[LogStretch, tuple[LogRecord, ...]]:
+    def read(self, stretches: Mapping[int, LogStretch], most: int | None) -> dict[LogStretch, tuple[TopicRecord, ...]]:
         """The records of one stretch of each partition."""
-        records: dict[int, list[LogRecord]] = {partition: [] for partition in stretches}
+        records: dict[int, list[TopicRecord]] = {partition: [] for partition in stretches}
         unfinished = dict(stretches)
         with closing(self.messages({p: each.first_offset for p, each in stretches.items()})) as messages:
             while unfinished:
@@ -110,9 +110,9 @@ class _TopicReader(LogReader):
         return False
 
 
-def _record(message: Any) -> LogRecord:
+def _record(message: Any) -> TopicRecord:
     timestamp = message.timestamp()[1]
-    return LogRecord(
+    return TopicRecord(
         offset=message.offset(),
         timestamp_ms=timestamp if timestamp >= 0 else None,
         key=message.key(),

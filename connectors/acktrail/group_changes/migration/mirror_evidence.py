@@ -19,7 +19,7 @@ from acktrail.model.mirrored_offsets import (
 )
 
 if TYPE_CHECKING:
-    from acktrail.broker.log_records import LogRecord
+    from acktrail.broker.log_records import TopicRecord
 
 _LOOK_BACK: Final = 100
 """Offsets before the end of a log in which its last record is looked for: some may be control records or gaps."""
@@ -161,7 +161,7 @@ class _Comparison:
     def _there(self, topic: str, partition: int, number: int) -> tuple[str, int, int]:
         return self._migration.target_topic(topic), partition, number
 
-    def _anchors(self, offsets: Sequence[SourceOffset]) -> dict[SourceOffset, LogRecord]:
+    def _anchors(self, offsets: Sequence[SourceOffset]) -> dict[SourceOffset, TopicRecord]:
         """The first record of the source at or after each offset, else the last one before it."""
         from acktrail.broker.descriptions import TopicPartition
         from acktrail.broker.log_records import read_records
@@ -205,7 +205,9 @@ def _at_time(cluster: Cluster, wanted: Mapping[SourceOffset, tuple[str, int, int
     return found
 
 
-def _records_at(cluster: Cluster, wanted: Mapping[SourceOffset, tuple[str, int, int]]) -> dict[SourceOffset, LogRecord]:
+def _records_at(
+    cluster: Cluster, wanted: Mapping[SourceOffset, tuple[str, int, int]]
+) -> dict[SourceOffset, TopicRecord]:
     """The first record from an offset on, where there is one."""
     from acktrail.broker.descriptions import TopicPartition
     from acktrail.broker.log_records import read_records
@@ -224,7 +226,7 @@ def _records_at(cluster: Cluster, wanted: Mapping[SourceOffset, tuple[str, int, 
     return {each: records[stretch][0] for each, stretch in stretches.items() if records[stretch]}
 
 
-def _pair(offset: int, first: LogRecord | None, copy: LogRecord | None) -> TranslatedOffset | str:
+def _pair(offset: int, first: TopicRecord | None, copy: TopicRecord | None) -> TranslatedOffset | str:
     """The translation of `offset` by a record of the source, not after it, and its copy, if it is one."""
     if first is None:
         return "its record was pruned on the source while it was looked at"

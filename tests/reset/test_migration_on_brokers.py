@@ -186,7 +186,7 @@ def test_offsets_are_translated_by_time(clusters: Clusters, capsys: pytest.Captu
     number of records that are delivered again is exact."""
     words = ("--translate", "timestamp", "--topic-prefix", "eu.")
     assert "[source_needed]" in clusters.migrate(capsys, "plan", *words).stderr
-    plan = clusters.plan(capsys, *words, "--bootstrap-server", clusters.source.kafka.bootstrap_servers)
+    plan = clusters.plan(capsys, *words, "--ask-source", "--bootstrap-server", clusters.source.kafka.bootstrap_servers)
     expected = {partition: start + FILLERS[partition] for partition, start in STARTS.items()}
     assert {row["partition"]: row["target_offset"] for row in plan["partitions"]} == expected
     assert _numbers(plan) == (ACKNOWLEDGED + ARCHIVED, ACKNOWLEDGED + ARCHIVED, ACKNOWLEDGED, ARCHIVED, 0)
@@ -212,7 +212,7 @@ def test_offsets_are_translated_by_mirror_maker(clusters: Clusters, capsys: pyte
 def test_other_offsets_are_not_taken_for_the_same(clusters: Clusters, capsys: pytest.CaptureFixture[str]) -> None:
     """A mirror with shifted offsets is no mirror with the same ones: where the living source is named this is found; a
     mirror that lacks the records is refused by its log's end. Nothing of it can be applied."""
-    words = ("--translate", "same", "--topic-prefix", "eu.", "--bootstrap-server")
+    words = ("--translate", "same", "--topic-prefix", "eu.", "--ask-source", "--bootstrap-server")
     refused = clusters.migrate(capsys, "plan", *words, clusters.source.kafka.bootstrap_servers)
     assert refused.code == 2
     assert "[not_carried]" in refused.stderr
@@ -232,7 +232,7 @@ def test_one_cluster_is_no_migration(clusters: Clusters, capsys: pytest.CaptureF
     same = run(capsys, "migrate", "plan", "--translate", "same", "--target-bootstrap-server", own, *tables)
     assert "[same_cluster]" in same.complaint(2)
     assert "the tables are of cluster" in clusters.migrate(
-        capsys, "plan", "--translate", "same", "--bootstrap-server", other
+        capsys, "plan", "--translate", "same", "--ask-source", "--bootstrap-server", other
     ).complaint(3)
     nothing = clusters.migrate(capsys, "plan", "--translate", "mm2", "--offset-syncs", "no-such-topic")
     assert "there is no topic 'no-such-topic'" in nothing.complaint(3)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables, row_tables
+from acktrail.cli.arrow_without_pandas import forgo_numpy, forgo_pandas, lean_tables
 from acktrail.cli.common_options import AsJson, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.reset import reset_options as options
-from acktrail.config import KafkaConfig, read_properties
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import ConfigurationError
+from acktrail.secrets import resolved_properties
 
 app = command_group("Carry start offsets of share groups to another cluster: plan (a dry run), show, apply.")
 
 _Plan = Annotated[str, typer.Argument(help="The id of a plan that is stored in the target's tables, or a plan file.")]
+_TargetProfile = Annotated[
+    str | None, typer.Option("--target-profile", help="Profile of the target: its brokers, client properties, tables.")
+]
 _TargetServer = Annotated[
-    str,
-    typer.Option(
-        "--target-bootstrap-server",
-        envvar="ACKTRAIL_TARGET_BOOTSTRAP_SERVERS",
-        help="Brokers of the target cluster, host:port[,host:port].",
-    ),
+    str | None, typer.Option("--target-bootstrap-server", help="Brokers of the target cluster, host:port[,host:port].")
 ]
 _TargetConfig = Annotated[
     Path | None,
@@ -39,7 +40,6 @@ _TargetOptions = Annotated[
 
 @app.command("plan")
 def plan_(
-    target_bootstrap_server: _TargetServer,
     translate: Annotated[
         str,
         typer.Option(
@@ -88,12 +88,16 @@ def plan_(
         Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail migrate apply`.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
+    target_profile: _TargetProfile = None,
+    target_bootstrap_server: _TargetServer = None,
     target_client_config: _TargetConfig = None,
     target_tables: _TargetTables = None,
     target_tables_options: _TargetOptions = None,
+    ask_source: Annotated[
+        bool, typer.Option("--ask-source", help="Also ask the source cluster: it is still there.")
+    ] = False,
     bootstrap_server: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", help="Brokers of the source, where it is still there, host:port."),
+        str | None, typer.Option("--bootstrap-server", help="Brokers of the source, with --ask-source.")
     ] = None,
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
@@ -132,15 +136,15 @@ def plan_(
         "reason": reason,
         "requested_by": requested_by,
     }
-    request = parse_migration_request(asked, asks_source=bootstrap_server is not None)
+    request = parse_migration_request(asked, asks_source=ask_source)
     source_tables = lean_tables(tables, tables_options)
-    own = optional_lean_tables(target_tables, target_tables_options) if target_tables else None
-    with Cluster(_target(target_bootstrap_server, target_client_config)) as target:
-        if bootstrap_server is None:
-            plan = plan_migration(target, request, source_tables=source_tables, tables=own)
-        else:
-            with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as source:
-                plan = plan_migration(target, request, source_tables=source_tables, source=source, tables=own)
+    own = _target_tables(target_tables, target_tables_options, target_profile)
+    with ExitStack() as clusters:
+        kafka = _target(target_bootstrap_server, target_client_config, target_profile)
+        target, source = clusters.enter_context(Cluster(kafka)), None
+        if ask_source:
+            source = clusters.enter_context(Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)))
+        plan = plan_migration(target, request, source_tables=source_tables, source=source, tables=own)
     if own is not None:
         api.store_plan(own, plan)
     show_new(plan, out, as_json, is_stored=own is not None, command="acktrail migrate apply")
@@ -149,6 +153,7 @@ def plan_(
 @app.command()
 def show(
     plan: _Plan,
+    target_profile: _TargetProfile = None,
     target_tables: _TargetTables = None,
     target_tables_options: _TargetOptions = None,
     as_json: AsJson = False,
@@ -156,22 +161,23 @@ def show(
     """Show a plan: what it carries and what not, its status, and the outcome of every share partition."""
     from acktrail.cli.reset.report_commands import show_plan
 
-    own = optional_lean_tables(target_tables, target_tables_options) if target_tables else None
-    show_plan(plan, own, as_json)
+    forgo_pandas()
+    show_plan(plan, _target_tables(target_tables, target_tables_options, target_profile), as_json)
 
 
 @app.command()
 def apply(
     plan: _Plan,
-    target_bootstrap_server: _TargetServer,
-    target_tables: Annotated[str, typer.Option("--target-tables", help="Root of the target's own tables.")],
     execute: options.Execute = False,
     partial: options.Partial = False,
     max_age: options.MaxAge = 24.0,
     wait_empty: options.WaitEmpty = 0.0,
     wait: options.Wait = 30.0,
     watch: options.Watch = 5.0,
+    target_profile: _TargetProfile = None,
+    target_bootstrap_server: _TargetServer = None,
     target_client_config: _TargetConfig = None,
+    target_tables: _TargetTables = None,
     target_tables_options: _TargetOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -185,12 +191,27 @@ def apply(
     """
     from acktrail.cli.reset.apply_command import apply_plan
 
-    own = row_tables(target_tables, target_tables_options)
-    kafka = _target(target_bootstrap_server, target_client_config)
+    own = _target_tables(target_tables, target_tables_options, target_profile)
+    if own is None:
+        text = "the target's tables are not named"
+        raise ConfigurationError(text, hint="give --target-tables or --target-profile: the audit is kept there")
+    forgo_numpy()
+    kafka = _target(target_bootstrap_server, target_client_config, target_profile)
     apply_plan(kafka, own, plan, execute, partial, max_age, wait_empty, wait, watch, as_json)
 
 
-def _target(bootstrap_server: str, client_config: Path | None) -> KafkaConfig:
-    """How to reach the target: never with the source's client configuration, which may hold its passwords."""
-    properties = {} if client_config is None else read_properties(client_config)
+def _target(bootstrap_server: str | None, client_config: Path | None, profile: str | None) -> KafkaConfig:
+    """How to reach the target. Raises ConfigurationError: no broker is named. The client configuration that the
+    environment names is not used: it is the source's, and may hold its passwords."""
+    if profile is not None:
+        return KafkaConfig.from_environment(bootstrap_server, client_config, profile=profile)
+    if not bootstrap_server:
+        hint = "give --target-bootstrap-server or --target-profile"
+        raise ConfigurationError("no broker of the target named", hint=hint)
+    properties = {} if client_config is None else resolved_properties(client_config)
     return KafkaConfig(bootstrap_servers=bootstrap_server, properties=properties)
+
+
+def _target_tables(uri: str | None, options_file: Path | None, profile: str | None) -> TablesConfig | None:
+    """The target's own tables; None: none are named. Those that the environment names are the source's."""
+    return TablesConfig.from_environment(uri, options_file, profile=profile) if uri or profile else None

@@ -64,7 +64,7 @@ def check_source(source: Cluster, cluster_id: str) -> None:
     """Raise ForeignCluster unless the source cluster is the one that the tables were exported from."""
     if source.admin.cluster_id != cluster_id:
         text = f"the source is cluster {source.admin.cluster_id}, the tables are of cluster {cluster_id}"
-        raise ForeignCluster(text, hint="name the brokers that were exported, or leave --bootstrap-server")
+        raise ForeignCluster(text, hint="name the brokers that were exported, or leave --ask-source")
 
 
 def _by_mirror_topics(
@@ -106,7 +106,7 @@ def _mirror_records(
     records = next((each for each in found if each is not None), None)
     if records is None:
         where = "on neither cluster" if len(clusters) > 1 else "not on the target"
-        hint = "acktrail migrate plan --bootstrap-server names the source: it may be there"
+        hint = "with --ask-source it is looked for on the source as well"
         raise ConfigurationError(f"there is no topic {topic!r}: it is {where}", hint=hint)
     for record in records:
         try:

@@ -69,7 +69,7 @@ def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> Migratio
     )
     if migration.way is TranslationWay.TIMESTAMP and not asks_source:
         text = "times of records are on the source cluster alone: the tables do not have them"
-        raise ChangeRefused("source_needed", text, hint="name it with --bootstrap-server, or give another --translate")
+        raise ChangeRefused("source_needed", text, hint="give --ask-source, or another --translate")
     is_mm2, named = migration.way is TranslationWay.MM2, migration.offset_syncs or migration.checkpoints
     if is_mm2 and not named:
         hint = "--offset-syncs mm2-offset-syncs.CLUSTER.internal, --checkpoints CLUSTER.checkpoints.internal, or both"

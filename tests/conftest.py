@@ -83,3 +83,18 @@ def broker() -> Iterator[EmbeddedBroker]:
 def kafka(broker: EmbeddedBroker) -> KafkaConfig:
     """How to reach the shared broker."""
     return KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the tests of faults counted: kills, records, gaps."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "nodeid")]
+    found = [
+        (each.nodeid, text)
+        for each in reports
+        for name, text in getattr(each, "user_properties", ())
+        if name == "faults"
+    ]
+    if found:
+        terminalreporter.section("faults survived")
+    for nodeid, text in sorted(set(found)):
+        terminalreporter.write_line(f"{nodeid.split('::')[-1]}: {text}")

@@ -99,8 +99,8 @@ class Workload:
         for future in self.admin.delete_acls([_allowed(AclBindingFilter, user, operation, kind, name)]).values():
             future.result()
 
-    def set_scram_password(self, user: str, password: str) -> None:
-        kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    def set_scram_password(self, user: str, password: str, mechanism: str = "SCRAM_SHA_256") -> None:
+        kind = ScramCredentialInfo(ScramMechanism[mechanism], 4096)
         change = UserScramCredentialUpsertion(user, kind, password.encode())
         for future in self.admin.alter_user_scram_credentials([change]).values():
             future.result()

@@ -30,12 +30,13 @@ _REPAIR: Final = "`acktrail repair` shows what can be repaired"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorCheck:
-    """`status` is ok, note (works, but know this) or missing (`hint` says what to do)."""
+    """`status` is ok, note (works, but know this) or missing (`hint` says what to do, `command` grants an ACL)."""
 
     what: str
     status: str
     detail: str
     hint: str = ""
+    command: str = ""
 
 
 def missing(what: str, error: AcktrailError) -> DoctorCheck:

@@ -15,17 +15,23 @@ from uuid import UUID
 
 from kafka.errors import (
     IncompatibleBrokerVersion,
+    KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
     RequestTimedOutError,
     UnknownBrokerIdError,
 )
+from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.metadata import MetadataRequest
 
 from acktrail.broker.client.client_settings import ClientSettings
-from acktrail.broker.client.connection_errors import ensure_pem_files, explain
+from acktrail.broker.client.closing_sockets import CLOSING_SOCKETS, tls_handshake
+from acktrail.broker.client.connection_errors import explain
+from acktrail.broker.client.tls_files import tls_context
+from acktrail.broker.client.token_source import token_source
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
 
@@ -81,12 +87,28 @@ class NoResponse(NamedTuple):
 
 
 class _ConnectionManager(KafkaConnectionManager):
-    """Still delivers a response that arrives together with the end of the stream, which kafka-python 3.0.12 drops. That
-    is how brokers refuse a login: they answer and close at once."""
+    """Still delivers a response that arrives together with the end of the stream, which kafka-python 3.0.12 drops: that
+    is how brokers refuse a login, they answer and close at once. And closes every socket that led to no connection,
+    which kafka-python leaves to the garbage collector: each try of a long outage would cost a file descriptor."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        transport = await super()._build_transport(node, timeout_at=timeout_at)
-        receive = transport._sock_recv  # noqa: SLF001  # kafka-python has no hook
+        options = self.config["socket_options"]
+        sock = await create_connection(
+            self._net, node.host, node.port, options, proxy_url=CLOSING_SOCKETS, timeout_at=timeout_at
+        )
+        try:
+            if self.ssl_enabled:
+                transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+                sock = transport._sock  # noqa: SLF001  # kafka-python has no hook; TLS took the first one over
+                await tls_handshake(self._net, sock, timeout_at)
+            else:
+                transport = KafkaTCPTransport(self._net, sock, host=node.host)
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, OSError | KafkaError):
+                raise KafkaConnectionError(f"Handshake failed: {error}") from None
+            raise
+        receive = transport._sock_recv  # noqa: SLF001  # see above
 
         def receive_data_first() -> tuple[bytes, Exception | None]:
             """The end of the stream is there the next time as well."""
@@ -107,12 +129,19 @@ class BrokerClient:
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
         self._settings = ClientSettings.from_config(config)
-        ensure_pem_files(self._settings)
+        self._tokens = None if self._settings.oauth is None else token_source(self._settings.oauth)
         self._bootstrap_servers = config.bootstrap_servers
         self._timeout_s = bootstrap_timeout_s
+        context = tls_context(self._settings)
         self._net = NetworkSelector()
-        limits = {"receive_message_max_bytes": _LARGEST_ANSWER, "max_in_flight_requests_per_connection": 1_000}
-        self._manager = _ConnectionManager(self._net, **asdict(self._settings), **limits)
+        self._manager = _ConnectionManager(
+            self._net,
+            **asdict(self._settings),
+            ssl_context=context,
+            sasl_oauth_token_provider=self._tokens,
+            receive_message_max_bytes=_LARGEST_ANSWER,
+            max_in_flight_requests_per_connection=1_000,
+        )
         self._cluster = self._manager.cluster
         try:
             self._bootstrap()
@@ -199,7 +228,9 @@ class BrokerClient:
         return f"{broker.host}:{broker.port}" if broker else self._bootstrap_servers
 
     def _bootstrap(self) -> None:
-        """Learn the cluster from the first address that answers."""
+        """Learn the cluster from the first address that answers, with a token at hand: its endpoint may take long."""
+        if self._tokens is not None:
+            self._tokens.current()
         addresses = self._settings.bootstrap_servers
         backoff = Backoff(self._timeout_s)
         reasons: list[AcktrailError] = []
@@ -208,6 +239,8 @@ class BrokerClient:
                 self._net.run(self._learn_from, node.node_id, backoff.left_s / left)
                 return
             except KafkaError as error:
+                if self._tokens is not None:
+                    self._tokens.forget()
                 reasons.append(explain(error, f"{node.host}:{node.port}", self._settings))
         configuration = [reason for reason in reasons if isinstance(reason, ConfigurationError)]
         if configuration or len(reasons) == 1:

@@ -5,64 +5,47 @@ understood as well.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
 
+from acktrail.broker.client.client_properties import ensure_known, jaas_options
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_SECURITY_NAMES: Final = """
-    security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password sasl.jaas.config ssl.ca.location
-    ssl.truststore.location ssl.truststore.type ssl.certificate.location ssl.key.location ssl.key.password
-    ssl.keystore.location ssl.keystore.type ssl.endpoint.identification.algorithm ssl.protocol ssl.enabled.protocols
-"""
-_OTHER_NAMES: Final = """
-    acks allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
-    auto.commit.enable auto.commit.interval.ms auto.offset.reset batch.num.messages batch.size
-    bootstrap.controllers bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback
-    buffer.memory check.crcs client.dns.lookup client.id client.rack compression.codec compression.gzip.level
-    compression.level compression.lz4.level compression.type compression.zstd.level config.providers
-    connections.max.idle.ms consume.callback.max.messages coordinator.query.interval.ms debug
-    default.api.timeout.ms default_topic_conf delivery.report.only.error delivery.timeout.ms enable.auto.commit
-    enable.auto.offset.store enable.gapless.guarantee enable.idempotence enable.metrics.push
-    enable.partition.eof enable.random.seed enable.sasl.oauthbearer.unsecure.jwt
-    enable.ssl.certificate.verification enabled_events exclude.internal.topics fetch.error.backoff.ms
-    fetch.max.bytes fetch.max.wait.ms fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
-    fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type group.remote.assignor
-    heartbeat.interval.ms https.ca.location https.ca.pem interceptor.classes interceptors
-    internal.termination.signal internal.throw.on.fetch.stable.offset.unsupported isolation.level
-    key.deserializer key.serializer linger.ms log.connection.close log.queue log.thread.name log_level
-    max.block.ms max.in.flight max.in.flight.requests.per.connection max.partition.fetch.bytes
-    max.poll.interval.ms max.poll.records max.request.size message.copy.max.bytes message.max.bytes
-    message.send.max.retries message.timeout.ms metadata.broker.list metadata.max.age.ms metadata.max.idle.ms
-    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
-    metrics.recording.level metrics.sample.window.ms msg_order_cmp offset.store.method offset.store.path
-    offset.store.sync.interval.ms partition.assignment.strategy partitioner
-    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
-    partitioner.ignore.keys plugin.library.paths produce.offset.report queue.buffering.backpressure.threshold
-    queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms queued.max.messages.kbytes
-    queued.min.messages queuing.strategy receive.buffer.bytes receive.message.max.bytes
-    reconnect.backoff.jitter.ms reconnect.backoff.max.ms reconnect.backoff.ms request.required.acks
-    request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms send.buffer.bytes session.timeout.ms
-    share.acknowledgement.mode share.acquire.mode socket.blocking.max.ms socket.connection.setup.timeout.max.ms
-    socket.connection.setup.timeout.ms socket.keepalive.enable socket.max.fails socket.nagle.disable
-    socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms ssl_ca ssl_certificate
-    ssl_engine_callback_data ssl_key statistics.interval.ms sticky.partitioning.linger.ms topic.blacklist
-    topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms
-    topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse transaction.timeout.ms
-    transaction.two.phase.commit.enable transactional.id value.deserializer value.serializer
-"""
-_SECURITY_PROPERTIES: Final = frozenset(_SECURITY_NAMES.split())
-_OTHER_PROPERTIES: Final = frozenset(_OTHER_NAMES.split())
-"""The other properties that Kafka's clients (4.3) and librdkafka (2.x) know. acktrail needs few and accepts all, so
-that one file serves Kafka's tools as well; a name that no client knows is a spelling mistake."""
-_JAAS_OPTION: Final = re.compile(r'\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;]+)')
+_OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTHBEARER)
+_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # a property's name
+_CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105  # a property's name
+_ONLY_VALUES: Final = {
+    "sasl.oauthbearer.method": ("oidc",),
+    "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
+    "sasl.oauthbearer.jwt.retriever.class": ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever"),
+}
+"""Properties that choose how a token is got, and the values (last part of a class name) that mean the client
+credentials grant."""
+_EXTENSION: Final = "extension_"
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _LARGEST_PORT: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """How to get a token for OAUTHBEARER: OAuth's client credentials grant (RFC 6749, 4.4). `ca_file` None: the
+    system's authorities are trusted. `encodes_login`: id and secret are URL-encoded before they become Basic
+    authentication, as the RFC says and Kafka does not by default. `extensions` go to the broker (KIP-342)."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    ca_file: str | None = None
+    encodes_login: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +57,7 @@ class ClientSettings:
     sasl_mechanism: str | None = None
     sasl_plain_username: str | None = None
     sasl_plain_password: str | None = field(default=None, repr=False)
+    oauth: ClientCredentials | None = None
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
@@ -90,39 +74,103 @@ class ClientSettings:
     def uses_sasl(self) -> bool:
         return self.security_protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
 
+    @property
+    def login_name(self) -> str:
+        """As whom the client logs in: the user, or the OAuth client; empty without SASL."""
+        return self.oauth.client_id if self.oauth else self.sasl_plain_username or ""
+
     @classmethod
     def from_config(cls, config: KafkaConfig) -> ClientSettings:
         """Read the properties. Those that Kafka's clients know and acktrail does not need have no effect. Raises
         ConfigurationError when an address or a value is not understood, or no client knows a property. No value is
         shown that could be a secret."""
         properties = config.properties
-        _refuse_unknown(properties)
+        ensure_known(properties)
         protocol = _one_of(properties, "security.protocol", _PROTOCOLS, default="PLAINTEXT")
-        mechanism = None
-        if protocol.startswith("SASL"):
-            name = "sasl.mechanism" if "sasl.mechanism" in properties else "sasl.mechanisms"
-            if name not in properties:
-                _refuse("sasl.mechanism is missing", f"use one of {', '.join(_MECHANISMS)}")
-            mechanism = _one_of(properties, name, _MECHANISMS, default="")
-        login = dict(_JAAS_OPTION.findall(properties.get("sasl.jaas.config", "")))
-        login = {name: re.sub(r"\\(.)", r"\1", v[1:-1]) if v.startswith('"') else v for name, v in login.items()}
-        settings = cls(
+        certificate = _pem(properties, "ssl.certificate.location", "ssl.keystore")
+        return cls(
             bootstrap_servers=addresses_of(config.bootstrap_servers),
             security_protocol=protocol,
-            sasl_mechanism=mechanism,
-            sasl_plain_username=properties.get("sasl.username", login.get("username")),
-            sasl_plain_password=properties.get("sasl.password", login.get("password")),
+            **(_login(properties) if protocol.startswith("SASL") else {}),
             ssl_cafile=_pem(properties, "ssl.ca.location", "ssl.truststore"),
-            ssl_certfile=_pem(properties, "ssl.certificate.location", "ssl.keystore"),
-            ssl_keyfile=properties.get("ssl.key.location") or _pem(properties, "", "ssl.keystore"),
+            ssl_certfile=certificate,
+            ssl_keyfile=properties.get("ssl.key.location") or certificate,
             ssl_password=properties.get("ssl.key.password"),
             ssl_check_hostname=properties.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
             client_id=properties.get("client.id", "acktrail"),
             request_timeout_ms=config.request_timeout_ms,
         )
-        if settings.uses_sasl and None in (settings.sasl_plain_username, settings.sasl_plain_password):
-            _refuse("no user name or no password for SASL", "set sasl.username and sasl.password, or sasl.jaas.config")
-        return settings
+
+
+def _login(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a login with SASL."""
+    name = "sasl.mechanism" if "sasl.mechanism" in properties else "sasl.mechanisms"
+    if name not in properties:
+        _refuse("sasl.mechanism is missing", f"use one of {', '.join(MECHANISMS)}")
+    mechanism = _one_of(properties, name, MECHANISMS, default="")
+    if mechanism == _OAUTHBEARER:
+        return {"sasl_mechanism": mechanism, "oauth": _client_credentials(properties)}
+    jaas = jaas_options(properties)
+    user = properties.get("sasl.username", jaas.get("username"))
+    password = properties.get("sasl.password", jaas.get("password"))
+    if user is None or password is None:
+        _refuse("no user name or no password for SASL", "set sasl.username and sasl.password, or sasl.jaas.config")
+    return {"sasl_mechanism": mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
+
+
+def _client_credentials(properties: Mapping[str, str]) -> ClientCredentials:
+    """By Kafka's names (4.1 and later), by those of librdkafka, or in the JAAS line of older releases."""
+    for name, allowed in _ONLY_VALUES.items():
+        if properties.get(name, allowed[0]).rpartition(".")[2] not in allowed:
+            _refuse(
+                f"{name} is not supported with this value", f"use {' or '.join(allowed)}: a token of a client's own"
+            )
+    jaas = jaas_options(properties)
+
+    def one_of(*names: str, jaas_name: str) -> str | None:
+        return next((properties[name] for name in names if properties.get(name)), jaas.get(jaas_name))
+
+    url = properties.get(_TOKEN_URL)
+    client_id = one_of(_CLIENT_ID, "sasl.oauthbearer.client.id", jaas_name="clientId")
+    secret = one_of(_CLIENT_SECRET, "sasl.oauthbearer.client.secret", jaas_name="clientSecret")
+    for name, value in ((_TOKEN_URL, url), (_CLIENT_ID, client_id), (_CLIENT_SECRET, secret)):
+        if not value:
+            _refuse(f"{name} is missing", "OAUTHBEARER needs a token endpoint, a client id and a client secret")
+    return ClientCredentials(
+        token_url=_checked_url(url or ""),
+        client_id=client_id or "",
+        client_secret=secret or "",
+        scope=one_of("sasl.oauthbearer.scope", jaas_name="scope"),
+        extensions=_extensions(properties.get("sasl.oauthbearer.extensions", ""), jaas),
+        ca_file=properties.get("https.ca.location") or _pem(jaas, "", "ssl.truststore"),
+        encodes_login=properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
+    )
+
+
+def _checked_url(url: str) -> str:
+    """`url`, which must keep the secret: https, or this machine. It is not shown: it may hold a secret itself."""
+    try:
+        parts = urlsplit(url)
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+        if is_safe and parts.hostname and not parts.username and (parts.port is None or parts.port > 0):
+            return url
+    except ValueError:
+        pass
+    return _refuse(f"{_TOKEN_URL} is no https URL", "for example https://login.example.com/oauth2/token")
+
+
+def _extensions(pairs: str, jaas: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """SASL extensions: librdkafka's ``name=value,name=value`` or ``extension_name="value"`` in the JAAS line."""
+    found = {name.removeprefix(_EXTENSION): value for name, value in jaas.items() if name.startswith(_EXTENSION)}
+    for pair in filter(None, pairs.split(",")):
+        name, separator, value = pair.partition("=")
+        if not separator:
+            _refuse("sasl.oauthbearer.extensions is not name=value,name=value", "for example logicalCluster=lkc-1")
+        found[name.strip()] = value.strip()
+    for name, value in found.items():
+        if not re.fullmatch("[A-Za-z]+", name) or not re.fullmatch(r"[\x20-\x7e\t\r\n]*", value) or name == "auth":
+            _refuse(f"SASL extension {name!r} is not allowed", "names are letters, values ASCII text (RFC 7628, 3.1)")
+    return tuple(sorted(found.items()))
 
 
 def addresses_of(bootstrap_servers: str) -> tuple[str, ...]:
@@ -145,19 +193,6 @@ def _address(text: str) -> str:
 
 def _refuse(message: str, hint: str) -> NoReturn:
     raise ConfigurationError(message, hint=hint)
-
-
-def _refuse_unknown(properties: Mapping[str, str]) -> None:
-    """A misspelt ``security.protocol`` must not mean plain text."""
-    for name in properties.keys() - _SECURITY_PROPERTIES - _OTHER_PROPERTIES:
-        if name.startswith(("security.", "sasl.", "ssl.")):
-            known, message = _SECURITY_PROPERTIES, f"client property {name} is not supported"
-            hint = f"use {', '.join(sorted(known))}"
-        else:
-            known, message = _SECURITY_PROPERTIES | _OTHER_PROPERTIES, f"no Kafka client knows the property {name!r}"
-            hint = "see the documentation of Kafka's clients"
-        near = difflib.get_close_matches(name, known, n=1)
-        _refuse(message, f"did you mean {near[0]}?" if near else hint)
 
 
 def _one_of(properties: Mapping[str, str], name: str, allowed: tuple[str, ...], *, default: str) -> str:

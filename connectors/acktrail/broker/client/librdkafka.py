@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
+import re
 import time
 from collections.abc import Generator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.client.client_settings import ClientSettings
+from acktrail.broker.client.tls_files import tls_context
+from acktrail.broker.client.token_source import token_source
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError
 from acktrail.wire.raw_record import RawRecord
@@ -25,6 +31,11 @@ PRUNED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_
 TRUNCATED: Final = KafkaError._LOG_TRUNCATION  # noqa: SLF001  # see above
 """The log was cut before the offset that is to be read next."""
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # see above
+_DISCONNECTED: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001  # see above
+_ADDRESS: Final = re.compile(r"(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://([^/\s]+:[0-9]+)/")
+"""In librdkafka's name for a broker: ``sasl_ssl://host:port/1``."""
+_NO_LISTENER: Final = "Connect to "
+"""Begins librdkafka's words for an address without a listener."""
 GONE: Final = frozenset(
     {
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  # see above
@@ -60,6 +71,11 @@ _ONE_BATCH: Final = {"max.partition.fetch.bytes": 1, "queued.min.messages": 1}
 """A broker always gives at least one batch: no more of a log is fetched than that."""
 _MESSAGES_AT_ONCE: Final = 10_000
 _SLICE_S: Final = 0.02
+_TRY_S: Final = 3.0
+_TRY_EVERY_S: Final = 5.0
+_FORGOTTEN_S: Final = 60.0
+_DOUBTS: Final = 3
+_CHECK: Final = "check security.protocol, sasl.* and ssl.*"
 
 
 def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
@@ -71,7 +87,11 @@ def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
         "security.protocol": settings.security_protocol.lower(),
         "socket.timeout.ms": settings.request_timeout_ms,
     }
-    if settings.uses_sasl:
+    if settings.oauth is not None:
+        # A callback instead of librdkafka's own OIDC: both clients use one token, and fail with the same words.
+        callback = token_source(settings.oauth).for_librdkafka
+        properties |= {"sasl.mechanism": settings.sasl_mechanism, "oauth_cb": callback}
+    elif settings.uses_sasl:
         properties |= {
             "sasl.mechanism": settings.sasl_mechanism,
             "sasl.username": settings.sasl_plain_username,
@@ -90,23 +110,77 @@ def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
 
 def new_log_consumer(config: KafkaConfig, group_id: str, failures: list[Any], **changes: Any) -> Consumer:
     """A consumer that reads logs from given offsets: it joins no group (`group_id` is only a name), commits nothing,
-    and never jumps. `failures` gets, during `consume`, the errors of no partition that end the reading: librdkafka
-    keeps trying after the others. `changes` are librdkafka properties that win over acktrail's own."""
+    and never jumps. `failures` gets, during `consume`, what ends the reading and belongs to no partition: librdkafka's
+    fatal errors, and as AcktrailError what keeps the client out; librdkafka keeps trying after the others. `changes`
+    are librdkafka properties that win over acktrail's own. Raises as `ClientSettings.from_config`, `tls_context` and
+    `TokenSource`."""
+    settings = ClientSettings.from_config(config)
+    tls_context(settings)
+    if settings.oauth is not None:
+        token_source(settings.oauth).current()  # what the callback raises in the constructor is lost
+    refusals = _Refusals(config)
 
     def note(error: Any) -> None:
-        if error.code() in _REFUSED or error.fatal():
-            failures.append(error)
+        failure = error if error.fatal() else refusals.explained(error)
+        if failure is not None:
+            failures.append(failure)
 
     own = {**to_librdkafka(config), **_EXACT_AND_BOUNDED, **changes}
     return Consumer({**own, "group.id": group_id, "error_cb": note}, logger=_LOG)
 
 
+class _Refusals:
+    """What keeps a librdkafka client out, said as `BrokerClient` says it.
+
+    librdkafka's words are too few (every certificate that it does not like is one error), and the same for a broker
+    that is just going down. So the same address is tried with the other client: what that raises is the answer; where
+    it is let in, or no broker answers, librdkafka may continue. After `_DOUBTS` refusals in a row that only librdkafka
+    saw, its own words count."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._tried_at = -math.inf
+        self._doubts = 0
+
+    def explained(self, error: Any) -> AcktrailError | None:
+        """Why `error` ends the reading; None: it does not."""
+        text, now = error.str(), time.monotonic()
+        is_refusal = error.code() in _REFUSED
+        may_be_one = error.code() in _DISCONNECTED and _NO_LISTENER not in text
+        if not (is_refusal or may_be_one) or now - self._tried_at < _TRY_EVERY_S:
+            return None
+        self._doubts = self._doubts if now - self._tried_at < _FORGOTTEN_S else 0
+        found = _ADDRESS.search(text)
+        where = self._config.bootstrap_servers if found is None else found[1]
+        try:
+            BrokerClient(replace(self._config, bootstrap_servers=where), bootstrap_timeout_s=_TRY_S).close()
+        except ConfigurationError as refusal:
+            return refusal
+        except AcktrailError:
+            self._doubts = 0
+        else:
+            self._doubts += is_refusal
+        finally:
+            self._tried_at = time.monotonic()
+        if self._doubts < _DOUBTS:
+            return None
+        return ConfigurationError(f"{where} refused the connection: {_words(text)}", hint=_CHECK)
+
+
+def _words(text: str) -> str:
+    """librdkafka's words without the address and how long it took."""
+    return re.sub(r" \(after .*$", "", text.partition(": ")[2] or text)
+
+
 def read_failure(topic: str, error: Any) -> AcktrailError:
-    """What to raise for an error of librdkafka's that trying again does not cure, while `topic` was read."""
+    """What to raise for an error that trying again does not cure, while `topic` was read: librdkafka's, or one of
+    `new_log_consumer`'s failures."""
+    if isinstance(error, AcktrailError):
+        return error
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return NotAuthorized("READ", f"topic {topic}")
     if error.code() in _REFUSED:
-        return ConfigurationError("the broker refused the connection", hint="check security.protocol, sasl.* and ssl.*")
+        return ConfigurationError("the broker refused the connection", hint=_CHECK)
     return RetryableError(f"{topic} cannot be read: {error.name()}", hint="try again; see the broker's log")
 
 

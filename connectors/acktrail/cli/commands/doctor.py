@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from acktrail.broker.acls import Purpose
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.plain_tables import table
 
+_RIGHTS: Final = ("DESCRIBE", "READ")
+_IN_COMMENT: Final = {"ok": "is there", "missing": "MISSING", "note": "not known whether it is there"}
+
 if TYPE_CHECKING:
+    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.cli.doctor_checks import DoctorCheck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The ACLs that were asked about."""
+
+    acls: tuple[Purpose, ...]
+    groups: tuple[str, ...]
+    topics: tuple[str, ...]
 
 
 def doctor(
@@ -27,6 +41,16 @@ def doctor(
     read_tables: Annotated[
         bool, typer.Option("--read-tables", help="Read every table to its last row and compare what they hold.")
     ] = False,
+    acls: Annotated[
+        list[Purpose] | None,
+        typer.Option("--acls", help="Show the ACLs for this, and which are missing; may be repeated."),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="With --acls: for this group alone; may be repeated.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="With --acls: for this topic alone; may be repeated.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at Java, the cluster, its versions, the ACLs and the tables; change nothing.
@@ -35,10 +59,14 @@ def doctor(
     DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
     written is tried with an empty file, which is removed again.
 
+    With --acls the fewest ACLs for an export, a reset or a migration (on its target cluster) are shown as commands of
+    kafka-acls.sh; so are those for an export when a right is missing.
+
     With --read-tables every row is read: records are compared with ranges, decoded columns with raw bytes.
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    checks = list(_checks(kafka, tables, tables_options, read_tables=read_tables))
+    wanted = Wanted(acls=tuple(acls or ()), groups=tuple(group or ()), topics=tuple(topic or ()))
+    checks = list(_checks(kafka, tables, tables_options, wanted, read_tables=read_tables))
     if as_json:
         typer.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
     else:
@@ -46,12 +74,14 @@ def doctor(
         for check in checks:
             if check.hint:
                 typer.echo(f"{check.what}: {check.hint}", err=True)
+            if check.command:
+                typer.echo(f"{check.command}  # {_IN_COMMENT[check.status]}")
     if any(check.status == "missing" for check in checks):
         raise typer.Exit(ConfigurationError.exit_code)
 
 
 def _checks(
-    kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, *, read_tables: bool
+    kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, wanted: Wanted, *, read_tables: bool
 ) -> Iterator[DoctorCheck]:
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.cli import doctor_checks
@@ -69,10 +99,23 @@ def _checks(
     else:
         with admin:
             cluster_id = admin.cluster_id
-            yield from doctor_checks.cluster_checks(admin, kafka, target)
+            found = list(doctor_checks.cluster_checks(admin, kafka, target))
+            yield from found
+            yield from _acls(admin, kafka, wanted, found)
     if target is None:
         yield failure
         return
     yield from doctor_checks.table_checks(target, cluster_id)
     if read_tables:
         yield from doctor_checks.reading_checks(target)
+
+
+def _acls(
+    admin: ShareGroupAdmin, kafka: KafkaConfig, wanted: Wanted, found: Sequence[DoctorCheck]
+) -> Iterator[DoctorCheck]:
+    """The ACLs that were asked about; those for an export also where a right is missing in what was `found`."""
+    from acktrail.cli.acl_checks import acl_checks
+
+    is_short = any(check.status == "missing" and check.what.startswith(_RIGHTS) for check in found)
+    purposes = wanted.acls or ((Purpose.EXPORT,) if is_short else ())
+    yield from acl_checks(admin, kafka, purposes, wanted.groups, wanted.topics)

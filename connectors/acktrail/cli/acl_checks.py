@@ -1,0 +1,48 @@
+"""What ``acktrail doctor`` says about ACLs: the fewest that are needed, as commands, and which are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from acktrail.broker.acl_probes import granted
+from acktrail.broker.acls import Purpose, command, needed
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.client_settings import ClientSettings
+from acktrail.broker.client.error_codes import NONE
+from acktrail.broker.client.principal import principal_of
+from acktrail.cli.doctor_checks import DoctorCheck
+from acktrail.config import KafkaConfig
+
+_PLACEHOLDER: Final = "User:PRINCIPAL"
+_STATUS: Final = {True: "ok", False: "missing", None: "note"}
+_UNKNOWN: Final = "not known: there is nothing of this name, or nothing that may be seen"
+
+
+def acl_checks(
+    admin: ShareGroupAdmin,
+    kafka: KafkaConfig,
+    purposes: Iterable[Purpose],
+    groups: Sequence[str] = (),
+    topics: Sequence[str] = (),
+) -> Iterator[DoctorCheck]:
+    """For each ACL whether it is there, and the command that grants it. Without `topics` those that `groups` have
+    state of, where they may be seen."""
+    settings = ClientSettings.from_config(kafka)
+    principal = principal_of(settings)
+    named = tuple(topics) or _topics_of(admin, groups)
+    is_secured = settings.security_protocol != "PLAINTEXT"
+    for purpose in purposes:
+        for acl, is_there in granted(admin, needed(purpose, groups, named)).items():
+            yield DoctorCheck(
+                what=f"ACL for {purpose}: {acl}",
+                status=_STATUS[is_there],
+                detail=_UNKNOWN if is_there is None else f"as {principal or 'the principal of this client'}",
+                hint="" if principal else f"put the broker's name for this client in place of {_PLACEHOLDER}",
+                command=command(acl, principal or _PLACEHOLDER, kafka.bootstrap_servers, is_secured=is_secured),
+            )
+
+
+def _topics_of(admin: ShareGroupAdmin, groups: Sequence[str]) -> tuple[str, ...]:
+    answers = admin.describe_group_offsets(groups) if groups else ()
+    return tuple(sorted({row.topic for answer in answers if answer.error_code == NONE for row in answer.offsets}))

@@ -69,6 +69,10 @@ class MalformedFile(InputError):
         self.file, self.line = file, line
 
 
+class RowsRefused(InputError):
+    """A sink cannot write some rows; others are not affected. Where that is tolerated, they become dead letters."""
+
+
 class UnknownName(InputError):
     """A group, topic, partition or table that does not exist. `nearest` are the closest names known."""
 

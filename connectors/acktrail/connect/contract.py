@@ -112,7 +112,13 @@ class SinkTask(ABC):
     @abstractmethod
     def put(self, batch: SourceBatch) -> None:
         """Take a batch; it is safe only after the next flush. An idle batch (no rows, no gap, the position unmoved)
-        leaves no trace."""
+        leaves no trace.
+
+        Raises RowsRefused when the rows can never be written; then nothing of the batch is taken, and the worker may
+        put it again with its rows as dead letters.
+
+        Trap: look at types and names here. In ``flush`` it is too late to keep one batch apart from another.
+        """
 
     @property
     @abstractmethod
@@ -140,11 +146,15 @@ class SinkTask(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTaskContext:
-    """What a sink task is for: the connector's name, the cluster that its rows are of (None: of none), and the run."""
+    """What a sink task is for: the connector's name, the cluster that its rows are of (None: of none), and the run.
+    `reads_logs` as of the source; `dead_letter_table` gets what the sink or a transform refused, beside the table that
+    a source partition has (None: refusals are not tolerated)."""
 
     connector: str
     run_id: str
     cluster_id: str | None = None
+    reads_logs: bool = False
+    dead_letter_table: str | None = None
 
 
 class SourceConnector(ABC):

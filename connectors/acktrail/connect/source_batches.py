@@ -75,14 +75,39 @@ class LogSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """What became of the rows that a source gave: left out by a transform, or refused (dead letters). All others are
+    written: read = written + filtered + dead."""
+
+    read: int = 0
+    filtered: int = 0
+    dead: int = 0
+
+    @property
+    def written(self) -> int:
+        return self.read - self.filtered - self.dead
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(
+            read=self.read + other.read, filtered=self.filtered + other.filtered, dead=self.dead + other.dead
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBatch:
     """Rows by table name, and the position at which `source_partition` continues; None: it has no position
-    (observations), its batches are made idempotent by their run id."""
+    (observations), its batches are made idempotent by their run id. `counts` None: these are all rows that were
+    read. A source leaves it out: the worker fills it in when it changes the rows."""
 
     source_partition: SourcePartition
     rows: Mapping[str, pa.Table]
     position: Position | None = None
     span: LogSpan | None = None
+    counts: RowCounts | None = None
+
+    @property
+    def row_counts(self) -> RowCounts:
+        return self.counts or RowCounts(read=sum(rows.num_rows for rows in self.rows.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -359,6 +359,15 @@ RESET_AUDIT: Final = schema(
 )
 """One step of one change, append-only; every row holds the hash of the one before."""
 
+CONNECTOR_POSITIONS: Final = schema(
+    (STRING, "connector", "source_partition"),
+    (INT64, "number"),
+    (STRING, "table", "position"),  # position: JSON
+    (BINARY, "dead_letters"),
+    (INSTANT, "at"),
+)
+"""One position of one source partition, written before the commit of the rows up to it."""
+
 TABLES: Final = MappingProxyType(
     {
         "state_records": STATE_RECORDS,
@@ -378,6 +387,7 @@ TABLES: Final = MappingProxyType(
         "reset_plan_partitions": RESET_PLAN_PARTITIONS,
         "reset_executions": RESET_EXECUTIONS,
         "reset_audit": RESET_AUDIT,
+        "connector_positions": CONNECTOR_POSITIONS,
     }
 )
 """Every table by its name."""

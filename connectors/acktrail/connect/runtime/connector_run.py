@@ -215,7 +215,13 @@ class ConnectorRun:
             chain = plan.transforms()
             if chain or plan.errors.tolerates_refusals:
                 source = TransformedSource(source, chain, plan.errors)
-            context = SinkTaskContext(connector=plan.name, run_id=run_id, cluster_id=plan.source.cluster_id)
+            context = SinkTaskContext(
+                connector=plan.name,
+                run_id=run_id,
+                cluster_id=plan.source.cluster_id,
+                reads_logs=plan.source.reads_logs,
+                dead_letter_table=plan.errors.dead_letter_table if plan.errors.tolerates_refusals else None,
+            )
             return source, plan.sink.task(context)
 
         name = f"{plan.name}-{number}"

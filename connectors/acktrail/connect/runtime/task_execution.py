@@ -10,7 +10,8 @@ from threading import Condition, Event, Thread
 from typing import Final, Self
 
 from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import LogSpan, Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import LogSpan, Position, RowCounts, SourceBatch, SourcePartition
+from acktrail.errors import InputError
 
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
 """About as much as is read during a commit."""
@@ -42,8 +43,8 @@ class Progress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
     """What a run did. `gaps` are the spans whose first part was pruned before it could be read, `rows` and `positions`
-    what was committed, by table and by source partition. `was_stopped`: the stop event ended the run before the source
-    task was finished."""
+    what was committed, by table and by source partition; `counts` what became of the rows that the source gave.
+    `was_stopped`: the stop event ended the run before the source task was finished."""
 
     records_read: int = 0
     records_quarantined: int = 0
@@ -51,6 +52,7 @@ class TaskSummary:
     commits: int = 0
     rows: Mapping[str, int] = field(default_factory=dict)
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    counts: RowCounts = field(default_factory=RowCounts)
     partitions: int = 0
     partitions_finished: int = 0
     was_stopped: bool = False
@@ -69,6 +71,7 @@ class TaskSummary:
             commits=self.commits + later.commits,
             rows={name: self.rows.get(name, 0) + later.rows.get(name, 0) for name in {**self.rows, **later.rows}},
             positions={**self.positions, **later.positions},
+            counts=self.counts + later.counts,
         )
 
 
@@ -153,7 +156,8 @@ def size_of(batch: SourceBatch) -> int:
 class TaskExecution:
     """Runs `source` into `sink`: to its end if it has one, else until it is stopped. The source is polled on a thread
     of its own, the sink is used on the caller's: reading continues during a commit. `clock` gives seconds that never
-    decrease, `committed` is handed to the source. `progress` is called after every batch and every commit."""
+    decrease, `committed` is handed to the source. `progress` is called after every batch and every commit.
+    `refused` makes dead letters of a batch whose rows the sink refuses; None: such a batch ends the run."""
 
     def __init__(
         self,
@@ -165,8 +169,9 @@ class TaskExecution:
         clock: Callable[[], float] = time.monotonic,
         committed: CommittedPositions = lambda _: {},
         progress: Callable[[Progress], None] = lambda _: None,
+        refused: Callable[[SourceBatch, InputError], SourceBatch] | None = None,
     ) -> None:
-        self._source, self._sink, self._run_id = source, sink, run_id
+        self._source, self._sink, self._run_id, self._refused = source, sink, run_id, refused
         self._policy = policy or FlushPolicy()
         self._clock, self._committed, self._progress = clock, committed, progress
         self._pending = self._done = TaskSummary()
@@ -225,13 +230,15 @@ class TaskExecution:
         self._done = replace(self._done, partitions_finished=ended, partitions=count)
 
     def _put(self, batch: SourceBatch) -> None:
-        self._sink.put(batch)
+        try:
+            self._sink.put(batch)
+        except InputError as error:
+            if self._refused is None or batch.span is not None:  # a log is whole, or it is not exported
+                raise
+            batch = self._refused(batch, error)
+            self._sink.put(batch)
         self._pending_bytes += size_of(batch)
-        span = batch.span
-        if span is not None:
-            gaps = () if span.gap_first is None else (span,)
-            read = TaskSummary(records_read=span.records, records_quarantined=span.quarantined, gaps=gaps)
-            self._pending = self._pending.followed_by(read)
+        self._pending = self._pending.followed_by(_read(batch))
         self._report()
 
     def _is_due(self, flushed_at: float) -> bool:
@@ -267,3 +274,11 @@ class TaskExecution:
                 partitions=self._done.partitions,
             )
         )
+
+
+def _read(batch: SourceBatch) -> TaskSummary:
+    span, counts = batch.span, batch.row_counts
+    if span is None:
+        return TaskSummary(counts=counts)
+    gaps = () if span.gap_first is None else (span,)
+    return TaskSummary(records_read=span.records, records_quarantined=span.quarantined, gaps=gaps, counts=counts)

@@ -12,11 +12,13 @@ from threading import Event, Lock, Thread
 from typing import Final
 
 from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask
+from acktrail.connect.dead_letters import all_dead
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.outage import Notice, Outage
 from acktrail.connect.runtime.states import RunState, RunStatus
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary
-from acktrail.errors import AcktrailError, LogChanged, OutcomeUnknown, RetryableError
+from acktrail.connect.source_batches import SourceBatch
+from acktrail.errors import AcktrailError, InputError, LogChanged, OutcomeUnknown, RetryableError
 
 _FORGET_S: Final = 600.0
 _GAPS_KEPT: Final = 1_000
@@ -121,6 +123,7 @@ class TaskThread:
             policy=self._parts.flush,
             committed=self._parts.committed,
             progress=self._progressed,
+            refused=self._dead if self._parts.errors.tolerates_refusals else None,
         )
         try:
             run.run(self._stop)
@@ -132,6 +135,9 @@ class TaskThread:
             )
             self._run = None
             sink.stop()
+
+    def _dead(self, batch: SourceBatch, error: InputError) -> SourceBatch:
+        return all_dead(batch, error.message, self._parts.errors.dead_letter_table)
 
     def _progressed(self, _: Progress) -> None:
         self._outage.end()

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.dead_letters import dead_letters
 from acktrail.connect.runtime.connector_config import ErrorPolicy
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition
 from acktrail.connect.transforms import Transform
 from acktrail.errors import AcktrailError
-
-DEAD_LETTERS = pa.schema(
-    [
-        ("source_partition", pa.string()),
-        ("position", pa.string()),
-        ("table", pa.string()),
-        ("row", pa.int64()),
-        ("content", pa.string()),
-        ("reason", pa.string()),
-        ("at", pa.timestamp("us", tz="UTC")),
-    ]
-)
-"""A row that could not be written: where it is from (the position after its batch as JSON, its number in the batch),
-what it was as JSON, and why."""
 
 
 class TransformedSource(SourceTask):
@@ -59,36 +44,21 @@ class TransformedSource(SourceTask):
 
     def _changed(self, batch: SourceBatch) -> SourceBatch:
         changed: dict[str, list[pa.Table]] = {}
+        counts = batch.row_counts
         for table, rows in batch.rows.items():
             try:
                 name, kept = self._applied(table, rows)
+                counts += RowCounts(filtered=rows.num_rows - kept.num_rows)
             except (AcktrailError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
                 if not self._errors.tolerates_refusals:
                     raise
-                name, kept = self._errors.dead_letter_table, _dead_letters(batch, table, rows, str(error))
+                name, kept = self._errors.dead_letter_table, dead_letters(batch, table, rows, str(error))
+                counts += RowCounts(dead=rows.num_rows)
             changed.setdefault(name, []).append(kept)
         rows = {name: parts[0] if len(parts) == 1 else pa.concat_tables(parts) for name, parts in changed.items()}
-        return replace(batch, rows=rows)
+        return replace(batch, rows=rows, counts=counts)
 
     def _applied(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
         for transform in self._chain:
             table, rows = transform.apply(table, rows)
         return table, rows
-
-
-def _dead_letters(batch: SourceBatch, table: str, rows: pa.Table, reason: str) -> pa.Table:
-    count, now = rows.num_rows, dt.datetime.now(dt.UTC)
-    columns = {
-        "source_partition": [str(batch.source_partition)] * count,
-        "position": [json.dumps(batch.position, sort_keys=True)] * count,
-        "table": [table] * count,
-        "row": list(range(count)),
-        "content": [json.dumps(row, default=_text) for row in rows.to_pylist()],
-        "reason": [reason] * count,
-        "at": [now] * count,
-    }
-    return pa.table(columns, schema=DEAD_LETTERS)
-
-
-def _text(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)

@@ -50,7 +50,7 @@ _COUNTED: Final = {"findings": "times_seen"}
 def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
     """Configuration, with `properties`, and partitioning of a new table `name`, for ``DeltaTable.create``."""
     only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
-    short = _SHORT_LOG if name in _CHANGES else {}
+    short = _SHORT_LOG if name in _CHANGES or name == "connector_positions" else {}
     statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
     return {
         "configuration": {**_LOG_PROPERTIES, **only, **short, **statistics, **properties},

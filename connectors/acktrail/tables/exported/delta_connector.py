@@ -8,16 +8,19 @@ from typing import ClassVar, Final
 
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty, under
-from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext
+from acktrail.connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InputError
 from acktrail.secrets import resolved_properties
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.sinks.any_table_sink import AnyTableSink
+from acktrail.tables.sinks.connector_positions import ConnectorPositions
 
 _TABLES: Final = "tables"
 _FILE: Final = "tables.options"
 _OPTION: Final = "option."
+_STATE: Final = "state/"
 
 TABLES_KEYS: Final = ConfigDef(
     [
@@ -50,7 +53,7 @@ def tables_config(config: Config) -> TablesConfig:
 
 
 class DeltaSinkConnector(SinkConnector):
-    """Writes Delta tables, rows and positions in one commit."""
+    """Writes Delta tables, rows and positions in one commit: those of logs, and any others."""
 
     description = "Delta tables on object storage, exactly once."
     config_def: ClassVar[ConfigDef] = TABLES_KEYS
@@ -64,34 +67,36 @@ class DeltaSinkConnector(SinkConnector):
         """Check that tables can be created under the root."""
         Tables(self._tables).prepare()
 
-    def task(self, context: SinkTaskContext) -> DeltaSink:
+    def task(self, context: SinkTaskContext) -> SinkTask:
+        if not context.reads_logs:
+            return AnyTableSink(Tables(self._tables), context)
         return DeltaSink(Tables(self._tables), cluster_id=context.cluster_id or "", run_id=context.run_id)
 
     def positions(
-        self,
-        connector: str,  # noqa: ARG002  # all exports of a log share its position
-        source_partitions: Sequence[SourcePartition],
+        self, connector: str, source_partitions: Sequence[SourcePartition]
     ) -> Mapping[SourcePartition, Position]:
-        """Of logs: the numbers that their commits carry."""
-        snapshot = Tables(self._tables).snapshot("state_records")
-        if snapshot is None:
-            return {}
-        found = {each: snapshot.transaction_version(each) for each in source_partitions}
-        return {each: number for each, number in found.items() if number is not None}
+        """Of logs: the numbers that their commits carry, whichever connector made them. Then those of `connector`."""
+        tables = Tables(self._tables)
+        return {**_log_positions(tables, source_partitions), **ConnectorPositions(tables, connector).positions()}
 
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
-        """A log can only be moved forward, past records that are then a recorded gap; back or away, its rows would be
-        doubled."""
-        present = self.positions(connector, list(positions))
-        for source_partition, position in positions.items():
-            before = present.get(source_partition)
-            if before is not None and (
-                not isinstance(position, int) or not isinstance(before, int) or position < before
-            ):
-                raise InputError(
-                    f"the tables have the records of {source_partition} up to {before}: reading them again would "
-                    "double them",
-                    hint="export into tables under another root to read a log again",
-                    data={"source_partition": str(source_partition), "position": before},
-                )
-        super().alter_positions(connector, positions)
+        """Those of logs cannot be moved: rows would be doubled, or be missing without a recorded gap."""
+        tables = Tables(self._tables)
+        for source_partition, before in _log_positions(tables, list(positions)).items():
+            raise InputError(
+                f"the tables have the records of {source_partition} up to {before}: reading them again would double "
+                "them, leaving some out would hide a gap",
+                hint="export into tables under another root to read a log again",
+                data={"source_partition": str(source_partition), "position": before},
+            )
+        own = ConnectorPositions(tables, connector)
+        known = own.standings(list(positions))
+        if any(each.startswith(_STATE) and each not in known for each in positions):
+            super().alter_positions(connector, positions)
+        own.move(positions)
+
+
+def _log_positions(tables: Tables, wanted: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
+    snapshot = tables.snapshot("state_records")
+    found = {} if snapshot is None else {each: snapshot.transaction_version(each) for each in wanted}
+    return {each: number for each, number in found.items() if number is not None}

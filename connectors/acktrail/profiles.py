@@ -23,10 +23,8 @@ file's folder. One profile that is wrong does not touch the others: it is an err
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,6 +112,8 @@ class Profiles:
     def profile(self, name: str) -> Profile:
         """One profile. Raises UnknownName, with the nearest names; ConfigurationError: something in it is wrong."""
         if name not in self.entries:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, self.names, n=3) or sorted(self.names)[:3]
             raise UnknownName("profile", name, nearest=near)
         where = f"{self.file}, profile {name!r}"
@@ -137,6 +137,8 @@ class Profiles:
 def read_profiles(file: Path) -> Profiles:
     """The profiles in `file`. Raises ConfigurationError: it cannot be read, is no TOML, or has keys of no meaning
     outside its profiles. No text of the file is shown but its keys."""
+    import tomllib  # every command imports this module, few a file of profiles
+
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -160,6 +162,8 @@ def _settings(entry: Any, where: str, is_known: Callable[[str], bool], known: tu
     found = {}
     for key, value in _flat(entry):
         if not is_known(key):
+            from difflib import get_close_matches
+
             near = get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
             raise ConfigurationError(f"{where}: unknown key {key!r}", hint=hint)

@@ -20,7 +20,6 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -104,6 +103,8 @@ def is_secret_name(name: str) -> bool:
 def _reference(found: re.Match[str]) -> SecretReference:
     provider, place = found[1], found[2]
     if provider not in _PROVIDERS:
+        from difflib import get_close_matches
+
         near = get_close_matches(provider.lower(), _PROVIDERS, n=1)
         hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
         raise ConfigurationError("a reference has an unknown provider", hint=hint)

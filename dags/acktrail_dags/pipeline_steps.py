@@ -107,11 +107,11 @@ def _outlet(context: Context) -> Asset:
 
 
 def _kafka(target: run_target.Target) -> KafkaConfig:
-    return run_target.kafka_config(target["kafka_conn_id"], target["profile"])
+    return run_target.kafka_config(target["kafka_conn_id"], target.get("profile"))
 
 
 def _tables(target: run_target.Target) -> TablesConfig:
-    return run_target.tables_config(target["tables_uri"], target["profile"])
+    return run_target.tables_config(target["tables_uri"], target.get("profile"))
 
 
 def _place(target: run_target.Target) -> dict[str, str]:

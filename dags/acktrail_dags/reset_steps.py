@@ -156,7 +156,7 @@ def make_plan(order: ResetOrder) -> StoredPlan:
     preview = plan_text(plan, approval=api.approval_needed(plan))
     _log.info("%s", preview)
     return StoredPlan(
-        profile=order["profile"],
+        profile=order.get("profile"),
         kafka_conn_id=order["kafka_conn_id"],
         tables_uri=order["tables_uri"],
         plan_id=plan.plan_id,
@@ -354,11 +354,11 @@ def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
 
 
 def _cluster(target: ResetTarget) -> Cluster:
-    return Cluster(kafka_config(target["kafka_conn_id"], target["profile"]))
+    return Cluster(kafka_config(target["kafka_conn_id"], target.get("profile")))
 
 
 def _tables(target: ResetTarget) -> TablesConfig:
-    return tables_config(target["tables_uri"], target["profile"])
+    return tables_config(target["tables_uri"], target.get("profile"))
 
 
 def _request(order: ResetOrder) -> ResetRequest:

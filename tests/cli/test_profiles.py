@@ -285,6 +285,29 @@ def test_an_overview_says_what_the_tables_hold(worlds: Path) -> None:
     assert lossy.findings == {name: count for name, count in severities.items() if count}
 
 
+def test_only_what_counts_is_counted(tmp_path: Path) -> None:
+    """Records pruned before the first export are no gap; a replaced log is one without offsets; a finding that the
+    newest reconciliation did not see again is closed; a group that may not be described makes their number unknown."""
+    world = _world(tmp_path)
+    (row,) = world.rows("export_ranges")
+    reasons = ("pruned_before_first_export", "log_replaced", "pruned", "lost_from_tables")
+    gaps = [{**row, "gap_first": 0, "gap_last": 4, "gap_reason": reason} for reason in reasons]
+    world.tables.append("export_ranges", gaps)
+    reconcile(world.config, "r1")
+    old = {"cluster_id": "c1", "run_id": "r0", "rule": "x", "subject": "y", "severity": "critical"}
+    world.tables.append("findings", [old])
+    world.tables.append("reconciliations", [{"cluster_id": "c1", "run_id": "r0", "verdict": "live_ahead"}])
+    found = cluster_overview(world.tables)
+    assert (found.gaps, found.gap_offsets, found.breaks) == (3, 10, 1)
+    assert sum((found.verdicts or {}).values()) == len(world.rows("reconciliations", "r1")) == 1
+    assert sum((found.findings or {}).values()) == len(world.rows("findings", "r1"))
+    world.tables.append(
+        "group_observations",
+        [{**world.rows("group_observations")[-1], "group_id": "hidden", "group_type": None, "error_code": 30}],
+    )
+    assert "1 of 2 group(s) could not be described" in cluster_overview(world.tables).unknown["share_groups"]
+
+
 def test_what_is_not_known_is_unknown_with_its_reason(worlds: Path) -> None:
     """Nothing exported, nothing reconciled, a damaged table: never a zero, and no more unknown than need be."""
     empty, fresh, damaged = (_overview(worlds, name) for name in ("empty", "fresh", "damaged"))

@@ -11,6 +11,9 @@ DEFAULT_KAFKA_CONN_ID: Final = "acktrail_kafka"
 DURATION: Final = r"^P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{1,9})?S)?)?$"
 """A duration of ISO 8601 in days, hours, minutes and seconds."""
 
+AGE: Final = r"^[1-9][0-9]{0,8}[smhd]$"
+"""A number with a unit: s, m, h or d."""
+
 NO_CREDENTIALS: Final = r"^(?!\w+://[^/]*@)\S(.*\S)?$"
 """A folder or URI; one that carries credentials is refused."""
 

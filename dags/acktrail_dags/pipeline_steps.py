@@ -98,6 +98,25 @@ def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> N
     }
 
 
+@task(execution_timeout=timedelta(hours=5))
+@as_airflow_errors(can_run_again=True)
+def maintain(**context: Unpack[Context]) -> None:
+    """Upkeep of the tables: what it did is in the log."""
+    import logging
+
+    from acktrail.tables.upkeep.maintenance import MaintenancePolicy
+    from acktrail.tables.upkeep.maintenance import maintain as maintain_tables
+    from acktrail.tables.upkeep.retention import Retention
+    from acktrail.times import duration_ms
+
+    params = context["params"]
+    keep = params["keep"]
+    retention = Retention(keep_ms=None if keep is None else duration_ms("keep", keep))
+    tables = run_target.tables_config(params["tables_uri"], params.get("profile"))
+    for done in maintain_tables(tables, MaintenancePolicy(retention=retention)).tables:
+        logging.getLogger(__name__).info("maintained %s", done)
+
+
 def _outlet(context: Context) -> Asset:
     """The asset that the task publishes: its profile's."""
     (asset,) = context["task"].outlets

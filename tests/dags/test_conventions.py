@@ -16,7 +16,7 @@ pytestmark = pytest.mark.airflow
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 BY_HAND = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
-DAG_IDS = {"acktrail_export", "acktrail_reconcile", *BY_HAND}
+DAG_IDS = {"acktrail_export", "acktrail_maintenance", "acktrail_reconcile", *BY_HAND}
 NEVER_TRIED_AGAIN = {"execute"}
 WAITS_FOR_A_PERSON = {"approve"}
 HEAVY = (
@@ -34,7 +34,7 @@ HEAVY = (
     *("acktrail.broker", "acktrail.columnar", "acktrail.tables"),
     *("acktrail_dashboard", "acktrail_expectations", "acktrail_jobs"),
 )
-TAGS = {"acktrail", "data-quality", "kafka", "share-groups", "spark"}
+TAGS = {"acktrail", "data-quality", "kafka", "maintenance", "share-groups", "spark"}
 
 
 def test_every_file_gives_its_own_dag_and_nothing_fails_to_import(dag_bag: Any) -> None:
@@ -166,6 +166,7 @@ BAD = [
     ("tables_uri", "x" * 1025),
     ("tables_uri", ["/tables"]),
 ]
+ASKS_NO_BROKER = {("acktrail_maintenance", "kafka_conn_id")}
 BAD_RECONCILE = [
     ("spark_master", None),
     ("spark_master", ""),
@@ -183,7 +184,8 @@ BAD_RECONCILE = [
 
 @pytest.mark.parametrize(
     ("dag_id", "name", "value"),
-    [(dag_id, *bad) for dag_id in sorted(DAG_IDS) for bad in BAD]
+    [(dag_id, *bad) for dag_id in sorted(DAG_IDS) for bad in BAD if (dag_id, bad[0]) not in ASKS_NO_BROKER]
+    + [("acktrail_maintenance", "keep", age) for age in ("", "1 year", "0d", "365", 365)]
     + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE],
 )
 def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) -> None:

@@ -211,6 +211,16 @@ def add_an_earlier_record(tables: Tables) -> None:
     tables.append("state_records", pa.Table.from_pylist([row], schema=rows.schema))
 
 
+def add_an_earlier_record_and_compact(tables: Tables) -> None:
+    add_an_earlier_record(tables)
+    compact(tables)
+
+
+def add_an_earlier_record_and_forget(tables: Tables) -> None:
+    add_an_earlier_record(tables)
+    forget_versions(tables)
+
+
 WRONGED = {
     lose: "no replay is saved yet",
     lose_a_file: "cannot be read",
@@ -218,11 +228,11 @@ WRONGED = {
     lose_a_row: "damaged",
     lose_all_rows: "damaged",
     age: "another release",
-    compact: "was rewritten",
+    add_an_earlier_record_and_compact: "was rewritten",
     make_anew: "another table",
     name_another_topic: "another state topic",
     name_another_dialect: "another dialect",
-    forget_versions: "no longer has version",
+    add_an_earlier_record_and_forget: "no longer has version",
     add_an_earlier_record: "before those that were used",
 }
 
@@ -236,6 +246,19 @@ def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[T
     assert WRONGED[wrong] in (found.full_replay_reason or "")
     assert found.rows == replayed_again(tables, "r2")
     assert replayed_here(tables, "r3").full_replay_reason is None
+
+
+@pytest.mark.parametrize("deed", [compact, forget_versions], ids=lambda deed: deed.__name__)
+def test_files_written_again_force_no_replay_of_all(
+    settled: World, deed: Callable[[Tables], None], tmp_path: Path
+) -> None:
+    """An ordinary OPTIMIZE, by any engine, or a log that was cleaned: only the records that came since are replayed."""
+    tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
+    deed(tables)
+    for run in ("r2", "r3"):
+        found = replayed_here(tables, run)
+        assert (found.full_replay_reason, found.rows) == (None, replayed_again(tables, run))
+    assert replayed_here(tables, "r3").rows_read == 0
 
 
 def test_an_older_observation_leaves_it_alone(world: World) -> None:

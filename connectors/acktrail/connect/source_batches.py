@@ -23,6 +23,8 @@ LOST_FROM_TABLES: Final = "lost_from_tables"
 LOG_REPLACED: Final = "log_replaced"
 """A gap of one offset, a break: Kafka's log is not the one that the records before it came from; how many records lie
 between is not known."""
+DROPPED_BY_RETENTION: Final = "dropped_by_retention"
+"""These offsets were exported, and the tables do not keep them any more (``acktrail maintain --keep``)."""
 
 SourcePartition = NewType("SourcePartition", str)
 """Names a source partition permanently: the key of its position. That of a log has the cluster and the topic's id, so

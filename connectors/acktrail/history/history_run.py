@@ -19,7 +19,7 @@ from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records
 from acktrail.tables.past.history_tables import HistoryTables, drop_partitions
 from acktrail.tables.saved_states import HISTORY, all_used, files_to_read, source_of
 from acktrail.workers import OpenWorkers, Workers, run_in_turn
@@ -150,7 +150,9 @@ class _Run:
 def _new_offsets(stored: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> dict[int, OffsetRuns]:
     """The offsets at or after its position (0 where it has none) of each state partition that has any."""
     columns = ("state_partition", "offset")
-    batches = (batch for path in paths for batch in stored.read_files(RECORDS, [path], columns=columns).to_batches())
+    where = later_records(positions)
+    files = (stored.read_files(RECORDS, [path], columns=columns, where=where) for path in paths)
+    batches = (batch for rows in files for batch in rows.to_batches())
     stored_runs = stored_offsets(batches, {}).runs
     new = {number: runs.above(positions.get(number, 0)) for number, runs in stored_runs.items()}
     return {number: runs for number, runs in new.items() if runs.total}

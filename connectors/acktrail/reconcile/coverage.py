@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.tables.delta.store import Tables
 
@@ -21,6 +21,7 @@ _SUMMED: Final = ("state_partition", "first_offset", "last_offset", "gap_first",
 _COLUMNS: Final = (*_SUMMED, "gap_reason")
 _SUMS: Final = (("first_offset", "min"), ("last_offset", "max"), ("offsets", "sum"), ("lost", "sum"))
 _INSTANT: Final = pa.timestamp("us", tz="UTC")
+_BEFORE_THE_FIRST: Final = pa.array([PRUNED_BEFORE_FIRST_EXPORT, DROPPED_BY_RETENTION])
 _NO_SUMS: Final = pa.schema(
     [
         ("state_partition", pa.int32()),
@@ -164,9 +165,9 @@ class ExportedRanges:
 
 
 def _since_first_export(ranges: pa.Table) -> pa.Table:
-    """The columns ``_SUMMED``, without what Kafka pruned before the first export: nothing is known before the first
-    exported offset anyway."""
-    is_before = pc.fill_null(pc.equal(ranges["gap_reason"], PRUNED_BEFORE_FIRST_EXPORT), fill_value=False)
+    """The columns ``_SUMMED``, without what Kafka pruned before the first export, and what the tables do not keep any
+    more: nothing is known before the first offset anyway."""
+    is_before = pc.is_in(ranges["gap_reason"], value_set=_BEFORE_THE_FIRST)
     nothing = pa.scalar(None, pa.int64())
     columns = {name: ranges[name] for name in _SUMMED}
     columns |= {name: pc.if_else(is_before, nothing, ranges[name]) for name in ("gap_first", "gap_last")}

@@ -169,8 +169,8 @@ def cluster_fingerprint(tables: Tables, run_id: str, phase: str, records: str | 
 
 
 def records_version(snapshot: TableSnapshot | None) -> str | None:
-    """Names a version of ``state_records``: an export that brings no record makes none."""
-    return None if snapshot is None else f"{snapshot.table_id}@{snapshot.version}"
+    """Names the records of ``state_records``: neither an export that brings none nor a compaction changes it."""
+    return None if snapshot is None else f"{snapshot.table_id}@{snapshot.last_change}"
 
 
 def _lines_of(tables: Tables, name: str, run_id: str, phase: str) -> list[str]:

@@ -132,7 +132,7 @@ class ReplayResume:
             positions=self._ends,
             run_id=self._observation.run_id,
             source=source_of(self._records, REPLAY),
-            used=all_used(self._files, self._beyond()),
+            used=all_used(self._files, self._beyond(), self._ends),
             exported=exported,
         )
         cluster_id, step = self._observation.cluster_id or "", (self._saved.step or 0) + 1

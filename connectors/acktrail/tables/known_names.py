@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles, UsedRecords, new_records
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles, UsedRecords, later_records, new_records
 
 _MEMORY: Final = "replay_memory"
 _NAMES: Final = ("group_id", "topic_id")
+_PLACE: Final = ("state_partition", "next_offset")
 _GONE: Final = ("deleted", "recreated")
 
 
@@ -52,22 +53,32 @@ def known_names(tables: Tables) -> KnownNames:
 
 def _batches(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBatch]:
     files = RecordFiles(tables, records)
-    remembered, paths = _remembered(tables, records), files.paths
+    remembered, paths, where = _remembered(tables, records), files.paths, None
     if remembered is not None:
-        version, rows = remembered
+        used, positions, rows = remembered
         yield from rows.to_batches()
-        paths = new_records(files, UsedRecords(version=version)).paths
-    yield from tables.file_batches(RECORDS, sorted(paths), columns=_NAMES)
+        new = new_records(files, used, positions)
+        if new.changed is None:
+            paths, where = new.paths, later_records(positions)
+    yield from tables.file_batches(RECORDS, sorted(paths), columns=_NAMES, where=where)
 
 
-def _remembered(tables: Tables, records: TableSnapshot) -> tuple[int, pa.Table] | None:
-    """A version of `records`, and the names of all share partitions that have a state there; None: not known."""
+def _remembered(tables: Tables, records: TableSnapshot) -> tuple[UsedRecords, dict[int, int], pa.Table] | None:
+    """Which of `records` were used, the offset before which they were by state partition, and the names of all share
+    partitions that have a state then; None: not known."""
+    columns = [*_NAMES, *_PLACE, "snapshot_epoch", "records_table", "records_version", "records_used", "unfinished"]
     try:
-        memory = tables.read(_MEMORY, columns=[*_NAMES, "snapshot_epoch", "records_table", "records_version"])
+        memory = tables.read(_MEMORY, columns=columns)
     except ConfigurationError:
         return None  # the next reconciliation builds it again
     places = memory.filter(memory["records_version"].is_valid())
     versions = set(places["records_version"].to_pylist())
     if len(versions) != 1 or set(places["records_table"].to_pylist()) != {records.table_id}:
         return None
-    return versions.pop(), memory.filter(memory["snapshot_epoch"].is_valid()).select(list(_NAMES))
+    used = UsedRecords(
+        version=versions.pop(),
+        unfinished=frozenset(places["unfinished"][0].as_py() or ()),
+        rows=places["records_used"][0].as_py(),
+    )
+    positions = dict(zip(*(places[name].to_pylist() for name in _PLACE), strict=True))
+    return used, positions, memory.filter(memory["snapshot_epoch"].is_valid()).select(list(_NAMES))

@@ -9,7 +9,7 @@ where the export does, and after such records knows nothing until the next snaps
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -136,6 +136,7 @@ def read_saved(tables: Tables, table: SavedTable) -> SavedStates:
             version=first.get("records_version") or version or 0,
             digest=first.get("records_files"),
             unfinished=frozenset(first.get("unfinished") or ()),
+            rows=first.get("records_used"),
         ),
         exported={place["state_partition"]: place.get("exported") for place in places},
         share_partitions=counts.total(),
@@ -158,7 +159,7 @@ def files_to_read(saved: SavedStates, records: TableSnapshot, files: RecordFiles
     if reason is not None:
         return NewRecords(paths=files.paths, changed=reason)
     if saved.table.by_position and saved.used.version <= files.version:
-        return NewRecords(paths=new_records(files, saved.used).paths)
+        return NewRecords(paths=new_records(files, saved.used, saved.positions).paths)
     new = new_records(files, saved.used, saved.positions)
     return new if new.changed is None else replace(new, paths=files.paths)
 
@@ -173,9 +174,16 @@ def source_of(records: TableSnapshot, table: SavedTable) -> SourceVersion:
     )
 
 
-def all_used(files: RecordFiles, unfinished: Iterable[str] = ()) -> UsedRecords:
-    """All records of `files` but some in those `unfinished`."""
-    return UsedRecords(version=files.version, digest=files_digest(files.paths), unfinished=frozenset(unfinished))
+def all_used(
+    files: RecordFiles, unfinished: Collection[str] = (), ends: Mapping[int, int] | None = None
+) -> UsedRecords:
+    """All records of `files` but those in `unfinished` that lie at or after their `ends`."""
+    return UsedRecords(
+        version=files.version,
+        digest=files_digest(files.paths),
+        unfinished=frozenset(unfinished),
+        rows=None if ends is None else files.used_rows(unfinished, ends),
+    )
 
 
 def save(
@@ -198,6 +206,7 @@ def save(
         "records_version": saved.used.version,
         "records_files": saved.used.digest,
         "unfinished": sorted(saved.used.unfinished),
+        "records_used": saved.used.rows,
         **asdict(saved.source),
     }
     places = [

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_dashboard.rows.run_tables import TableRow, row_key, row_value, rows
 from acktrail_dashboard.summary_types import (
     ExpectationRow,
@@ -195,8 +195,8 @@ def export_rows(ranges: pa.Table) -> tuple[ExportRow, ...]:
 
 
 def gap_rows(ranges: pa.Table) -> tuple[GapRow, ...]:
-    """Every gap since the first export, by state partition and offset."""
-    is_before = pc.fill_null(pc.equal(ranges["gap_reason"], PRUNED_BEFORE_FIRST_EXPORT), fill_value=False)
+    """Every gap since the first export, by state partition and offset, without what the retention dropped."""
+    is_before = pc.is_in(ranges["gap_reason"], value_set=pa.array([PRUNED_BEFORE_FIRST_EXPORT, DROPPED_BY_RETENTION]))
     gaps = ranges.filter(pc.and_not(pc.is_valid(ranges["gap_first"]), is_before))
     return tuple(
         row_value(GapRow, row, first_offset=row["gap_first"], last_offset=row["gap_last"])

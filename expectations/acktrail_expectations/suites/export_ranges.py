@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from acktrail.columnar.stored_offsets import StoredOffsets
-from acktrail.connect.source_batches import PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, previous, where
@@ -27,6 +27,7 @@ RANGE_COLUMNS: Final = (
 """The columns of ``EXPORT_RANGES`` that the frame is made of."""
 
 
+_NOT_LOST: Final = (PRUNED_BEFORE_FIRST_EXPORT, DROPPED_BY_RETENTION)
 _FIRST: Final = "first range of a state partition"
 
 EXPORT_RANGE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
@@ -57,8 +58,8 @@ def export_ranges_frame(
     Returns:
         ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
         (the end before; missing in a state partition's first range), `first_begin` (only in its first range),
-        `after_gap` (one past the gap), `lost_first` (`gap_first`, except of what was pruned before the first export),
-        `span_records`, `accounted_records`, `stored_records` (missing where older than `addresses`),
+        `after_gap` (one past the gap), `lost_first` (`gap_first`, except of what was pruned before the first export
+        or is not kept), `span_records`, `accounted_records`, `stored_records` (missing where older than `addresses`),
         `first_state_topic_id`.
     """
     frame = frame_of(ranges.select(list(RANGE_COLUMNS)))
@@ -72,7 +73,7 @@ def export_ranges_frame(
         expected_begin=previous(frame["end"], partition),
         first_begin=where(frame["begin"], is_first),
         after_gap=frame["gap_last"] + 1,
-        lost_first=frame["gap_first"].mask(known_true(frame["gap_reason"] == PRUNED_BEFORE_FIRST_EXPORT)),
+        lost_first=frame["gap_first"].mask(known_true(frame["gap_reason"].isin(_NOT_LOST))),
         span_records=frame["last_offset"] - frame["first_offset"] + 1,
         accounted_records=frame["records_decoded"] + frame["records_quarantined"],
         stored_records=_stored(frame, stored),

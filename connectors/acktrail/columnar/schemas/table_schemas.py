@@ -81,7 +81,7 @@ EXPORT_RANGES: Final = schema(
     (INSTANT, "exported_at"),
     (STRING, "dialect"),  # null, as the two below: read from the cluster
     (STRING, "source_file", "source_digest"),
-    # pruned | pruned_before_first_export | log_replaced | lost_from_tables; null: in no imported file
+    # pruned | pruned_before_first_export | log_replaced | lost_from_tables | dropped_by_retention; null: in no file
     (STRING, "gap_reason"),
     (INT64, "offset_shift"),  # offset here minus offset in Kafka's log; null: they are the same
 )
@@ -253,6 +253,7 @@ REPLAY_MEMORY: Final = schema(
     (INT32, "law"),
     (INT64, "records_version"),
     (STRING, "records_files"),  # a digest of its files: a version can come back as another one
+    (INT64, "records_used"),  # how many records lay before the positions, with those that the retention dropped
     (pa.list_(STRING), "unfinished"),
     (_EXPORTED, "exported"),
     (STRING, "group_id", "topic_id"),

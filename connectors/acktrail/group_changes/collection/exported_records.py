@@ -137,7 +137,10 @@ def _doubt(
     for row in mine:
         if row["gap_first"] is not None and row["gap_last"] > reading.snapshot_offset and row["gap_first"] < bound:
             gap = f"offsets {row['gap_first']} to {row['gap_last']} of state partition {number}"
-            return f"{gap} were pruned before they were exported"
+            from acktrail.connect.source_batches import DROPPED_BY_RETENTION
+
+            is_dropped = row["gap_reason"] == DROPPED_BY_RETENTION
+            return f"{gap} " + ("are not kept any more" if is_dropped else "were pruned before they were exported")
     if reading.state is None or reading.state.effective_start_offset is None:
         return "it had no start offset then: it was not initialized"
     return None

@@ -38,6 +38,7 @@ _PLAIN: Final = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=F
 """For the fields of batches, which have no entry of their own: they would cost a quarter of the time of writing."""
 _CHUNKED_ROW_GROUP: Final = 32_768
 """Rows with a minimum and maximum of their own: the least that a lookup reads."""
+_ROW_GROUP: Final = 131_072
 _RECORDS_ROW_GROUP: Final = 65_536
 """Rows of ``state_records``, ordered by state partition in each commit: a reader of some skips the others' groups."""
 _KEYS: Final = {"topics": ("cluster_id", "topic_id"), "findings": ("cluster_id", "rule", "subject")}
@@ -80,6 +81,33 @@ def writer_properties(name: str) -> WriterProperties:
         default_column_properties=_PLAIN,
         column_properties=columns,
     )
+
+
+def parquet_options(name: str) -> dict[str, Any]:
+    """The same for ``pyarrow.parquet.ParquetWriter``, and the rows of a row group as `row_group_size`."""
+    common: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
+    if name != "state_records":
+        return {**common, "row_group_size": _CHUNKED_ROW_GROUP if name in _CHUNKED else _ROW_GROUP}
+    repeated = [n for n in STATE_RECORDS.names if n not in _HARDLY_REPEATED and n != "batches"]
+    return {
+        **common,
+        "row_group_size": _RECORDS_ROW_GROUP,
+        "use_dictionary": repeated,
+        "write_statistics": _STATISTICS[name].split(","),
+        "write_page_index": True,
+    }
+
+
+def measured_columns(name: str, schema: pa.Schema) -> list[str]:
+    """The columns of a table whose least and greatest values are in the log."""
+    if name in _STATISTICS:
+        return [column for column in _STATISTICS[name].split(",") if column in schema.names]
+    return [field.name for field in schema if not pa.types.is_nested(field.type) and field.name != CHUNK]
+
+
+def is_append_only(name: str) -> bool:
+    """Whether rows of the table may be removed only by acktrail's own maintenance and repair."""
+    return name in _APPEND_ONLY
 
 
 def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

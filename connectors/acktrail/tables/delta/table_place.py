@@ -206,13 +206,20 @@ class TablePlace:
         """Put `text` in the place of a commit's log file that is missing or cannot be read; that one is kept beside
         it."""
         self._set_aside(self.storage(), file)
+        self.put_file(file, text.encode())
         if self.root.is_local:
-            Path(self.uri, file).write_text(text, encoding="utf-8")
             self.bring_to_disk(int(Path(file).stem))
+
+    def put_file(self, file: str, content: bytes | pa.Buffer) -> None:
+        """Write a file whose name no other one has, or whose content may be replaced."""
+        if self.root.is_local:
+            path = Path(self.uri, file)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
             return
         # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
         stream = DeltaFileSystemHandler(self.uri, self.root.options or {}).open_output_stream(file)
-        stream.write(text.encode())
+        stream.write(bytes(content))
         stream.close()  # type: ignore[attr-defined]  # of the handler, which has no types
 
     def leave_out(self, files: Iterable[str]) -> None:

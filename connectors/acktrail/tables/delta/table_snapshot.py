@@ -25,6 +25,8 @@ PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
 COMMIT_ID: Final = "commit_id"
 """The metadata that identifies a commit."""
+_UPKEEP: Final = (b'"operation":"VACUUM', b'"operation":"SET TBLPROPERTIES"')
+"""The operation of a commit without any file where it has nothing to do with rows."""
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _NO_LEAST: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -86,6 +88,24 @@ class TableSnapshot:
         with self.place.translated():
             found = ((each, self._commit_info(each)) for each in range(max(after + 1, 0), self.version + 1))
             return {version: _own(info) for version, info in found if info}
+
+    @property
+    def last_change(self) -> int:
+        """The newest version that is more than the same rows in other files (a compaction, a vacuum). Reads the log
+        file of each later one; one that is gone counts as a change."""
+        with self.place.translated():
+            versions = range(self.version, 0, -1)
+            return next((each for each in versions if not self._has_same_rows(each)), 0)
+
+    def _has_same_rows(self, version: int) -> bool:
+        file = f"_delta_log/{version:020d}.json"
+        if not self.place.has(file):
+            return False
+        with self.place.storage().open_input_stream(file) as stream:
+            content = stream.read()
+        if b'"dataChange":' in content:
+            return b'"dataChange":true' not in content
+        return any(operation in content for operation in _UPKEEP)
 
     def _commit_info(self, version: int) -> dict[str, Any]:
         """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none. OSError: it is no JSON."""

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import DamagedTables
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.damaged_files import Damage, broken_data
@@ -193,8 +195,11 @@ def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
 
 
 def _unranged_records(tables: Tables, presence: Presence) -> Iterator[LostOffsets]:
-    """Offsets that have a row and are in no range of ``export_ranges``, ascending."""
+    """Offsets that have a row and are in no range of ``export_ranges``, ascending. What the retention is about to drop
+    is in a gap."""
     ranged: defaultdict[int, OffsetRanges] = defaultdict(OffsetRanges)
+    for row in _dropped(tables):
+        ranged[row["state_partition"]].add(row["gap_first"], row["gap_last"])
     for row in _ranges(tables):
         ranged[row["state_partition"]].add(row["first_offset"], row["last_offset"])
     for number, there in sorted(presence.offsets.items()):
@@ -208,6 +213,13 @@ def _ranges(tables: Tables) -> Iterator[dict[str, Any]]:
     snapshot = tables.snapshot(RANGES_TABLE)
     for batch in () if snapshot is None else snapshot.batches(columns=_RANGE):
         yield from (row for row in batch.to_pylist() if row["first_offset"] is not None)
+
+
+def _dropped(tables: Tables) -> list[dict[str, Any]]:
+    """The gaps in ``export_ranges`` that the retention made."""
+    rows = tables.read(RANGES_TABLE, columns=["state_partition", "gap_first", "gap_last", "gap_reason"])
+    own: list[dict[str, Any]] = rows.filter(pc.equal(rows["gap_reason"], DROPPED_BY_RETENTION)).to_pylist()
+    return own
 
 
 def _merged(lost: Iterable[LostOffsets]) -> list[LostOffsets]:

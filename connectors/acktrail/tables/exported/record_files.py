@@ -3,21 +3,39 @@
 Replay and history continue from saved states and positions: by state partition, the offset before which all records are
 applied. Both ask here which files to read next (``new_records``) and whether the records are still those that they used
 (``replaced_version``). Validation has positions alone: it reads the files that may have later records (``reaching``).
+
+Where files were only added since, they have the new records. Where files were rewritten (compaction, by acktrail or by
+others), or the log no longer has the version, the new records are those at or after the positions, and the number of
+the others shows whether they are still the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from hashlib import sha256
+from operator import or_
 from types import MappingProxyType
 from typing import Final
+
+import pyarrow.compute as pc
 
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 RECORDS: Final = "state_records"
-_STATISTICS: Final = ("modification_time", "min.offset", "min.state_partition", "max.state_partition", "max.offset")
+DROPPED_ROWS: Final = "retention/rows"
+"""The app id whose number is how many rows the retention ever dropped from a table."""
+_ADDRESS: Final = ("state_partition", "offset")
+_STATISTICS: Final = (
+    "num_records",
+    "modification_time",
+    "min.offset",
+    "min.state_partition",
+    "max.state_partition",
+    "max.offset",
+)
 _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 _Span = tuple[int, int]
 
@@ -25,11 +43,13 @@ _Span = tuple[int, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRecords:
     """Which records something was made from: all that ``state_records`` had at `version`, without some of those in the
-    files `unfinished`. `digest`: ``files_digest`` of the files at `version`; None: an older release did not note it."""
+    files `unfinished`. `digest`: ``files_digest`` of the files at `version`; None: an older release did not note it.
+    `rows`: how many records lay before the positions, with all that the retention had dropped; None: not known."""
 
     version: int = 0
     digest: str | None = None
     unfinished: frozenset[str] = frozenset()
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +72,35 @@ def replaced_version(tables: Tables, used: UsedRecords) -> str | None:
 
 
 def new_records(files: RecordFiles, used: UsedRecords, positions: Mapping[int, int] = _NOWHERE) -> NewRecords:
-    """Which of `files` to read to continue after `used`. `positions`: by state partition, an offset before which no new
-    file may have a record."""
+    """Which of `files` to read to continue after `used`, which ends at `positions` (an offset by state partition): a
+    reader leaves out the records before these. `changed`: records before the positions were added or are gone."""
     before = files.paths if used.version == files.version else files.tables.paths_at(RECORDS, used.version)
-    if before is None:
-        gone = f"{RECORDS} no longer has version {used.version}, which was the newest when it was made"
-        return NewRecords(paths=files.paths, changed=gone)
+    if before is None or before - files.paths:
+        return _by_position(files, used, positions, has_version=before is not None)
     added = files.paths - before
-    changed = None
-    if before - files.paths:
-        changed = f"{RECORDS} was rewritten since"
-    elif files.precede(added, positions):
-        changed = f"{RECORDS} was given records before those that were used"
+    changed = f"{RECORDS} was given records before those that were used" if files.precede(added, positions) else None
     return NewRecords(paths=added | (used.unfinished & files.paths), changed=changed)
+
+
+def _by_position(
+    files: RecordFiles, used: UsedRecords, positions: Mapping[int, int], *, has_version: bool
+) -> NewRecords:
+    paths = frozenset(files.beyond(files.paths, positions))
+    if used.rows is not None and files.used_rows(paths, positions) == used.rows:
+        return NewRecords(paths=paths)
+    rewritten = f"{RECORDS} was rewritten since"
+    gone = f"{RECORDS} no longer has version {used.version}, which was the newest when it was made"
+    return NewRecords(paths=paths, changed=rewritten if has_version else gone)
+
+
+def later_records(positions: Mapping[int, int]) -> pc.Expression | None:
+    """The records at or after the position of their state partition, and all of a state partition that has none; None:
+    every record."""
+    if not positions:
+        return None
+    number, offset = (pc.field(name) for name in _ADDRESS)
+    known = ((number == each) & (offset >= position) for each, position in positions.items())
+    return reduce(or_, known, ~number.isin(list(positions)))
 
 
 def files_digest(paths: Iterable[str]) -> str:
@@ -78,8 +114,10 @@ class RecordFiles:
 
     def __init__(self, tables: Tables, snapshot: TableSnapshot) -> None:
         self.tables, self.version = tables, snapshot.version
+        self._dropped = snapshot.transaction_version(DROPPED_ROWS) or 0
         self._statistics = snapshot.statistics(_STATISTICS)
         self._spans: dict[str, dict[int, _Span]] = {}
+        self._later: dict[tuple[str, frozenset[_Span]], int] = {}
 
     @property
     def paths(self) -> frozenset[str]:
@@ -95,12 +133,15 @@ class RecordFiles:
 
     def beyond(self, paths: Iterable[str], ends: Mapping[int, int]) -> list[str]:
         """Those of `paths` with a record at or after the end of its state partition (0 for one that has none)."""
-        return [
-            path
-            for path in sorted(paths)
-            if self._reaches(path, ends)
-            and any(last >= ends.get(number, 0) for number, (_, last) in self._spans_of(path).items())
-        ]
+        return [path for path in sorted(paths) if self._reaches(path, ends) and self._later_rows(path, ends)]
+
+    def used_rows(self, later: Iterable[str], ends: Mapping[int, int]) -> int | None:
+        """How many records lie before the ends, with all that the retention ever dropped; None: not known. `later`: the
+        files with other records."""
+        rows = [each["num_records"] for each in self._statistics.values()]
+        if None in rows:
+            return None
+        return self._dropped + sum(rows) - sum(self._later_rows(path, ends) for path in later)
 
     def reaching(self, positions: Mapping[int, int]) -> tuple[str, ...]:
         """The files that may have a record at or after the position of its state partition (0 for one that has none);
@@ -115,10 +156,19 @@ class RecordFiles:
             return True
         return bool(offset >= min(ends.get(number, 0) for number in range(least, greatest + 1)))
 
+    def _later_rows(self, path: str, ends: Mapping[int, int]) -> int:
+        """How many records of a file lie at or after the end of their state partition; row groups whose bounds rule
+        them out are not read."""
+        key = (path, frozenset(ends.items()))
+        if key not in self._later:
+            batches = self.tables.file_batches(RECORDS, [path], columns=_ADDRESS, where=later_records(ends))
+            self._later[key] = sum(batch.num_rows for batch in batches)
+        return self._later[key]
+
     def _spans_of(self, path: str) -> dict[int, _Span]:
         """Least and greatest offset of each state partition in a file."""
         if path not in self._spans:
-            rows = self.tables.read_files(RECORDS, [path], columns=["state_partition", "offset"])
+            rows = self.tables.read_files(RECORDS, [path], columns=_ADDRESS)
             grouped = rows.group_by("state_partition", use_threads=False)
             found = grouped.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
             self._spans[path] = {row["state_partition"]: (row["offset_min"], row["offset_max"]) for row in found}

@@ -69,7 +69,8 @@ class HistoryReader:
     def is_current(self) -> bool:
         """Whether every exported state record is in the history."""
         records = self._tables.snapshot("state_records")
-        return records is None or (self._tables.transaction_version(HELD, RECORDS_USED) or 0) == records.version
+        used = self._tables.transaction_version(HELD, RECORDS_USED) or 0
+        return records is None or records.last_change <= used <= records.version
 
     @cached_property
     def topics(self) -> Mapping[str, TopicName]:

@@ -1,0 +1,158 @@
+"""``acktrail maintain``: upkeep of the tables, and the size of a year."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from acktrail.cli import arrow_without_pandas
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.config import TablesConfig
+from acktrail.errors import InputError
+from acktrail.times import duration_ms, instant_text
+
+if TYPE_CHECKING:
+    from acktrail.tables.upkeep.growth import TableForecast
+    from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, TableUpkeep
+
+_SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(MB|GB|TB)")
+_UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SHORTEST_VACUUM: Final = 86_400_000
+_SHORTEST_LOG: Final = 3_600_000
+
+
+def maintain(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without it nothing is changed.")] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep", help="Drop state records, history and observations older than this: 365d. Default: keep all."
+        ),
+    ] = None,
+    keep_size: Annotated[
+        str | None,
+        typer.Option("--keep-size", help="Drop the oldest of them where they take more than this: 50GB."),
+    ] = None,
+    vacuum_after: Annotated[
+        str,
+        typer.Option("--vacuum-after", help="Remove files that the tables have not needed for this long; at least 1d."),
+    ] = "7d",
+    keep_log: Annotated[
+        str, typer.Option("--keep-log", help="Keep the tables' commits for this long; at least 1h.")
+    ] = "1d",
+    forecast: Annotated[
+        bool, typer.Option("--forecast", help="Print what each table gains in a day, and its size in a year.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what upkeep the tables need, and do it with --execute.
+
+    Writes many small files again as few, merges the ranges of an export, removes old commits and files that no table
+    needs, and drops what is not to be kept. Exports, reconciliations and queries may run meanwhile; interrupted, it is
+    run again. Once a day is enough.
+
+    Example: acktrail maintain --tables /data/acktrail --keep 365d --execute
+    """
+    arrow_without_pandas.forgo_pandas()
+    from acktrail.tables.upkeep import growth, maintenance
+
+    config = TablesConfig.from_environment(tables, tables_options)
+    policy = _policy(keep, keep_size, vacuum_after, keep_log)
+    if forecast:
+        found = growth.forecast(config, policy)
+        typer.echo(json.dumps([asdict(each) for each in found]) if as_json else _forecast_text(found))
+        return
+    report = maintenance.maintain(config, policy) if execute else maintenance.preview(config, policy)
+    typer.echo(json.dumps(asdict(report)) if as_json else _report_text(report))
+    if not execute and not as_json:
+        typer.echo("nothing was changed; to do it: --execute", err=True)
+
+
+def _policy(keep: str | None, keep_size: str | None, vacuum_after: str, keep_log: str) -> MaintenancePolicy:
+    from acktrail.tables.upkeep.maintenance import MaintenancePolicy
+    from acktrail.tables.upkeep.retention import Retention
+
+    return MaintenancePolicy(
+        retention=Retention(
+            keep_ms=None if keep is None else duration_ms("--keep", keep),
+            keep_bytes=None if keep_size is None else _size(keep_size),
+        ),
+        vacuum_after_ms=_at_least("--vacuum-after", vacuum_after, _SHORTEST_VACUUM, "1d: jobs that run may read them"),
+        log_keep_ms=_at_least("--keep-log", keep_log, _SHORTEST_LOG, "1h: jobs that run may read it"),
+    )
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise InputError(f"--keep-size {text!r} is no size", hint="give a number and MB, GB or TB: 50GB")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _at_least(option: str, text: str, least_ms: int, hint: str) -> int:
+    found = duration_ms(option, text)
+    if found < least_ms:
+        raise InputError(f"{option} {text!r} is too short", hint=f"at least {hint}")
+    return found
+
+
+def _report_text(report: MaintenanceReport) -> str:
+    lines = [line for each in report.tables for line in _upkeep_lines(each, executed=report.executed)]
+    if report.dropped_before_ms is not None:
+        lines.append(f"kept is what is not older than {instant_text(report.dropped_before_ms)}")
+    return "\n".join(lines or ["there are no tables"])
+
+
+def _upkeep_lines(own: TableUpkeep, *, executed: bool) -> list[str]:
+    size = f"{own.files:,} files, {_bytes(own.bytes)}, {own.rows:,} rows, log {_bytes(own.log_bytes)}"
+    found = [
+        f"{own.small_files:,} files compacted" if own.small_files else "",
+        f"{own.rows_merged:,} rows merged" if own.rows_merged else "",
+        f"{own.rows_dropped:,} rows dropped" if own.rows_dropped else "",
+        f"{own.log_files:,} files of the log removed" if own.log_files else "",
+        f"{own.unneeded_files:,} unneeded files removed" if own.unneeded_files else "",
+        f"{own.files_after:,} files left" if own.files_after not in (None, own.files) else "",
+    ]
+    what = ", ".join(each for each in found if each) or "nothing to do"
+    return [f"{own.table}: {size}: {what if executed else what.replace('removed', 'to remove')}"]
+
+
+def _forecast_text(found: list[TableForecast]) -> str:
+    lines = []
+    for each in found:
+        if each.day is None or each.year is None:
+            lines.append(
+                f"{each.table}: {each.files:,} files, {_bytes(each.bytes)}; growth is not known: {each.reason}"
+            )
+            continue
+        day, year = each.day, each.year
+        files, checkpoints, logs = (
+            f"{text(one)} without maintenance, {text(other)} with it"
+            for text, (one, other) in ((_count, year.files), (_bytes, year.checkpoint_bytes), (_bytes, year.log_bytes))
+        )
+        lines += [
+            f"{each.table}: {each.files:,} files, {_bytes(each.bytes)}, {each.rows:,} rows",
+            f"  a day: {day.commits:,} commits, {day.files:,} files, {_bytes(day.bytes)}, {day.rows:,} rows",
+            f"  in a year: {_bytes(year.bytes)}, {year.rows:,} rows",
+            f"    files: {files}",
+            f"    checkpoint: {checkpoints}",
+            f"    log: {logs}",
+        ]
+    return "\n".join(lines or ["there are no tables"])
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _bytes(number: int) -> str:
+    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if abs(number) >= least:
+            return f"{number / least:,.1f} {unit}"
+    return f"{number:,} B"

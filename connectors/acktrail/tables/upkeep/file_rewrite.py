@@ -1,0 +1,279 @@
+"""Data files written again: their rows in the order of lookups, in memory that follows the size of one piece."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.errors import DamagedTables
+from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, measured_columns, parquet_options
+from acktrail.tables.delta.table_place import TablePlace
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.upkeep.compaction_plan import MOST_BYTES, SORTED_ROWS, TableFile
+
+SORTED_BY: Final = {"state_records": ("state_partition", "offset")}
+"""Tables whose rows a rewritten file has in an order; those of others stay in the order in which they were written."""
+_SHORT_TEXT: Final = 32
+"""Longer text would only fill the log."""
+_LEAST_PART: Final = 8
+"""A row group ends with a value of the first column where it has this part of the most rows."""
+_AT_ONCE: Final = 65_536
+Change = Callable[[pa.Table], pa.Table]
+"""What becomes of the rows of one piece."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Rewrite:
+    """What the files `removed` of a table become: `added`, with `rows` of the `rows_before` that they had."""
+
+    removed: tuple[TableFile, ...]
+    added: list[AddAction] = field(default_factory=list)
+    rows_before: int = 0
+    rows: int = 0
+
+
+def table_files(snapshot: TableSnapshot) -> list[TableFile]:
+    """The data files of a table."""
+    actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
+    chunked = f"partition.{CHUNK}"
+    names = ["path", "size_bytes", "num_records", "modification_time"]
+    chunks = actions[chunked].to_pylist() if chunked in actions.column_names else [None] * actions.num_rows
+    times = actions["modification_time"].cast(pa.int64()).to_pylist()
+    columns = (actions[name].to_pylist() for name in names[:3])
+    return [
+        TableFile(path=path, size_bytes=size, rows=rows, modified_ms=at, chunk=None if chunk is None else str(chunk))
+        for path, size, rows, at, chunk in zip(*columns, times, chunks, strict=True)
+    ]
+
+
+def rewrite(
+    snapshot: TableSnapshot, files: Sequence[TableFile], change: Change | None = None, *, is_one_piece: bool = False
+) -> Rewrite:
+    """Write the rows of `files`, each piece changed by `change`, as new files; they are no part of the table before
+    they are committed. `files` have the same chunk. `is_one_piece`: `change` gets all rows at once. Raises
+    DamagedTables (the files have other rows than the log says)."""
+    done = Rewrite(removed=tuple(files))
+    writer = _Writer(snapshot, files)
+    with snapshot.place.translated():
+        pieces = _pieces(snapshot, files)
+        for piece in [pa.concat_tables(pieces)] if is_one_piece else pieces:
+            done.rows_before += piece.num_rows
+            changed = piece if change is None else change(piece)
+            done.rows += changed.num_rows
+            writer.add(changed)
+        done.added = writer.close()
+    known = [file.rows for file in files]
+    if None not in known and done.rows_before != sum(rows or 0 for rows in known):
+        discard(snapshot.place, done)
+        raise DamagedTables(
+            f"tables at {snapshot.place.root.shown}: table {snapshot.name}: files have other rows than the log says",
+            hint="`acktrail repair` shows what is wrong",
+            table=snapshot.name,
+        )
+    return done
+
+
+def discard(place: TablePlace, done: Rewrite) -> None:
+    """Remove files that will not be committed."""
+    storage = place.storage()
+    for action in done.added:
+        storage.delete_file(action.path)
+
+
+def stored_schema(snapshot: TableSnapshot) -> pa.Schema:
+    """The columns that the files of a table have, in acktrail's types."""
+    stored = {own.name for own in snapshot.delta.schema().fields}
+    return pa.schema([own for own in TABLES[snapshot.name] if own.name in stored and own.name != CHUNK])
+
+
+def scanned(
+    snapshot: TableSnapshot,
+    files: Sequence[TableFile],
+    columns: Sequence[str],
+    where: pc.Expression | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of `files`, oldest file first, batch by batch; row groups that `where` rules out are not read."""
+    schema = stored_schema(snapshot)
+    for file in files:
+        dataset = ds.dataset([file.path], schema=schema, format="parquet", filesystem=snapshot.place.storage())
+        scanner = dataset.scanner(columns=list(columns), filter=where, batch_size=_AT_ONCE, batch_readahead=1)
+        yield from scanner.to_batches()
+
+
+def _pieces(snapshot: TableSnapshot, files: Sequence[TableFile]) -> Iterator[pa.Table]:
+    order, schema = SORTED_BY.get(snapshot.name), stored_schema(snapshot)
+    if order is None:
+        for batch in scanned(snapshot, files, schema.names):
+            yield cast_to_schema(pa.Table.from_batches([batch]), schema)
+        return
+    for where in _cuts(snapshot, files, order):
+        rows = pa.Table.from_batches(scanned(snapshot, files, schema.names, where), schema=schema)
+        yield rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
+
+
+def _cuts(snapshot: TableSnapshot, files: Sequence[TableFile], order: Sequence[str]) -> Iterator[pc.Expression | None]:
+    """Conditions on the two columns `order` that hold about ``SORTED_ROWS`` rows each, ascending, and all together."""
+    if sum(file.rows or 0 for file in files) <= SORTED_ROWS and all(file.rows is not None for file in files):
+        yield None
+        return
+    keys = pa.Table.from_batches(
+        scanned(snapshot, files, order), schema=pa.schema([TABLES[snapshot.name].field(name) for name in order])
+    )
+    number, offset = (keys[name].to_numpy() for name in order)
+    ranks = np.lexsort((offset, number))
+    edges = [(int(number[at]), int(offset[at])) for at in ranks[SORTED_ROWS::SORTED_ROWS]]
+    bounds = [None, *edges, None]
+    for low, high in pairwise(bounds):
+        parts = [*([] if low is None else [_from(order, *low)]), *([] if high is None else [~_from(order, *high)])]
+        yield reduce(lambda one, other: one & other, parts) if parts else None
+
+
+def _from(order: Sequence[str], number: int, offset: int) -> pc.Expression:
+    """Rows at or after an address."""
+    first, second = (pc.field(name) for name in order)
+    return reduce(or_, [first > number, (first == number) & (second >= offset)])
+
+
+class _Writer:
+    """Files of at most about ``MOST_BYTES``, as pieces come."""
+
+    def __init__(self, snapshot: TableSnapshot, files: Sequence[TableFile]) -> None:
+        self._snapshot, self._schema = snapshot, stored_schema(snapshot)
+        self._chunk = files[0].chunk
+        self._modified_ms = max(file.modified_ms for file in files)
+        """As old as the rows: readers take files in this order."""
+        self._options = parquet_options(snapshot.name)
+        self._group = self._options.pop("row_group_size")
+        self._open: tuple[pq.ParquetWriter, pa.BufferOutputStream] | None = None
+        self._held: list[pa.Table] = []
+        self._measures: list[_Measure] = []
+        self._added: list[AddAction] = []
+
+    def add(self, rows: pa.Table) -> None:
+        self._held.append(rows)
+        if sum(each.num_rows for each in self._held) >= self._group:
+            self._flush()
+
+    def close(self) -> list[AddAction]:
+        self._flush()
+        self._end_file()
+        return self._added
+
+    def _flush(self) -> None:
+        rows = pa.concat_tables([self._schema.empty_table(), *self._held]).combine_chunks()
+        self._held = []
+        if not rows.num_rows:
+            return
+        if self._open is None:
+            sink = pa.BufferOutputStream()
+            self._open = pq.ParquetWriter(sink, self._schema, **self._options), sink
+        writer, sink = self._open
+        for begin, end in pairwise(self._group_edges(rows)):
+            writer.write_table(rows.slice(begin, end - begin), row_group_size=self._group)
+        self._measures.append(_Measure.of(rows, measured_columns(self._snapshot.name, self._schema)))
+        if sink.tell() >= MOST_BYTES:
+            self._end_file()
+
+    def _group_edges(self, rows: pa.Table) -> list[int]:
+        """Where row groups begin and end. In an order they begin with a value of the first column, unless that makes
+        them small: the bounds of a group with one value of it leave out most offsets."""
+        order = SORTED_BY.get(self._snapshot.name)
+        if order is None:
+            return [0, rows.num_rows]
+        numbers = rows[order[0]].to_numpy()
+        edges = [0]
+        for head in (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist():
+            if head - edges[-1] >= self._group // _LEAST_PART:
+                edges.append(head)
+        return [*edges, rows.num_rows]
+
+    def _end_file(self) -> None:
+        if self._open is None:
+            return
+        writer, sink = self._open
+        writer.close()
+        content, self._open = sink.getvalue(), None
+        folder = "" if self._chunk is None else f"{CHUNK}={self._chunk}/"
+        path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        self._snapshot.place.put_file(path, content)
+        self._added.append(
+            AddAction(
+                path=path,
+                size=content.size,
+                partition_values={} if self._chunk is None else {CHUNK: self._chunk},
+                modification_time=self._modified_ms,
+                data_change=False,
+                stats=_Measure.text(self._measures),
+            )
+        )
+        self._measures = []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measure:
+    """Counts and bounds of some rows, for the log."""
+
+    rows: int
+    nulls: dict[str, int]
+    least: dict[str, Any]
+    greatest: dict[str, Any]
+
+    @classmethod
+    def of(cls, rows: pa.Table, columns: Iterable[str]) -> _Measure:
+        nulls, least, greatest = dict[str, int](), dict[str, Any](), dict[str, Any]()
+        for name in columns:
+            column = rows[name]
+            nulls[name] = column.null_count
+            if pa.types.is_boolean(column.type) or pa.types.is_binary(column.type):
+                continue
+            found = pc.min_max(column)
+            least[name], greatest[name] = found["min"].as_py(), found["max"].as_py()
+        return cls(rows=rows.num_rows, nulls=nulls, least=least, greatest=greatest)
+
+    @staticmethod
+    def text(parts: Sequence[_Measure]) -> str:
+        """The statistics of a file, as Delta's protocol has them."""
+        nulls = {name: sum(part.nulls[name] for part in parts) for name in parts[0].nulls}
+        least = {name: _bound(min, parts, "least", name) for name in parts[0].least}
+        greatest = {name: _bound(max, parts, "greatest", name) for name in parts[0].greatest}
+        return json.dumps(
+            {
+                "numRecords": sum(part.rows for part in parts),
+                "minValues": {name: _lower(value) for name, value in least.items() if value is not None},
+                "maxValues": {name: _plain(value) for name, value in greatest.items() if not _is_long(value)},
+                "nullCount": nulls,
+            },
+            separators=(",", ":"),
+        )
+
+
+def _bound(choose: Callable[..., Any], parts: Sequence[_Measure], side: str, name: str) -> Any:
+    return choose((value for part in parts if (value := getattr(part, side)[name]) is not None), default=None)
+
+
+def _is_long(value: Any) -> bool:
+    """Not known, or text that would be cut off: the part would be less than the whole."""
+    return value is None or (isinstance(value, str) and len(value) > _SHORT_TEXT)
+
+
+def _lower(value: Any) -> Any:
+    return value[:_SHORT_TEXT] if isinstance(value, str) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Instants as text; a file has them in UTC and in µs."""
+    return value if isinstance(value, int | str) else f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"

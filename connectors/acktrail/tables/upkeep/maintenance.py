@@ -1,0 +1,267 @@
+"""One maintenance of all tables: what it would do, and doing it. Safe beside exporters and other maintenances, and
+after a crash at any moment: every step is one commit or none, and the next run does what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.errors import ConcurrentCommit
+from acktrail.tables.delta.damaged_files import files_of
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
+from acktrail.tables.exported.export_ranges import COPIED, copy_ranges
+from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.upkeep.compaction_plan import TableFile, compaction_bins
+from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
+from acktrail.tables.upkeep.log_cleanup import LogFile, log_files, remove, unneeded
+from acktrail.tables.upkeep.range_merging import merged_ranges
+from acktrail.tables.upkeep.retention import AGED_BY, Retention, drop_records, drop_rows, dropped_before, old_rows
+from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, rows_may_change
+from acktrail.times import new_run_id
+
+MAINTAINED_TABLES: Final = tuple(name for name in TABLES if not name.startswith("reset_"))
+"""The tables of resets have few rows, and compact themselves."""
+COMPACTED: Final = (
+    RECORDS,
+    "group_observations",
+    "offset_observations",
+    "share_partition_states",
+    "reconciliations",
+    "quality_results",
+)
+"""Tables that grow by small files. Others are replaced as a whole, or order their files themselves."""
+_DAY_MS: Final = 86_400_000
+_HOUR_MS: Final = 3_600_000
+_SMALL_FILES: Final = 8
+_PASSES: Final = 6
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenancePolicy:
+    """`small_files`: how many a table may have. `vacuum_after_ms`: for how long files stay that the newest version does
+    not need: readers of older versions still use them. `log_keep_ms`: for how long commits stay behind a checkpoint."""
+
+    retention: Retention = field(default_factory=Retention)
+    small_files: int = _SMALL_FILES
+    vacuum_after_ms: int = 7 * _DAY_MS
+    log_keep_ms: int = _DAY_MS
+
+
+@dataclass(slots=True, kw_only=True)
+class TableUpkeep:
+    """What one maintenance does, or would do, to one table. Files and bytes are those of the newest version; the log's
+    are apart. `small_files` become few; `log_files` and `unneeded_files` are removed. `rows_dropped` of a preview
+    counts only files that are dropped as a whole."""
+
+    table: str
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    log_bytes: int = 0
+    small_files: int = 0
+    files_after: int | None = None
+    rows_dropped: int = 0
+    rows_merged: int = 0
+    log_files: int = 0
+    unneeded_files: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceReport:
+    """`dropped_before_ms`: the time before which rows are not kept; None: all are kept."""
+
+    executed: bool
+    dropped_before_ms: int | None
+    tables: tuple[TableUpkeep, ...]
+
+
+_Progress = Callable[[str], None]
+
+
+def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
+    """What a maintenance would do; changes nothing, and reads logs alone."""
+    tables, at = Tables(config), now_ms or _now_ms()
+    before = dropped_before(tables, policy.retention, at)
+    found = tuple(_looked_at(tables, snapshot, policy, before, at) for snapshot in _snapshots(tables))
+    return MaintenanceReport(executed=False, dropped_before_ms=before, tables=found)
+
+
+def maintain(
+    config: TablesConfig,
+    policy: MaintenancePolicy,
+    *,
+    now_ms: int | None = None,
+    run_id: str | None = None,
+    progress: _Progress = lambda _: None,
+) -> MaintenanceReport:
+    """Merge ranges, drop what is not kept, compact files, clean logs, remove files that nothing needs.
+
+    Raises:
+        DamagedTables: the tables lost commits or files; nothing is removed from such.
+        ConcurrentCommit: others kept committing; run again.
+        ConfigurationError, RetryableError: the storage refused or failed; run again.
+    """
+    tables, at = Tables(config), now_ms or _now_ms()
+    ensure_whole(tables)
+    copy_ranges(tables)
+    before = dropped_before(tables, policy.retention, at)
+    found = {own.name: _looked_at(tables, own, policy, before, at) for own in _snapshots(tables)}
+    done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
+    progress("merging ranges")
+    done.merge_ranges()
+    progress("dropping rows that are not kept")
+    done.drop(before)
+    for name in found:
+        progress(f"compacting {name}")
+        done.compact(name)
+    for name in found:
+        progress(f"cleaning the log of {name}")
+        done.clean(name)
+    return MaintenanceReport(executed=True, dropped_before_ms=before, tables=tuple(found.values()))
+
+
+class _Maintenance:
+    """The steps on `tables`; what each does is put into `found`, by table."""
+
+    def __init__(
+        self, tables: Tables, policy: MaintenancePolicy, at_ms: int, run_id: str, found: dict[str, TableUpkeep]
+    ) -> None:
+        self._tables, self._policy, self._at_ms, self._run_id, self._found = tables, policy, at_ms, run_id, found
+
+    @property
+    def _now(self) -> dt.datetime:
+        return _EPOCH + dt.timedelta(milliseconds=self._at_ms)
+
+    def merge_ranges(self) -> None:
+        """Write the small files of ``export_ranges`` as few, with neighbours merged."""
+        own = self._found.get(RANGES_TABLE)
+        if own is None:
+            return
+        now = self._now
+        own.rows_merged = 0
+        with contextlib.ExitStack() as changing:
+            for number in range(_PASSES):
+                bins = compaction_bins(self._files(RANGES_TABLE), more_than=1)
+                if not bins:
+                    return
+                if not number:
+                    changing.enter_context(rows_may_change(self._tables, RANGES_TABLE))
+                for files in bins:
+                    snapshot = self._snapshot(RANGES_TABLE)
+                    done = rewrite(snapshot, files, lambda rows: merged_ranges(rows, now), is_one_piece=True)
+                    if commit_rewrite(self._tables, RANGES_TABLE, done, what="merge", changes_rows=True):
+                        own.rows_merged += done.rows_before - done.rows
+
+    def drop(self, before_ms: int | None) -> None:
+        """Drop rows that are not kept."""
+        for name in AGED_BY:
+            own = self._found.get(name)
+            if own is None:
+                continue
+            own.rows_dropped = 0
+            if name == RECORDS:
+                own.rows_dropped = drop_records(self._tables, before_ms, self._run_id, self._now)
+            elif before_ms is not None:
+                own.rows_dropped = drop_rows(self._tables, name, before_ms)
+
+    def compact(self, name: str) -> None:
+        """Write small files as few."""
+        if name in COMPACTED:
+            for _ in range(2):  # what became of small files may be enough for the next tier
+                bins = compaction_bins(self._files(name), more_than=self._policy.small_files)
+                for files in bins:
+                    commit_rewrite(self._tables, name, rewrite(self._snapshot(name), files), what="compact")
+        self._found[name].files_after = len(self._files(name))
+
+    def clean(self, name: str) -> None:
+        """Make a checkpoint, and remove what lies before one that is old enough, and files that nothing needs."""
+        own, snapshot = self._found[name], self._snapshot(name)
+        own.unneeded_files = _vacuum(snapshot, self._vacuum_hours(), execute=True)
+        snapshot = self._snapshot(name)
+        files = log_files(snapshot)
+        newest = max((file.version for file in files if file.is_checkpoint), default=-1)
+        if newest < snapshot.version:
+            with snapshot.place.translated():
+                snapshot.delta.create_checkpoint()
+            files = log_files(snapshot)
+        old = _old_log(self._tables, name, files, self._policy, self._at_ms)
+        remove(snapshot, old)
+        own.log_files = len(old)
+
+    def _vacuum_hours(self) -> int:
+        return _vacuum_hours(self._policy, self._at_ms)
+
+    def _files(self, name: str) -> list[TableFile]:
+        return table_files(self._snapshot(name))
+
+    def _snapshot(self, name: str) -> TableSnapshot:
+        found = self._tables.snapshot(name)
+        if found is None:
+            raise ConcurrentCommit(f"table {name} was removed meanwhile", hint="run again")
+        return found
+
+
+def _looked_at(
+    tables: Tables, snapshot: TableSnapshot, policy: MaintenancePolicy, before_ms: int | None, at_ms: int
+) -> TableUpkeep:
+    name, files, log = snapshot.name, table_files(snapshot), log_files(snapshot)
+    found = TableUpkeep(
+        table=name,
+        files=len(files),
+        bytes=sum(file.size_bytes for file in files),
+        rows=sum(file.rows or 0 for file in files),
+        log_bytes=sum(file.size_bytes for file in log),
+        log_files=len(_old_log(tables, name, log, policy, at_ms)),
+        unneeded_files=_vacuum(snapshot, _vacuum_hours(policy, at_ms), execute=False),
+    )
+    more_than = 1 if name == RANGES_TABLE else policy.small_files
+    if name in (*COMPACTED, RANGES_TABLE):
+        found.small_files = sum(len(own) for own in compaction_bins(files, more_than=more_than))
+    if name in AGED_BY and before_ms is not None:
+        found.rows_dropped = old_rows(tables, name, before_ms)
+    return found
+
+
+def _old_log(tables: Tables, name: str, log: Iterable[LogFile], policy: MaintenancePolicy, at_ms: int) -> list[LogFile]:
+    return unneeded(log, older_than_ms=at_ms - policy.log_keep_ms, keep_from=_keep_from(tables, name))
+
+
+def _keep_from(tables: Tables, name: str) -> int | None:
+    """The first version of ``state_records`` whose commit is still needed: the one copied last; others: None."""
+    return tables.transaction_version(RANGES_TABLE, COPIED) or 0 if name == RECORDS else None
+
+
+def _vacuum(snapshot: TableSnapshot, hours: int, *, execute: bool) -> int:
+    """Remove, or only count, the files that no version of the last `hours` needs. Where a repair kept damaged files,
+    only files that the log names are removed."""
+    with snapshot.place.translated():
+        there = {info.path.removeprefix("/") for info in files_of(snapshot.place.storage())}
+        is_full = not any(path.endswith(".damaged") for path in there)
+        named = snapshot.delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=is_full)
+        found = there.intersection(named)  # it names those that are gone already, too
+        if found and execute:
+            snapshot.delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=is_full)
+    return len(found)
+
+
+def _vacuum_hours(policy: MaintenancePolicy, at_ms: int) -> int:
+    """As delta-rs counts them, back from the time of this machine's clock."""
+    return max(0, math.ceil(policy.vacuum_after_ms / _HOUR_MS) + round((_now_ms() - at_ms) / _HOUR_MS))
+
+
+def _snapshots(tables: Tables) -> Iterator[TableSnapshot]:
+    return filter(None, map(tables.snapshot, MAINTAINED_TABLES))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,141 @@
+"""Rows of ``export_ranges`` as few rows: neighbours become one, and what the retention dropped becomes a gap.
+
+Ranges of one state partition that follow each other without a gap are one range of the same records. Merged are those
+of one day, after a month those of one month, so that a reader still knows at about which time records came. Kept apart
+are ranges of files and the newest one of each state partition; so are the breaks of a log.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
+
+_DAY: Final = dt.timedelta(days=1)
+_DAYS_APART: Final = 31
+"""Days whose ranges are not merged with another day's."""
+_SAME: Final = (
+    "cluster_id",
+    "state_topic_id",
+    "state_partition",
+    "dialect",
+    "source_file",
+    "source_digest",
+    "offset_shift",
+)
+_OF_LAST: Final = frozenset({"run_id", "last_offset", "log_end_offset"})
+"""Columns that a merged row has of its last part; others it has of the first."""
+_SUMMED: Final = ("records_read", "records_decoded", "records_quarantined")
+_NONE: Final = -1
+_Integers = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedRecords:
+    """What the retention drops of one state partition: all before offset `end`. `straddling`: how many of them, and how
+    many of these were not decoded, lie in the range that reaches over `end`."""
+
+    end: int
+    straddling: tuple[int, int] = (0, 0)
+
+
+def merged_ranges(rows: pa.Table, now: dt.datetime) -> pa.Table:
+    """`rows` with neighbours merged; ordered by state partition and offset."""
+    if not rows.num_rows:
+        return rows
+    begin, end = (
+        pc.coalesce(rows["gap_first"], rows["first_offset"]),
+        pc.coalesce(rows["last_offset"], rows["gap_last"]),
+    )
+    keyed = rows.append_column("begin", begin).append_column("end", end)
+    names = ("cluster_id", "state_topic_id", "state_partition", "begin", "end")
+    ordered = keyed.sort_by([(name, "ascending") for name in names]).select(rows.column_names).combine_chunks()
+    joins = _joins(ordered, now)
+    heads = np.flatnonzero(np.concatenate(([True], ~joins)))
+    tails = np.append(heads[1:], ordered.num_rows) - 1
+    first, last = ordered.take(pa.array(heads)), ordered.take(pa.array(tails))
+    columns = {name: (last if name in _OF_LAST else first)[name] for name in rows.column_names}
+    columns["gap_last"] = pc.if_else(pc.is_null(first["first_offset"]), last["gap_last"], first["gap_last"])
+    for name in _SUMMED:
+        columns[name] = pa.array(np.add.reduceat(_numbers(ordered, name, 0), heads))
+    return pa.table(columns, schema=rows.schema)
+
+
+def _joins(rows: pa.Table, now: dt.datetime) -> _Flags:
+    """Whether each row but the last becomes one with the row after it."""
+    first, last = _numbers(rows, "first_offset"), _numbers(rows, "last_offset")
+    gap_first, gap_last = _numbers(rows, "gap_first"), _numbers(rows, "gap_last")
+    same = np.logical_and.reduce([_is_same(rows[name]) for name in _SAME])
+    period = _periods(rows["exported_at"], now)
+    in_period = (period[1:] == period[:-1]) & (period[1:] != _NONE)
+    follows = (first[:-1] != _NONE) & (gap_first[1:] == _NONE) & (first[1:] == last[:-1] + 1)
+    is_newest = np.append(~_is_same(rows["state_partition"])[1:], True)
+    from_cluster = pc.is_null(rows["source_file"]).to_numpy()
+    records = follows & in_period & ~is_newest & from_cluster[1:]
+    adjoins = (first[:-1] == _NONE) & (first[1:] == _NONE) & (gap_first[1:] == gap_last[:-1] + 1)
+    reason = pc.fill_null(rows["gap_reason"], "")
+    dropped = pc.equal(reason, DROPPED_BY_RETENTION).to_numpy()
+    is_break = pc.equal(reason, LOG_REPLACED).to_numpy()
+    gaps = adjoins & _is_same(rows["gap_reason"]) & ~is_break[1:] & (in_period | dropped[1:])
+    return np.asarray(same & (records | gaps))
+
+
+def with_dropped(rows: pa.Table, dropped: Mapping[int, DroppedRecords], run_id: str) -> pa.Table:
+    """`rows` where offsets before the `end` of their state partition are gaps, dropped by the retention `run_id`."""
+    number, first = _numbers(rows, "state_partition"), _numbers(rows, "first_offset")
+    ends = np.array([dropped[n].end if n in dropped else 0 for n in number.tolist()], np.int64)
+    is_changed = (first != _NONE) & (first < ends)
+    if not is_changed.any():
+        return rows
+    changed = rows.filter(pa.array(is_changed)).to_pylist()
+    parts = [part for row in changed for part in _parts(row, dropped[row["state_partition"]], run_id)]
+    return pa.concat_tables([rows.filter(pa.array(~is_changed)), pa.Table.from_pylist(parts, schema=rows.schema)])
+
+
+def _parts(row: Mapping[str, Any], dropped: DroppedRecords, run_id: str) -> list[dict[str, Any]]:
+    """A row's own gap, the gap of what is dropped of it, and what stays."""
+    nothing = {**dict.fromkeys(("first_offset", "last_offset")), **dict.fromkeys(_SUMMED, 0)}
+    parts = [] if row["gap_first"] is None else [{**row, **nothing}]
+    last = min(row["last_offset"], dropped.end - 1)
+    gap = {"gap_first": row["first_offset"], "gap_last": last, "gap_reason": DROPPED_BY_RETENTION, "run_id": run_id}
+    parts.append({**row, **nothing, **gap})
+    if row["last_offset"] >= dropped.end:
+        gone, quarantined = dropped.straddling
+        counts = {
+            "records_read": row["records_read"] - gone,
+            "records_decoded": row["records_decoded"] - gone + quarantined,
+            "records_quarantined": row["records_quarantined"] - quarantined,
+        }
+        no_gap = dict.fromkeys(("gap_first", "gap_last", "gap_reason"))
+        parts.append({**row, **no_gap, **counts, "first_offset": dropped.end})
+    return parts
+
+
+def _numbers(rows: pa.Table, name: str, unknown: int = _NONE) -> _Integers:
+    return np.asarray(pc.fill_null(rows[name], unknown).cast(pa.int64()).to_numpy())
+
+
+def _is_same(column: pa.ChunkedArray) -> _Flags:
+    """Whether each value but the last is that of the next row; a null is equal to a null."""
+    codes = column.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+    return np.asarray(codes[1:] == codes[:-1])
+
+
+def _periods(instants: pa.ChunkedArray, now: dt.datetime) -> _Integers:
+    """The day or month of each instant as a number; ``_NONE`` for those of the last day."""
+    known = pc.fill_null(instants, now)
+    at = known.to_numpy().astype("datetime64[us]")
+    today = np.datetime64(now.astimezone(dt.UTC).replace(tzinfo=None), "us")
+    days, months = at.astype("datetime64[D]").astype(np.int64), at.astype("datetime64[M]").astype(np.int64)
+    is_old = at < (today.astype("datetime64[D]") - np.timedelta64(_DAYS_APART, "D"))
+    periods = np.where(is_old, -2 - months, days)
+    return np.asarray(np.where(at > today - np.timedelta64(_DAY), _NONE, periods), np.int64)

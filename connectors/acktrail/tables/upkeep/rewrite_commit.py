@@ -1,0 +1,128 @@
+"""One commit that puts files in the place of others. Commits by others in between win: this one looks again whether its
+files are still those of the table, and is dropped where they are not. Nothing is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from deltalake import CommitProperties
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import RemoveAction
+
+from acktrail.errors import ConcurrentCommit
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import commit
+from acktrail.tables.delta.table_layout import CHUNK, is_append_only
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.export_ranges import COPIED_COMMIT
+from acktrail.tables.exported.record_files import DROPPED_ROWS
+from acktrail.tables.upkeep.file_rewrite import Rewrite, discard
+
+MAINTAINED: Final = "maintained"
+"""The metadata of a commit of the maintenance: what it did."""
+DROPPED_BEFORE: Final = "retention/before_ms"
+"""The app id whose number is the time (ms since the epoch) before which the retention dropped rows."""
+_APPEND_ONLY: Final = "delta.appendOnly"
+_ATTEMPTS: Final = 50
+_PAUSE_S: Final = 0.05
+
+
+def commit_rewrite(
+    tables: Tables,
+    name: str,
+    done: Rewrite,
+    *,
+    what: str,
+    changes_rows: bool = False,
+    numbers: Mapping[str, int] | None = None,
+) -> bool:
+    """Commit `done`; False: its files are not the table's any more, and it was dropped. `what` is kept in the commit.
+    `changes_rows`: the new files have other rows than the old ones; else readers of changes take no notice of it.
+    `numbers`: app transactions; ``DROPPED_ROWS`` is raised by the rows that are gone. Raises ConcurrentCommit (others
+    kept committing)."""
+    for attempt in range(_ATTEMPTS):
+        snapshot = tables.snapshot(name)
+        if snapshot is None or not _are_there(snapshot, done):
+            if snapshot is not None:
+                discard(snapshot.place, done)
+            return False
+        try:
+            _commit_at(snapshot, done, what, changes_rows=changes_rows, numbers=numbers or {})
+        except ConcurrentCommit:
+            if changes_rows and is_append_only(name):
+                _set_append_only(tables, name, is_on=False)  # another maintenance ended its own change of rows
+            time.sleep(_PAUSE_S * (1 + attempt % 5))
+        else:
+            return True
+    raise ConcurrentCommit(f"{name} is under constant change by other writers", hint="run again")
+
+
+@contextmanager
+def rows_may_change(tables: Tables, name: str) -> Iterator[None]:
+    """Rows of an append-only table may be removed within the block. An interrupted one is ended by the next."""
+    if not is_append_only(name):
+        yield
+        return
+    _set_append_only(tables, name, is_on=False)
+    try:
+        yield
+    finally:
+        _set_append_only(tables, name, is_on=True)
+
+
+def _commit_at(
+    snapshot: TableSnapshot, done: Rewrite, what: str, *, changes_rows: bool, numbers: Mapping[str, int]
+) -> None:
+    removed_at = time.time_ns() // 1_000_000
+    removed = [
+        RemoveAction(
+            path=file.path,
+            data_change=changes_rows,
+            deletion_timestamp=removed_at,
+            size=file.size_bytes,
+            partition_values={} if file.chunk is None else {CHUNK: file.chunk},
+        )
+        for file in done.removed
+    ]
+    for action in done.added:
+        action.data_change = changes_rows
+
+    def write(properties: CommitProperties) -> None:
+        properties.max_commit_retries = 0  # delta-rs would try again where others removed the same files
+        snapshot.delta.create_write_transaction(
+            [*done.added, *removed],
+            mode="append",
+            schema=snapshot.delta.schema(),
+            partition_by=[] if done.removed[0].chunk is None else [CHUNK],
+            commit_properties=properties,
+        )
+
+    gone = done.rows_before - done.rows
+    dropped = {DROPPED_ROWS: (snapshot.transaction_version(DROPPED_ROWS) or 0) + gone} if numbers and gone else {}
+    commit(snapshot, write, {**numbers, **dropped}, {MAINTAINED: what, **_copied_commit(snapshot)})
+
+
+def _copied_commit(snapshot: TableSnapshot) -> dict[str, str]:
+    """What the newest commit of ``export_ranges`` knows of ``state_records`` stays known."""
+    newest = snapshot.commits(after=snapshot.version - 1).get(snapshot.version, {})
+    return {COPIED_COMMIT: newest[COPIED_COMMIT]} if COPIED_COMMIT in newest else {}
+
+
+def _are_there(snapshot: TableSnapshot, done: Rewrite) -> bool:
+    return {file.path for file in done.removed} <= snapshot.statistics(()).keys()
+
+
+def _set_append_only(tables: Tables, name: str, *, is_on: bool) -> None:
+    wanted = "true" if is_on else "false"
+    for _ in range(_ATTEMPTS):
+        snapshot = tables.snapshot(name)
+        if snapshot is None or snapshot.delta.metadata().configuration.get(_APPEND_ONLY) == wanted:
+            return
+        try:
+            snapshot.delta.alter.set_table_properties({_APPEND_ONLY: wanted})
+        except DeltaError:  # of another writer's commit
+            time.sleep(_PAUSE_S)
+    raise ConcurrentCommit(f"{name} is under constant change by other writers", hint="run again")

@@ -1,0 +1,53 @@
+"""### Keep the tables small and quick
+
+Once a day: writes the many small files of the exports again as few, merges the ranges of the exports, removes old
+commits, and files that no table has needed for a week. With `keep`, drops state records, history and observations that
+are older, and records in `export_ranges` what was dropped. Exports and reconciliations run meanwhile.
+
+**Needs** `ACKTRAIL_TABLES` on the workers, or the parameter. No broker is asked.
+
+**When it fails**: the log's last lines say what to do. A run that is tried again does what is left.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import CronTriggerTimetable, dag
+
+from acktrail_dags import parameters
+from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.pipeline_steps import maintain
+
+
+def make(profile: DagProfile) -> None:
+    """The DAG of one profile."""
+
+    @dag(
+        dag_id=profile.named("acktrail_maintenance"),
+        doc_md=profile.doc(__doc__ or ""),
+        schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(hours=6),
+        tags=["acktrail", "maintenance", *profile.tags],
+        params={
+            **profile.params(),
+            "tables_uri": parameters.tables_uri(),
+            "keep": parameters.text(
+                "Keep",
+                "Drop state records, history and observations older than this: 365d. Empty: keep all.",
+                pattern=parameters.AGE,
+            ),
+        },
+        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(minutes=1)},
+    )
+    def acktrail_maintenance() -> None:
+        """One task."""
+        maintain()
+
+    acktrail_maintenance()
+
+
+for _profile in dag_profiles():
+    make(_profile)

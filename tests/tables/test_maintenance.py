@@ -1,0 +1,409 @@
+"""Maintenance: the same rows in fewer files, only what was asked is dropped, and others may work meanwhile."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples.memory_source import MemoryLog, MemoryTask
+from tables.exporter_process import pairs
+from tables.test_crash import ENVIRONMENT, kill_after, start
+from tables.test_sink import NOON, sink_of
+
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
+from acktrail.config import TablesConfig
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION
+from acktrail.errors import DamagedTables
+from acktrail.tables.delta import table_layout
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.damage_report import find_damage
+from acktrail.tables.upkeep import compaction_plan, file_rewrite
+from acktrail.tables.upkeep.compaction_plan import TableFile, compaction_bins
+from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
+from acktrail.tables.upkeep.growth import forecast
+from acktrail.tables.upkeep.log_cleanup import LogFile, unneeded
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
+from acktrail.tables.upkeep.range_merging import merged_ranges
+from acktrail.tables.upkeep.retention import Retention
+from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
+
+RECORDS = "state_records"
+RANGES = "export_ranges"
+AT_ONCE = MaintenancePolicy(vacuum_after_ms=0, log_keep_ms=0)
+FIRST_MS = 1_700_000_000_000
+"""The time of a ``MemoryLog``'s record at offset 0; each is a ms later than the one before."""
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return Tables(TablesConfig(uri=str(tmp_path / "tables")))
+
+
+class Exporter:
+    """Commits of one exporter that stays up, each with as many records of a state partition as its pace."""
+
+    def __init__(self, tables: Tables, *paces: int) -> None:
+        self._sink = sink_of(tables)
+        self._logs = [MemoryLog(pairs=pairs(), partition=number) for number in range(len(paces))]
+        self._paces = paces
+        self._tasks = [
+            MemoryTask([log], cluster_id="c1", batch_rows=pace, is_continuous=True)
+            for log, pace in zip(self._logs, paces, strict=True)
+        ]
+        for task in self._tasks:
+            task.start(SourceTaskContext(position=self._sink.position))
+
+    def commit(self, commits: int) -> None:
+        for _ in range(commits):
+            for log, task, pace in zip(self._logs, self._tasks, self._paces, strict=True):
+                log.end_offset += pace
+                for batch in task.poll(0):
+                    self._sink.put(batch)
+            self._sink.flush()
+
+    @property
+    def positions(self) -> list[int | None]:
+        """As a new exporter would find them."""
+        snapshot = self._sink._tables.snapshot(RECORDS)
+        assert snapshot is not None
+        return [snapshot.transaction_version(task.source_partition) for task in self._tasks]
+
+
+def rows_of(tables: Tables) -> pa.Table:
+    """Every record, in order."""
+    return tables.read(RECORDS).sort_by([("state_partition", "ascending"), ("offset", "ascending")]).combine_chunks()
+
+
+def files_of(tables: Tables, name: str = RECORDS) -> list[TableFile]:
+    snapshot = tables.snapshot(name)
+    assert snapshot is not None
+    return table_files(snapshot)
+
+
+def ensure_accounted(tables: Tables) -> None:
+    """Every record is in one range, ranges and gaps do not overlap and leave nothing out, and counts add up."""
+    seen: Counter[tuple[int, int]] = Counter()
+    rows = tables.read(RANGES).to_pylist()
+    for row in rows:
+        for first, last in (("first_offset", "last_offset"), ("gap_first", "gap_last")):
+            if row[first] is not None:
+                seen.update((row["state_partition"], at) for at in range(row[first], row[last] + 1))
+    assert set(seen.values()) <= {1}
+    for number in {partition for partition, _ in seen}:
+        offsets = [at for partition, at in seen if partition == number]
+        assert len(offsets) == max(offsets) + 1
+    records = tables.read(RECORDS, columns=["decode_status"])
+    decoded = sum(status == "decoded" for status in records["decode_status"].to_pylist())
+    assert sum(row["records_read"] for row in rows) == records.num_rows
+    assert sum(row["records_decoded"] for row in rows) == decoded
+    assert find_damage(tables).is_sound
+
+
+def upkeep(report: MaintenanceReport, name: str = RECORDS) -> tuple[int, int | None]:
+    (own,) = (each for each in report.tables if each.table == name)
+    return own.files, own.files_after
+
+
+def test_rows_before_are_rows_after(tables: Tables) -> None:
+    """One file in the place of many: the same rows byte for byte, in the order of lookups; positions, properties and
+    the exporter's next commit as if nothing was done; a preview shows it and changes nothing."""
+    exporter = Exporter(tables, 7, 90, 1)
+    exporter.commit(30)
+    before, at = rows_of(tables), exporter.positions
+    versions = [tables.snapshot(name).version for name in (RECORDS, RANGES)]  # type: ignore[union-attr]  # both exist
+
+    shown = preview(tables.config, AT_ONCE)
+    assert upkeep(shown)[0] == 30
+    assert versions == [tables.snapshot(name).version for name in (RECORDS, RANGES)]  # type: ignore[union-attr]
+    done = maintain(tables.config, AT_ONCE)
+
+    assert upkeep(done) == (30, 1)
+    assert rows_of(tables).equals(before)
+    assert tables.read_files(RECORDS, [files_of(tables)[0].path]).equals(before)
+    assert exporter.positions == at
+    assert len(tables.read(RANGES)) == 3 + 3  # one of all commits but the newest, and that one
+    ensure_accounted(tables)
+    ensure_whole(tables)
+    exporter.commit(1)
+    assert rows_of(tables).num_rows == before.num_rows + 98
+    ensure_accounted(tables)
+    folder = Path(tables.root, RECORDS)
+    assert len(list(folder.glob("*.parquet"))) == 2
+    assert len(list((folder / "_delta_log").glob("*.json"))) < 30
+
+
+def test_a_lookup_reads_one_row_group(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files that were written again by tiers, the bounds of row groups leave one or two that may hold a record."""
+    monkeypatch.setattr(table_layout, "_RECORDS_ROW_GROUP", 64)
+    monkeypatch.setattr(compaction_plan, "SMALL_ROWS", 128)
+    monkeypatch.setattr(compaction_plan, "SORTED_ROWS", 256)
+    monkeypatch.setattr(file_rewrite, "SORTED_ROWS", 256)
+    monkeypatch.setattr(compaction_plan, "FULL_ROWS", 1_024)
+    Exporter(tables, 10, 90, 1, 12).commit(36)
+    before = rows_of(tables)
+    maintain(tables.config, AT_ONCE)
+    assert rows_of(tables).equals(before)
+    groups = []
+    for file in files_of(tables):
+        opened = pq.ParquetFile(Path(tables.root, RECORDS, file.path))
+        columns = {name: opened.schema_arrow.names.index(name) for name in ("state_partition", "offset")}
+        for number in range(opened.num_row_groups):
+            group = opened.metadata.row_group(number)
+            bounds = [group.column(index).statistics for index in columns.values()]
+            groups.append([(each.min, each.max) for each in bounds])
+    assert len(groups) > 20
+    for row in random.Random(3).sample(before.select(["state_partition", "offset"]).to_pylist(), 200):
+        address = (row["state_partition"], row["offset"])
+        found = [
+            own for own in groups if all(low <= value <= high for value, (low, high) in zip(address, own, strict=True))
+        ]
+        assert 1 <= len(found) <= 3
+
+
+def test_retention_drops_what_was_asked_and_says_so(tables: Tables) -> None:
+    """Of each state partition the records before the time are gone, and no other; ranges name them with the reason; the
+    newest record stays; positions do not move; what an interrupted one left is done by the next."""
+    exporter = Exporter(tables, 40, 20, 2)
+    exporter.commit(12)
+    before, at = rows_of(tables), exporter.positions
+    keep = MaintenancePolicy(retention=Retention(keep_ms=1_000), vacuum_after_ms=0, log_keep_ms=0)
+    cut = 150
+    for _ in range(2):  # the second one has nothing to do
+        report = maintain(tables.config, keep, now_ms=FIRST_MS + cut + 1_000)
+        kept = rows_of(tables)
+        firsts = [cut, cut, 12 * 2 - 1]
+        expected = [
+            row
+            for row in before.select(["state_partition", "offset"]).to_pylist()
+            if row["offset"] >= firsts[row["state_partition"]]
+        ]
+        assert kept.select(["state_partition", "offset"]).to_pylist() == expected
+        ensure_accounted(tables)
+    assert upkeep(report)[1] is not None
+    gaps = {
+        row["state_partition"]: (row["gap_first"], row["gap_last"])
+        for row in tables.read(RANGES).to_pylist()
+        if row["gap_reason"] == DROPPED_BY_RETENTION
+    }
+    assert gaps == {number: (0, first - 1) for number, first in enumerate(firsts)}
+    assert exporter.positions == at
+    exporter.commit(1)
+    ensure_accounted(tables)
+
+
+def test_retention_by_size_keeps_the_newest(tables: Tables) -> None:
+    """The oldest records go until the rest takes no more than asked; all of it stays where it takes less."""
+    Exporter(tables, 50).commit(10)
+    newest_first = sorted((file.modified_ms, file.size_bytes) for file in files_of(tables))[::-1]
+    size = sum(octets for _, octets in newest_first)
+    for keep, first in ((size, 0), (sum(octets for _, octets in newest_first[:4]), 300)):
+        policy = MaintenancePolicy(retention=Retention(keep_bytes=keep), small_files=100)
+        maintain(tables.config, policy)
+        assert min(rows_of(tables)["offset"].to_pylist()) == first
+    ensure_accounted(tables)
+
+
+def test_two_at_once_and_an_exporter(tmp_path: Path) -> None:
+    """Two maintenances and an exporter on the same tables: whoever comes second gives way or lands, nothing is lost or
+    doubled."""
+    tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
+    failures: list[BaseException] = []
+
+    def again_and_again() -> None:
+        try:
+            while not done.is_set():
+                if tables.exists(RANGES):
+                    maintain(tables.config, MaintenancePolicy(small_files=2))
+        except BaseException as error:  # noqa: BLE001  # shown by the test
+            failures.append(error)
+
+    done = threading.Event()
+    threads = [threading.Thread(target=again_and_again) for _ in range(2)]
+    with start(tmp_path / "tables", 0, 0, 0) as exporter:
+        for thread in threads:
+            thread.start()
+        exporter.communicate()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert (exporter.returncode, failures) == (0, [])
+    assert Counter(rows_of(tables)["state_partition"].to_pylist()) == dict.fromkeys(range(3), 12_000)
+    ensure_accounted(tables)
+
+
+MAINTENANCE = (
+    "import sys; from acktrail.config import TablesConfig; from acktrail.tables.upkeep.maintenance import *\n"
+    "from acktrail.tables.upkeep.retention import Retention\n"
+    "policy = MaintenancePolicy(retention=Retention(keep_ms=1_000), small_files=2, vacuum_after_ms=0, log_keep_ms=0)\n"
+    "maintain(TablesConfig(uri=sys.argv[1]), policy, now_ms=int(sys.argv[2]), "
+    "progress=lambda text: print(text, flush=True))\n"
+)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_next_one_does_the_rest(tables: Tables) -> None:
+    """SIGKILL at random moments: what is there is always in order once the next maintenance ran, and exports go on."""
+    exporter = Exporter(tables, 10, 20)
+    exporter.commit(20)
+    dice = random.Random(random.SystemRandom().randrange(2**32))
+    kills = 0
+    for number in range(4):
+        now = FIRST_MS + 1_000 + 20 * (number + 1)
+        command = [sys.executable, "-c", MAINTENANCE, tables.root, str(now)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        kills += kill_after(process, dice.randrange(1, 6), dice.random() * 0.1)
+        exporter.commit(3)
+    assert kills > 1
+    subprocess.run([sys.executable, "-c", MAINTENANCE, tables.root, str(FIRST_MS + 1_200)], check=True, env=ENVIRONMENT)
+    ensure_accounted(tables)
+    assert set(rows_of(tables)["offset"].to_pylist()) == set(range(200, 20 * 32))
+    configuration = tables.snapshot(RANGES).delta.metadata().configuration  # type: ignore[union-attr]  # it exists
+    assert configuration["delta.appendOnly"] == "true"
+
+
+def test_files_that_others_replaced_are_left_to_them(tables: Tables) -> None:
+    """A compaction whose files another engine compacted meanwhile is dropped; one beside which records came lands."""
+    exporter = Exporter(tables, 7)
+    exporter.commit(4)
+    snapshot = tables.snapshot(RECORDS)
+    assert snapshot is not None
+    first, second = (rewrite(snapshot, table_files(snapshot)) for _ in range(2))
+    exporter.commit(1)
+    assert commit_rewrite(tables, RECORDS, first, what="compact")
+    assert not commit_rewrite(tables, RECORDS, second, what="compact")
+    snapshot = tables.snapshot(RECORDS)
+    assert snapshot is not None
+    third = rewrite(snapshot, table_files(snapshot))
+    snapshot.delta.optimize.compact()
+    assert not commit_rewrite(tables, RECORDS, third, what="compact")
+    assert rows_of(tables)["offset"].to_pylist() == list(range(35))
+    ensure_accounted(tables)
+
+
+def test_damaged_tables_are_left_alone(tables: Tables) -> None:
+    """Where a commit is lost nothing is rewritten or removed."""
+    Exporter(tables, 7).commit(12)
+    newest = max(Path(tables.root, RECORDS, "_delta_log").glob("*.json"))
+    newest.unlink()
+    with pytest.raises(DamagedTables):
+        maintain(tables.config, AT_ONCE)
+    assert len(files_of(tables)) == 11
+
+
+spans = st.lists(
+    st.tuples(st.integers(1, 9), st.sampled_from(["records", "gap", "both", "file", "break"]), st.integers(0, 50)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(spans, st.randoms(use_true_random=False))
+def test_merged_ranges_have_every_offset_and_count(parts: list[tuple[int, str, int]], dice: random.Random) -> None:
+    """Any ranges of one log, of any days, in any order: offsets, gaps by reason, and counts are those of before; ranges
+    of files, breaks and the newest one stay."""
+    rows, at = [], 0
+    for length, kind, day in sorted(parts, key=lambda part: part[2]):
+        row = dict.fromkeys(EXPORT_RANGES.names) | {"cluster_id": "c", "state_partition": 0, "run_id": f"r{at}"}
+        row |= {"exported_at": NOON + dt.timedelta(days=day), "source_file": "f" if kind == "file" else None}
+        row |= dict.fromkeys(("records_read", "records_decoded", "records_quarantined"), 0)
+        if kind in ("gap", "both", "break"):
+            size = 1 if kind == "break" else length
+            reason = "log_replaced" if kind == "break" else dice.choice(["pruned", DROPPED_BY_RETENTION])
+            row |= {"gap_first": at, "gap_last": at + size - 1, "gap_reason": reason}
+            at += size
+        if kind in ("records", "both", "file"):
+            row |= {"first_offset": at, "last_offset": at + length - 1, "records_read": length}
+            at += length
+        rows.append(row)
+    mixed = dice.sample(rows, len(rows))
+    merged = merged_ranges(pa.Table.from_pylist(mixed, schema=EXPORT_RANGES), NOON + dt.timedelta(days=51)).to_pylist()
+
+    def facts(of: list[dict[str, object]]) -> Counter[object]:
+        found: Counter[object] = Counter()
+        for row in of:
+            for first, last, reason in (
+                ("first_offset", "last_offset", row["source_file"]),
+                ("gap_first", "gap_last", row["gap_reason"]),
+            ):
+                if row[first] is not None:
+                    found.update((reason, offset) for offset in range(row[first], row[last] + 1))  # type: ignore[call-overload]
+            found["read"] += row["records_read"]  # type: ignore[assignment]
+        return found
+
+    assert facts(merged) == facts(rows)
+    assert [row for row in merged if row["source_file"]] == [row for row in rows if row["source_file"]]
+    assert (
+        max(row["exported_at"] for row in merged) == max(row["exported_at"] for row in rows)
+        or rows[-1]["first_offset"] is None
+    )
+    again = merged_ranges(pa.Table.from_pylist(merged, schema=EXPORT_RANGES), NOON + dt.timedelta(days=51))
+    assert again.to_pylist() == merged
+
+
+def test_a_log_keeps_every_version_that_can_be_asked_for() -> None:
+    """What is removed lies before a checkpoint that is old enough and not after the version to keep from."""
+
+    def log(*checkpoints: int) -> list[LogFile]:
+        return [
+            LogFile(
+                path=f"{version}{kind}", version=version, size_bytes=1, modified_ms=version, is_checkpoint=bool(kind)
+            )
+            for version in range(100)
+            for kind in ("", *(["c"] if version in checkpoints else []))
+        ]
+
+    files = log(25, 50, 75)
+    assert {file.version for file in unneeded(files, older_than_ms=60, keep_from=None)} == set(range(50))
+    assert {file.version for file in unneeded(files, older_than_ms=60, keep_from=49)} == set(range(25))
+    assert unneeded(files, older_than_ms=10, keep_from=None) == unneeded(log(), older_than_ms=99, keep_from=None) == []
+
+
+def test_compaction_writes_a_row_few_times() -> None:
+    """A table that grows by small files for long, compacted now and then: few files that are not full, and each row
+    written at most three times more."""
+    files: list[TableFile] = []
+    written = rows = 0
+    for day in range(60):
+        files += [TableFile(path=f"{day}/{n}", size_bytes=60 * 6_000, rows=6_000, modified_ms=day) for n in range(144)]
+        rows += 144 * 6_000
+        for _ in range(2):
+            for own in compaction_bins(files, more_than=8):
+                total = sum(file.rows or 0 for file in own)
+                written += total
+                files = [file for file in files if file not in own]
+                files.append(TableFile(path=f"{day}/{written}", size_bytes=60 * total, rows=total, modified_ms=day))
+        assert sum(not file.is_full for file in files) <= 16
+    assert written <= 3 * rows
+
+
+def test_a_year_is_foretold_from_a_day(tables: Tables) -> None:
+    """Commits a minute apart make 1,440 files a day; a year of them is that times 365 without maintenance."""
+    Exporter(tables, 7).commit(20)
+    newest_ms = int(time.time() * 1_000)
+    for number, file in enumerate(sorted(Path(tables.root, RECORDS, "_delta_log").glob("*.json"))):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:
+            if "commitInfo" in line:
+                line["commitInfo"]["timestamp"] = newest_ms - (20 - number) * 60_000
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (found,) = (each for each in forecast(tables.config, MaintenancePolicy()) if each.table == RECORDS)
+    assert found.day is not None
+    assert found.year is not None
+    assert (found.day.commits, found.day.files, found.day.rows) == (1_440, 1_440, 1_440 * 7)
+    assert found.year.files[0] == 20 + 365 * 1_440
+    assert found.year.files[1] < 3_000

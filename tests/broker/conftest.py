@@ -45,6 +45,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
         "resetter": "resetter-secret",
         "deleter": "deleter-secret",
         "member": "member-secret",
+        "fewest": "fewest-secret",
     }
     with EmbeddedBroker(sasl_users=users) as broker:
         yield broker

@@ -239,7 +239,7 @@ def test_a_missing_right_is_no_failed_login(secured: SecuredBroker, client: str,
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_token_for_another_audience_is_refused_by_the_broker(secured: SecuredBroker, client: str) -> None:
     """The endpoint gives a token, the broker does not take it: both are named, and the next token is a new one."""
-    token_source(ClientSettings.from_config(secured.config("OAUTHBEARER")).oauth).forget()  # type: ignore[arg-type]  # there
+    token_source_of(secured.config("OAUTHBEARER")).forget()
     secured.endpoint.behaviour = "audience"
     try:
         with pytest.raises(ConfigurationError, match=f"refused the token of OAuth client '{CLIENT[0]}'"):
@@ -247,6 +247,13 @@ def test_a_token_for_another_audience_is_refused_by_the_broker(secured: SecuredB
     finally:
         secured.endpoint.behaviour = "good"
     until(lambda: _is_let_in(client, secured.config("OAUTHBEARER")), what="a new token")
+
+
+def token_source_of(config: KafkaConfig) -> TokenSource:
+    """The source that both clients use."""
+    oauth = ClientSettings.from_config(config).oauth
+    assert oauth is not None
+    return token_source(oauth)
 
 
 def source(secured: SecuredBroker, **changes: str | None) -> TokenSource:
@@ -271,6 +278,28 @@ def test_a_token_is_fetched_once_and_again_before_it_expires(
     now[0] += 0.02 * secured.endpoint.life_s
     tokens.token()
     assert len(secured.endpoint.requests) == before + 2
+
+
+def test_clients_outlive_their_tokens(secured: SecuredBroker) -> None:
+    """Four short tokens later both clients still have answers, on a broker that ends connections with old ones."""
+    config = secured.config("OAUTHBEARER")
+    tokens, before = token_source_of(config), len(secured.endpoint.requests)
+    tokens.forget()
+    secured.endpoint.life_s = 2
+    try:
+        with (
+            BrokerClient(config) as client,
+            LogReader(config, "orders", group_id="security", timeout_s=_WITHIN_S) as reader,
+            closing(reader.messages({0: 0})) as messages,
+        ):
+            while len(secured.endpoint.requests) < before + 4:
+                assert client.metadata(["orders"]).topics[0].error_code == 0
+                secured.workload.produce("orders", 1)
+                while next(messages).error() is not None:
+                    pass
+    finally:
+        secured.endpoint.life_s = 300
+        tokens.forget()
 
 
 @pytest.mark.parametrize(

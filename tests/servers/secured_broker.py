@@ -138,6 +138,8 @@ def _security(server: Path, authority: Authority, keys: Path) -> dict[str, str]:
             f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         ),
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        # With it a broker ends a connection whose token has expired, unless the client logs in again (KIP-368).
+        "listener.name.login.oauthbearer.connections.max.reauth.ms": "3600000",
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from acktrail.broker.acl_probes import granted
-from acktrail.broker.acls import Purpose, command, needed
+from acktrail.broker.acls import ALL, Acl, Purpose, command, needed
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.broker.client.error_codes import NONE
@@ -38,9 +38,16 @@ def acl_checks(
                 what=f"ACL for {purpose}: {acl}",
                 status=_STATUS[is_there],
                 detail=_UNKNOWN if is_there is None else f"as {principal or 'the principal of this client'}",
-                hint="" if principal else f"put the broker's name for this client in place of {_PLACEHOLDER}",
+                hint=_hint(acl, principal, groups),
                 command=command(acl, principal or _PLACEHOLDER, kafka.bootstrap_servers, is_secured=is_secured),
             )
+
+
+def _hint(acl: Acl, principal: str | None, groups: Sequence[str]) -> str:
+    if principal is None:
+        return f"put the broker's name for this client in place of {_PLACEHOLDER}"
+    is_wide = groups and acl.kind == "topic" and acl.name == ALL
+    return "the groups' topics are not known, or may not be seen: name them with --topic" if is_wide else ""
 
 
 def _topics_of(admin: ShareGroupAdmin, groups: Sequence[str]) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def profiles() -> Profiles:
 
 def has_profiles() -> bool:
     """Whether there is a file of profiles, or the environment names one."""
-    return _PROFILES in os.environ or profiles_file().exists()
+    return _path(_PROFILES) is not None or profiles_file().exists()
 
 
 @contextmanager

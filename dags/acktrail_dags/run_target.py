@@ -79,17 +79,18 @@ def table_run_id(dag_id: str, dag_run_id: str, try_number: int) -> str:
 
 
 def tables_config(uri: str | None, profile: str | None = None) -> TablesConfig:
-    """The tables at `uri`, else those of `profile`, else those of the worker's environment, with their storage options.
-    Profiles that no file describes have their tables side by side under ACKTRAIL_TABLES. Raises ConfigurationError:
-    no tables are named; UnknownName: the file of profiles has no such profile."""
+    """The tables at `uri`, else those of `profile`, else those of the worker's environment, with their storage options,
+    whose secrets are masked in every later log line. Profiles that no file describes have their tables side by side
+    under ACKTRAIL_TABLES. Raises ConfigurationError: no tables are named; UnknownName: the file of profiles has no such
+    profile."""
+    is_described = profile is None or has_profiles()
     try:
-        if profile is None or has_profiles():
-            return TablesConfig.from_environment(uri, profile=profile)
-        common = TablesConfig.from_environment(uri)
+        found = TablesConfig.from_environment(uri, profile=profile if is_described else None)
     except ConfigurationError as error:
         hint = "set the parameter tables_uri or ACKTRAIL_TABLES" if profile is None else error.hint
         raise ConfigurationError(error.message, hint=hint) from error
-    return common if uri else replace(common, uri=f"{common.uri.rstrip('/')}/{profile}")
+    _mask(found.options)
+    return found if uri or is_described else replace(found, uri=f"{found.uri.rstrip('/')}/{profile}")
 
 
 def _reports_folder(profile: str | None) -> Path | None:

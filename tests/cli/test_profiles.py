@@ -14,6 +14,7 @@ from broker.workload import Workload
 from drivers.command_line import Done, run
 from jobs.world import World, batch, key_of, snapshot, update
 
+from acktrail.cli import main as command_line
 from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
@@ -189,6 +190,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest(written: Written, capsys
     """Before the command begins, whatever the command; by variable when it is needed. Completion knows the names."""
     written(GOOD)
     assert "did you mean 'prod-eu'?" in run(capsys, "--profile", "prod-ue", "groups", "list").complaint(2)
+    assert command_line._profile_names("pr") == ["prod-eu"]
     with pytest.raises(UnknownName, match="unknown profile 'zzz'") as caught:
         read_profiles(profiles_file()).profile("zzz")
     assert caught.value.nearest == ("local", "prod-eu")
@@ -197,6 +199,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest(written: Written, capsys
 def test_the_option_belongs_before_the_command(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     """Behind it, the error says where."""
     written(GOOD)
+    assert command_line._command_in(["--profile", "local", "export", "--json"]) == "export"
     said = run(capsys, "groups", "list", "--profile", "local").complaint(2)
     assert "acktrail --profile NAME groups list" in said
 

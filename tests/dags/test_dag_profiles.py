@@ -78,9 +78,10 @@ def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
         assert dag.params["profile"] == name
         assert f"profile:{name}" in dag.tags
         assert f"`acktrail_kafka__{end}`" in dag.doc_md
-        if "reconcile" not in dag_id:
-            assert dag.params["kafka_conn_id"] == f"acktrail_kafka__{end}"
+        assert dict(dag.params).get("kafka_conn_id") in {None, f"acktrail_kafka__{end}"}
     for end in ("prod_eu", "prod_us"):
+        for base in ("export", "reset_offsets", "rollback_offsets"):
+            assert found.dags[f"acktrail_{base}__{end}"].params["kafka_conn_id"] == f"acktrail_kafka__{end}"
         export, reconcile = (found.dags[f"acktrail_{base}__{end}"] for base in ("export", "reconcile"))
         published = {asset.name for task in export.tasks for asset in task.outlets}
         awaited = {asset.name for asset in reconcile.timetable.asset_condition.objects}

@@ -108,6 +108,8 @@ def test_a_second_try_is_another_observation() -> None:
 
 def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What goes through Airflow's metadata is names and places; storage options stay on the worker."""
+    from airflow.sdk._shared.secrets_masker import redact
+
     from acktrail_dags.run_target import reconcile_target, tables_config
 
     options = tmp_path / "options"
@@ -115,4 +117,5 @@ def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("ACKTRAIL_TABLES_OPTIONS", str(options))
     found = reconcile_target(context({}))
     assert "hidden-w0rd" not in str(found)
+    assert "hidden-w0rd" not in str(redact("tried with hidden-w0rd twice"))
     assert tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"

@@ -41,10 +41,10 @@ class Mirror:
 
 @st.composite
 def mirrors(draw: st.DrawFn) -> Mirror:
-    kinds = draw(st.lists(st.sampled_from(("gap", "dropped", "mirrored", "mirrored")), max_size=30))
+    kinds = draw(st.lists(st.sampled_from(("gap", "dropped", "mirrored", "mirrored")), min_size=2, max_size=30))
     places, at = {}, draw(st.integers(0, 4))
     for offset, kind in enumerate(kinds):
-        at += draw(st.integers(0, 2))  # markers and records of others
+        at += draw(st.sampled_from((0, 0, 0, 1)))  # markers and records of others
         if kind == "mirrored":
             places[offset] = at
             at += 1

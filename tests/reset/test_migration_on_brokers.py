@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from acktrail.wire.mirror_record import encode_checkpoint, encode_offset_sync
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
+PAGE: Final = Path(__file__).parents[2] / "docs/migrate.md"
 GROUP: Final = "carried"
 TOPIC: Final = "carried-orders"
 RECORDS: Final = 12
@@ -238,6 +241,30 @@ def test_one_cluster_is_no_migration(clusters: Clusters, capsys: pytest.CaptureF
     assert "there is no topic 'no-such-topic'" in nothing.complaint(3)
     wrong = clusters.migrate(capsys, "plan", "--translate", "mm2", "--checkpoints", SYNCS)
     assert "is it MirrorMaker 2's topic of this kind?" in wrong.complaint(3)
+
+
+def test_the_commands_of_the_page_run(
+    clusters: Clusters, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/migrate.md, in its order, on a group that the target has by now: it is taken back to the same offsets."""
+    monkeypatch.chdir(tmp_path)
+    placeholders = {
+        "--group billing": f"--group {GROUP}",
+        "/data/acktrail": clusters.source_tables,
+        "/data/new": str(tmp_path / "new"),
+        "new-1:9092": clusters.target.kafka.bootstrap_servers,
+    }
+    lines = [line[2:] for line in PAGE.read_text("utf-8").splitlines() if line.startswith("$ acktrail ")]
+    assert len(lines) > 5
+    for line in lines:
+        here = reduce(lambda text, pair: text.replace(*pair), placeholders.items(), line)
+        done = run(capsys, *shlex.split(here, comments=True)[1:])
+        assert done.code == 0, (line, done)
+    plan = json.loads(Path("plan.json").read_text())
+    with ShareGroupAdmin(clusters.target.kafka) as admin:
+        found = admin.describe_offsets(GROUP, {TOPIC: list(STARTS)})
+    assert {offset.partition: offset.start_offset for offset in found} == STARTS
+    assert {row["partition"]: row["target_offset"] for row in plan["partitions"]} == STARTS
 
 
 def test_the_source_may_be_gone(clusters: Clusters, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ TURNED_ARROWS = [
     ("acktrail/wire/turned.py", "import logging"),
     ("acktrail/wire/turned.py", "import acktrail.columnar"),
     ("acktrail/connect/turned.py", "import acktrail.tables"),
+    ("acktrail/connect/runtime/turned.py", "import fastapi"),
     ("acktrail/broker/turned.py", "import acktrail.tables.delta.store"),
     ("acktrail/tables/turned.py", "import confluent_kafka"),
     ("acktrail/cli/turned.py", "import deltalake"),

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.errors import ConfigurationError, InvalidConfiguration
+from acktrail.secrets import is_secret_name
 
 HIDDEN: Final = "[hidden]"
 """What is shown of a password, as by Kafka."""
@@ -346,16 +347,23 @@ def under(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
 
 
-_SECRET: Final = re.compile(r"password|secret|token|credential|jaas|private|access_key|account_key|sas_", re.IGNORECASE)
-_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
+_REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]*\}")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a key's name says that its value is a secret."""
+    return is_secret_name(name) or "private" in name.lower()
+
+
+def is_reference(text: Any) -> bool:
+    """Whether a text is one reference to a secret and nothing else."""
+    return isinstance(text, str) and _REFERENCE.fullmatch(text) is not None
 
 
 def shown(name: str, text: Any) -> Any:
     """A configured text as it may be shown: hidden where the name says that it is a secret, unless it is a reference
     to one (``${file:...}``)."""
-    if not _SECRET.search(name) or not isinstance(text, str) or not text or _REFERENCE.fullmatch(text):
-        return text
-    return HIDDEN
+    return HIDDEN if is_secret(name) and text and not is_reference(text) else text
 
 
 def reference(definition: ConfigDef) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
-from threading import Event, RLock, Thread
+from threading import Event, Lock, Thread
 from typing import Final, Protocol
 
 from acktrail.connect.contract import Config, SinkTask, SinkTaskContext, SourceTask
 from acktrail.connect.runtime.connector_config import ConnectorPlan
 from acktrail.connect.runtime.outage import Notice, Outage
+from acktrail.connect.runtime.redaction import Redaction
 from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
 from acktrail.connect.runtime.task_thread import TaskParts, TaskThread
 from acktrail.connect.runtime.transformed_source import TransformedSource
@@ -48,8 +50,12 @@ class NoLease:
 class ConnectorRun:
     """Keeps one connector in its target state, on a thread of its own. Any thread may call any method.
 
+    Only the own thread waits for brokers, storages and tasks (``positions``: the caller's too); all others leave a wish
+    and return at once, so that a state can always be asked for and changed.
+
     `lease` is renewed at least every `renew_s` seconds; while another worker holds it, the connector stands by
-    (UNASSIGNED), and when it is lost, the tasks end.
+    (UNASSIGNED), and when it is lost, the tasks end. `after` must have ended before this one begins. `redact` hides the
+    secrets of the configuration in a text.
     """
 
     def __init__(
@@ -60,12 +66,17 @@ class ConnectorRun:
         lease: WorkLease | None = None,
         renew_s: float = _STANDBY_S,
         notice: Callable[[str, str, str], None] = lambda _name, _event, _text: None,
+        after: ConnectorRun | None = None,
+        redact: Redaction | None = None,
     ) -> None:
         self.plan = plan
-        self._notice: Notice = lambda event, text: notice(plan.name, event, text)
+        self.redact = redact or Redaction()
+        self._notice: Notice = lambda event, text: notice(plan.name, event, self.redact(text))
         self._lease = lease or NoLease()
         self._renew_s = renew_s
-        self._lock = RLock()
+        self._after = after
+        self._lock = Lock()  # of the fields below: never held during a call that may wait
+        self._source_lock = Lock()  # held while the source starts or stops
         self._changed = Event()
         self._ending = Event()
         self._target = target
@@ -73,6 +84,8 @@ class ConnectorRun:
         self._tasks: list[TaskThread] = []
         self._configs: list[Config] = []
         self._is_source_started = False
+        self._is_sink_started = False
+        self._restarts = False
         self._failed = False
         self._outage = Outage(plan.errors, self._notice)
         self._thread = Thread(target=self._live, name=f"acktrail-{plan.name}", daemon=True)
@@ -86,35 +99,46 @@ class ConnectorRun:
             self._target = target
             if target is not TargetState.STARTED:
                 for task in self._tasks:
-                    task.request_stop()
+                    task.request_stop(RunState(target.value))
         self._changed.set()
 
-    def end(self) -> None:
-        """Stop everything and wait for it: what one commit takes is committed first."""
+    def request_end(self) -> None:
+        """Want the end of everything; what one commit takes is committed first."""
         self._ending.set()
-        self.aim(self._target)
         with self._lock:
             for task in self._tasks:
                 task.request_stop()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._changed.set()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it came."""
+        if self._thread.ident is None:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def end(self) -> None:
+        """Stop everything and wait for it: what one commit takes is committed first."""
+        self.request_end()
+        self.join()
 
     def restart(self, *, include_tasks: bool = False, only_failed: bool = False) -> None:
-        """Restart the connector, and its tasks if asked; `only_failed`: those that failed."""
+        """Restart the connector, and its tasks if asked; `only_failed`: those that failed. Returns at once: what is to
+        be restarted is RESTARTING."""
         with self._lock:
             if self._status.state is RunState.FAILED or not only_failed:
-                self._failed = False
-                self._is_source_started = False
-            if include_tasks or not self._tasks:
-                for number, task in enumerate(self._tasks):
-                    if task.status.state is RunState.FAILED or not only_failed:
-                        self._renew(number)
+                self._restarts = True
+                self._status = RunStatus(state=RunState.RESTARTING)
+            for task in self._tasks if include_tasks else ():
+                if task.status.state is RunState.FAILED or not only_failed:
+                    task.request_stop(RunState.RESTARTING)
         self._changed.set()
 
     def restart_task(self, number: int) -> None:
-        """Restart one task. Raises IndexError when there is none of that number."""
+        """Restart one task; returns at once. Raises IndexError when there is none of that number."""
         with self._lock:
-            self._renew(number)
+            self._tasks[number].request_stop(RunState.RESTARTING)
+        self._changed.set()
 
     @property
     def target(self) -> TargetState:
@@ -143,43 +167,56 @@ class ConnectorRun:
             return list(zip(self._configs, self._tasks, strict=True))
 
     def positions(self) -> Mapping[SourcePartition, Position]:
-        """What was committed, as the sink's storage has it. Raises what reaching cluster or storage raises."""
-        source = self.plan.source
-        with self._lock:
-            if not self._is_source_started:
-                source.start()
-        return self.plan.sink.positions(self.plan.name, source.source_partitions())
+        """What was committed, as the sink's storage has it. Waits for cluster and storage, and raises what reaching
+        them raises."""
+        with self._source_lock:
+            self._start_source()
+            source_partitions = self.plan.source.source_partitions()
+        return self.plan.sink.positions(self.plan.name, source_partitions)
 
     def _live(self) -> None:
+        if self._after is not None:
+            self._after.join()
+            self._after = None
         while not self._ending.is_set():
             self._changed.clear()
-            try:
-                self._approach()
-            except (RetryableError, OutcomeUnknown) as error:
-                pause_s = self._outage.begin(error)
-                if pause_s is None:
-                    self._fail(error)
-                else:
-                    self._set(RunState.RUNNING, f"outage: {error.message}")
-                    self._changed.wait(pause_s)
-                    continue
-            except AcktrailError as error:
-                self._fail(error)
-            self._changed.wait(self._renew_s)
+            pause_s = self._step()
+            self._changed.wait(pause_s)
         self._end_tasks()
         self._close()
 
+    def _step(self) -> float:
+        """One step towards the target; gives the longest pause until the next, in seconds."""
+        try:
+            self._approach()
+        except (RetryableError, OutcomeUnknown) as error:
+            pause_s = self._outage.begin(error)
+            if pause_s is None:
+                self._fail(error)
+            else:
+                self._set(RunState.RUNNING, f"outage: {error.message}")
+                return pause_s
+        except Exception as error:  # noqa: BLE001  # a connector must not take its worker along
+            self._fail(error)
+        return self._renew_s
+
     def _approach(self) -> None:
-        """One step towards the target."""
         target = self._target
-        if target is not TargetState.STARTED:
-            self._end_tasks(forget=target is TargetState.STOPPED)
-            self._release()
+        if self._restarts or (target is TargetState.STARTED and self._status.state is RunState.STOPPED):
+            self._restarts = self._failed = False
+            self._stop_source()
+        if target is TargetState.STARTED:
+            if not self._failed and self._is_mine():
+                self._run_tasks()
+                self._outage.end()
+                self._set(RunState.RUNNING)
+            return
+        self._end_tasks(RunState(target.value))
+        self._release()
+        if target is TargetState.STOPPED:
+            self._failed = False
+        if not self._failed:
             self._set(RunState(target.value))
-        elif not self._failed and self._is_mine():
-            self._run_tasks()
-            self._outage.end()
-            self._set(RunState.RUNNING)
 
     def _is_mine(self) -> bool:
         """Hold the lease, or stand by."""
@@ -187,28 +224,39 @@ class ConnectorRun:
             return True
         if self._tasks:
             self._notice("lease_lost", f"another worker took over: {self._lease.holder}")
-        self._end_tasks(forget=True)
+        self._end_tasks()
         self._set(RunState.UNASSIGNED, f"stands by: {self._lease.holder} runs it")
         return False
 
     def _run_tasks(self) -> None:
-        """Start the source and the tasks, where they are not."""
-        with self._lock:
-            if not self._is_source_started:
+        """Start the source and the tasks, where they are not; replace those that were asked to end."""
+        with self._source_lock:
+            if not self._is_sink_started:
                 self.plan.sink.start()
-                self.plan.source.start()
-                self._is_source_started = True
-            if not self._tasks:
-                self._configs = list(self.plan.source.task_configs(self.plan.tasks_max))
-                self._tasks = [self._new_task(number) for number in range(len(self._configs))]
-                for task in self._tasks:
-                    task.start()
-            elif self._status.state is RunState.PAUSED:
-                for number in range(len(self._tasks)):
-                    self._renew(number)
+                self._is_sink_started = True
+            self._start_source()
+            configs = list(self._configs or self.plan.source.task_configs(self.plan.tasks_max))
+        if not self._tasks:
+            tasks = [self._new_task(number, config) for number, config in enumerate(configs)]
+            with self._lock:
+                self._tasks, self._configs = tasks, configs
+            for task in tasks:
+                task.start()
+        for number, task in enumerate(self._tasks):
+            if task.is_asked_to_stop and task.status.state is not RunState.FAILED:
+                self._renew(number, task)
 
-    def _new_task(self, number: int) -> TaskThread:
-        plan, config = self.plan, self._configs[number]
+    def _renew(self, number: int, before: TaskThread) -> None:
+        before.join()
+        task = self._new_task(number, self._configs[number])
+        with self._lock:
+            if self._target is not TargetState.STARTED or self._ending.is_set():
+                return
+            self._tasks[number] = task
+        task.start()
+
+    def _new_task(self, number: int, config: Config) -> TaskThread:
+        plan = self.plan
 
         def make(run_id: str) -> tuple[SourceTask, SinkTask]:
             source: SourceTask = plan.source.task(config)
@@ -233,25 +281,29 @@ class ConnectorRun:
             new_run_id=new_run_id,
             committed=lambda wanted: plan.sink.positions(plan.name, wanted),
         )
-        return TaskThread(parts, lambda event, text: self._notice(event, f"task {number} {text}"))
+        return TaskThread(parts, lambda event, text: self._notice(event, f"task {number} {text}"), self.redact)
 
-    def _renew(self, number: int) -> None:
-        """Replace a task by a new one."""
-        before = self._tasks[number]
-        before.request_stop()
-        before.join()
-        self._tasks[number] = self._new_task(number)
-        if self._target is TargetState.STARTED:
-            self._tasks[number].start()
-
-    def _end_tasks(self, *, forget: bool = False) -> None:
-        with self._lock:
-            for task in self._tasks:
-                task.request_stop()
-            for task in self._tasks:
-                task.join()
-            if forget:
+    def _end_tasks(self, leaves: RunState = RunState.STOPPED) -> None:
+        """End all tasks and wait for it; none are left but those that are PAUSED."""
+        for task in self._tasks:
+            task.request_stop(leaves)
+        for task in self._tasks:
+            task.join()
+        if leaves is not RunState.PAUSED:
+            with self._lock:
                 self._tasks, self._configs = [], []
+
+    def _start_source(self) -> None:
+        """The caller holds the source's lock."""
+        if not self._is_source_started:
+            self.plan.source.start()
+            self._is_source_started = True
+
+    def _stop_source(self) -> None:
+        with self._source_lock:
+            if self._is_source_started:
+                self.plan.source.stop()
+            self._is_source_started = False
 
     def _release(self) -> None:
         try:
@@ -261,13 +313,20 @@ class ConnectorRun:
 
     def _close(self) -> None:
         self._release()
-        self.plan.source.stop()
-        self.plan.sink.stop()
+        for part in (self.plan.source, self.plan.sink):
+            try:
+                part.stop()
+            except Exception as error:  # noqa: BLE001  # the other part is closed all the same
+                self._notice("connector_unclosed", f"could not be closed: {type(error).__name__}: {error}")
 
-    def _fail(self, error: AcktrailError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._failed = True
-        self._set(RunState.FAILED, error.message + (f"; {error.hint}" if error.hint else ""))
-        self._notice("connector_failed", f"failed: {error.message}")
+        if isinstance(error, AcktrailError):
+            trace = error.message + (f"; {error.hint}" if error.hint else "")
+        else:
+            trace = "".join(traceback.format_exception(error))
+        self._set(RunState.FAILED, trace)
+        self._notice("connector_failed", f"failed: {error}")
 
     def _set(self, state: RunState, trace: str = "") -> None:
-        self._status = RunStatus(state=state, trace=trace)
+        self._status = RunStatus(state=state, trace=self.redact(trace))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Final
 
+from acktrail import secrets
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.connector_run import ConnectorRun
 from acktrail.connect.runtime.worker import Worker
@@ -25,15 +28,31 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     config = WorkerConfig.read(worker_file)
     given = [connector_file(file) for file in connector_files]
     _log_to_stderr()
-    worker = Worker(ConfigStore(config.storage), defaults=config.defaults)
+    resolve = partial(secrets.resolve, base=worker_file.absolute().parent, folders=config.secret_folders)
+    worker = Worker(ConfigStore(config.storage), defaults=config.defaults, resolve=resolve)
     with stop_on_signals() as stop:
-        worker.start()
         try:
-            for name, texts in given:
-                worker.put(name, texts)
-            return _wait(worker, stop, is_bounded=not config.listener)
+            with _rest(worker, config):
+                worker.start()
+                for name, texts in given:
+                    worker.put(name, texts)
+                return _wait(worker, stop, is_bounded=not config.listener)
         finally:
             worker.stop()
+
+
+@contextmanager
+def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
+    """The REST interface, where one is configured."""
+    if not config.listener:
+        yield
+        return
+    from acktrail.connect.rest.rest_server import RestServer  # a worker without it needs no FastAPI
+
+    with RestServer(worker, config) as server:
+        sys.stderr.write(f"REST interface at {server.url}\n")
+        sys.stderr.flush()
+        yield
 
 
 def _wait(worker: Worker, stop: Event, *, is_bounded: bool) -> int:

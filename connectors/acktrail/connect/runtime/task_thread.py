@@ -40,12 +40,14 @@ class TaskParts:
 class TaskThread:
     """Runs a task until it is finished, stopped or failed. ``status`` may be asked from any thread."""
 
-    def __init__(self, parts: TaskParts, notice: Notice) -> None:
-        self._parts, self._notice = parts, notice
+    def __init__(self, parts: TaskParts, notice: Notice, redact: Callable[[str], str] = str) -> None:
+        """`notice` hides secrets itself; `redact` hides them in traces."""
+        self._parts, self._notice, self._redact = parts, notice, redact
         self._outage = Outage(parts.errors, notice)
         self._stop = Event()
         self._lock = Lock()
         self._status = RunStatus(state=RunState.UNASSIGNED)
+        self._leaves = RunState.STOPPED
         self._failures: deque[float] = deque()
         self._run: TaskExecution | None = None
         self._before = TaskSummary()
@@ -55,9 +57,20 @@ class TaskThread:
         self._set(RunState.RUNNING)
         self._thread.start()
 
-    def request_stop(self) -> None:
-        """Ask for an end; what one commit takes is committed first."""
+    def request_stop(self, leaves: RunState = RunState.STOPPED) -> None:
+        """Ask for an end; what one commit takes is committed first. `leaves` is the state afterwards; RESTARTING is it
+        at once. A failed task stays failed unless it is restarted."""
+        with self._lock:
+            self._leaves = leaves
+            is_over = not self._thread.is_alive() and self._status.state is not RunState.FAILED
+            if leaves is RunState.RESTARTING or is_over:
+                self._status = RunStatus(state=leaves)
         self._stop.set()
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        """It ends, or did because it was asked to."""
+        return self._stop.is_set()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it came."""
@@ -70,7 +83,7 @@ class TaskThread:
             status = self._status
         reason = self._outage.reason
         if status.state is RunState.RUNNING and reason:
-            return RunStatus(state=RunState.RUNNING, trace=f"outage: {reason}")
+            return RunStatus(state=RunState.RUNNING, trace=self._redact(f"outage: {reason}"))
         return status
 
     @property
@@ -100,7 +113,8 @@ class TaskThread:
                 self._stop.wait(pause_s)
             else:
                 break
-        self._set(RunState.STOPPED)
+        with self._lock:
+            self._status = RunStatus(state=self._leaves)
 
     def _pause_after(self, error: Exception) -> float | None:
         """Seconds until the next attempt; None: a person has to look."""
@@ -154,5 +168,5 @@ class TaskThread:
             trace = error.message + (f"; {error.hint}" if error.hint else "")
         else:
             trace = "".join(traceback.format_exception(error))
-        self._set(RunState.FAILED, trace)
+        self._set(RunState.FAILED, self._redact(trace))
         self._notice("task_failed", f"failed: {error}")

@@ -4,30 +4,64 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
-from acktrail.connect.config_def import HIDDEN, shown
+from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, is_reference, shown, text_of
 from acktrail.connect.contract import Config
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
 from acktrail.connect.runtime.connector_config import plan, validate
 from acktrail.connect.runtime.connector_run import ConnectorRun, WorkLease
+from acktrail.connect.runtime.redaction import Redaction, secrets_of
 from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
-from acktrail.errors import AcktrailError, InputError, InvalidConfiguration, UnknownName
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.01
 _STOP_S: Final = 60.0
+_LEAVE_S: Final = 10.0
 
 Texts = Mapping[str, Any]
 
 
 class ConnectorConflict(InputError):
     """The connector is not in the state that this needs, or its name is taken."""
+
+
+class NotStopped(InputError):
+    """Offsets can only be changed while the connector is stopped."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
+            f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
+            data={"connector": name},
+        )
+
+
+class _ChangeLock:
+    """Lives as long as somebody changes the connector or waits for it."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidatedKey:
+    """One key after validation, without secrets. `definition` None: the key is not known. `value` as a text."""
+
+    name: str
+    definition: ConfigKey | None
+    value: str | None
+    recommended_values: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    visible: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,24 +88,26 @@ class Worker:
         lease: Callable[[str, Texts], WorkLease] | None = None,
     ) -> None:
         self._store, self._defaults, self._resolve, self._lease = store, dict(defaults or {}), resolve, lease
-        self._lock = RLock()
+        self._lock = RLock()  # of what this object has: never held during a call into a connector
+        self._changes: WeakValueDictionary[str, _ChangeLock] = WeakValueDictionary()
         self._runs: dict[str, ConnectorRun | AcktrailError] = {}
+        self._leaving: dict[str, ConnectorRun] = {}
         self.started_at = time.time()
 
     def start(self) -> None:
         """Run what the store has. A connector whose configuration is wrong by now is FAILED; the others run."""
-        with self._lock:
-            for name, stored in self._store.all().items():
+        for name, stored in self._store.all().items():
+            with self._changing(name):
                 self._run(name, stored)
 
     def stop(self) -> None:
         """End all connectors, with a last commit each."""
         with self._lock:
-            runs = [run for run in self._runs.values() if isinstance(run, ConnectorRun)]
+            runs = [run for run in (*self._runs.values(), *self._leaving.values()) if isinstance(run, ConnectorRun)]
         for run in runs:
-            run.aim(run.target)
+            run.request_end()
         for run in runs:
-            run.end()
+            run.join()
 
     def names(self) -> list[str]:
         with self._lock:
@@ -79,21 +115,23 @@ class Worker:
 
     def config(self, name: str) -> dict[str, Any]:
         """The configuration as it may be shown: secrets that are not references are hidden. Raises UnknownName."""
-        return {key: shown(key, value) for key, value in self._stored(name).config.items()}
+        config = self._stored(name).config
+        types = _types(config)
+        return {key: _shown(key, types.get(key), value) for key, value in config.items()}
 
     def target(self, name: str) -> TargetState:
         """What is wanted of the connector. Raises UnknownName."""
         return self._stored(name).target
 
     def status(self, name: str) -> RunStatus:
-        """The connector's own state. Raises UnknownName."""
+        """The connector's own state, at once. Raises UnknownName."""
         run = self._known(name)
         if isinstance(run, ConnectorRun):
             return run.status
         return RunStatus(state=RunState.FAILED, trace=run.message)
 
     def tasks(self, name: str) -> list[tuple[Config, TaskThread]]:
-        """The tasks in their order. Raises UnknownName."""
+        """The tasks in their order, at once. Raises UnknownName."""
         run = self._known(name)
         return run.tasks() if isinstance(run, ConnectorRun) else []
 
@@ -102,9 +140,18 @@ class Worker:
         with self._lock:
             return {name: run for name, run in self._runs.items() if isinstance(run, ConnectorRun)}
 
+    def tables(self, name: str) -> list[str]:
+        """The tables that the connector's tasks wrote since they were made. Raises UnknownName."""
+        return sorted({table for _, task in self.tasks(name) for table in task.summary.rows})
+
+    def cluster_id(self) -> str | None:
+        """The one Kafka cluster that the connectors are of; None: not known, or several."""
+        found = {run.plan.source.cluster_id for run in self.runs().values()} - {None}
+        return found.pop() if len(found) == 1 else None
+
     def create(self, name: str, config: Texts, target: TargetState = TargetState.STARTED) -> None:
         """Add a connector and run it. Raises ConnectorConflict when there is one of this name, else as ``put``."""
-        with self._lock:
+        with self._changing(name):
             if name in self._runs:
                 raise ConnectorConflict(f"Connector {name} already exists", hint="change it: PUT its config")
             self._put(name, config, target)
@@ -112,38 +159,45 @@ class Worker:
     def put(self, name: str, config: Texts) -> bool:
         """Create a connector or replace its configuration; whether it is new. Raises InvalidConfiguration with all that
         is wrong."""
-        with self._lock:
+        with self._changing(name):
             is_new = name not in self._runs
             self._put(name, config, TargetState.STARTED if is_new else self.target(name))
         return is_new
 
     def patch(self, name: str, changes: Texts) -> None:
         """Change some keys; null removes one. Raises UnknownName, InvalidConfiguration."""
-        with self._lock:
-            config = {**self._stored(name).config, **changes}
+        with self._changing(name):
+            config = {**self._stored(name).config, **self._kept(name, changes)}
             self._put(name, {key: value for key, value in config.items() if value is not None}, self.target(name))
 
     def delete(self, name: str) -> None:
         """Stop and forget a connector; what it wrote stays. Raises UnknownName."""
-        with self._lock:
+        with self._changing(name):
             run = self._known(name)
-            self._store.remove(name)
-            del self._runs[name]
-        if isinstance(run, ConnectorRun):
-            run.end()
+            with self._lock:
+                self._store.remove(name)
+                del self._runs[name]
+                if isinstance(run, ConnectorRun):
+                    run.request_end()
+                    self._leaving[name] = run
+        if isinstance(run, ConnectorRun) and run.join(_LEAVE_S):
+            with self._lock:
+                if self._leaving.get(name) is run:
+                    del self._leaving[name]
 
     def aim(self, name: str, target: TargetState) -> None:
-        """Pause, resume or stop. Raises UnknownName."""
-        with self._lock:
+        """Pause, resume or stop; returns at once. Raises UnknownName."""
+        with self._changing(name):
             run = self._known(name)
-            self._store.put(name, replace(self._stored(name), target=target))
+            with self._lock:
+                self._store.put(name, replace(self._stored(name), target=target))
             if isinstance(run, ConnectorRun):
                 run.aim(target)
 
     def restart(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
         """Restart the connector, and its tasks if asked; `only_failed`: those that failed. Raises UnknownName, and
         InvalidConfiguration where that is why it failed and nothing changed."""
-        with self._lock:
+        with self._changing(name):
             run = self._known(name)
             if isinstance(run, ConnectorRun):
                 run.restart(include_tasks=include_tasks, only_failed=only_failed)
@@ -168,8 +222,8 @@ class Worker:
         ]
 
     def alter_offsets(self, name: str, entries: Iterable[OffsetEntry]) -> None:
-        """Set the positions of a stopped connector. Raises UnknownName, ConnectorConflict (it is not stopped),
-        InputError (an entry is wrong, or rows would be lost or doubled: nothing was changed)."""
+        """Set the positions of a stopped connector. Raises UnknownName, NotStopped, InputError (an entry is wrong, or
+        rows would be lost or doubled: nothing was changed)."""
         run = self._stopped(name)
         run.positions()  # the source knows its partitions now
         source = run.plan.source
@@ -184,35 +238,71 @@ class Worker:
             positions[source_partition] = position
         if not positions:
             raise InputError("no offsets are named", hint='{"offsets": [{"partition": {...}, "offset": {...}}]}')
-        run.plan.sink.alter_positions(name, positions)
+        self._alter(name, run, positions)
 
     def reset_offsets(self, name: str) -> None:
         """Remove all positions of a stopped connector. Raises as ``alter_offsets``."""
         run = self._stopped(name)
-        run.plan.sink.alter_positions(name, dict.fromkeys(run.positions()))
+        self._alter(name, run, dict.fromkeys(run.positions()))
 
-    def validate(self, config: Texts) -> list[Any]:
-        """Every key with its value and what is wrong with it, and the definition of each: (ConfigKey or None,
-        ConfigValue)."""
-        keys, values = validate(self._resolved(config))
-        return [(keys.keys.get(value.name), value) for value in values]
+    def validate(self, config: Texts) -> list[ValidatedKey]:
+        """Every key with its value as it may be shown, and what is wrong with it."""
+        given = self._merged(self._kept(str(config.get("name", "")), config))
+        resolved, wrong = self._resolved_where_possible(given)
+        redact = _redaction(given, resolved)
+        keys, values = validate(resolved)
+        return [
+            _validated(keys.keys.get(value.name), value, given, wrong.get(value.name, ()), redact) for value in values
+        ]
+
+    def redact(self, name: str, text: str) -> str:
+        """`text` without the secrets of connector `name`."""
+        run = self._runs.get(name)
+        return run.redact(text) if isinstance(run, ConnectorRun) else text
+
+    def redacted(self, name: str, error: AcktrailError) -> AcktrailError:
+        """`error` without the secrets of connector `name`."""
+        run = self._runs.get(name)
+        return run.redact.error(error) if isinstance(run, ConnectorRun) else error
+
+    def _alter(self, name: str, run: ConnectorRun, positions: Mapping[SourcePartition, Position | None]) -> None:
+        with self._changing(name):
+            if self._runs.get(name) is not run or run.target is not TargetState.STOPPED:
+                raise NotStopped(name)
+            if positions:
+                run.plan.sink.alter_positions(name, positions)
+
+    @contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        """One change of a connector at a time."""
+        with self._lock:
+            lock = self._changes.setdefault(name, _ChangeLock())
+        with lock.lock:
+            yield
+
+    def _kept(self, name: str, config: Texts) -> dict[str, Any]:
+        """`config` with the old values of what was sent back as it is shown."""
+        before = self._store.all().get(name)
+        return {
+            key: before.config.get(key, value) if value == HIDDEN and before is not None else value
+            for key, value in config.items()
+        }
 
     def _put(self, name: str, config: Texts, target: TargetState) -> None:
         named = config.get("name", name)
         if named != name:
             raise InputError(f"Connector name configuration ({named}) doesn't match connector name {name}")
-        before = self._store.all().get(name)
-        kept = {
-            key: before.config.get(key) if value == HIDDEN and before is not None else value
-            for key, value in {**config, "name": name}.items()
-        }
-        stored = StoredConnector(config=kept, target=target)
-        made = self._new_run(name, stored)  # raises before anything is changed
-        old = self._runs.get(name)
-        self._store.put(name, stored)
-        if isinstance(old, ConnectorRun):
-            old.end()
-        self._runs[name] = made
+        stored = StoredConnector(config={**self._kept(name, config), "name": name}, target=target)
+        with self._lock:
+            old = self._runs.get(name, self._leaving.get(name))
+        after = old if isinstance(old, ConnectorRun) else None
+        made = self._new_run(name, stored, after)  # raises before anything is changed
+        with self._lock:
+            self._store.put(name, stored)
+            self._leaving.pop(name, None)
+            self._runs[name] = made
+        if after is not None:
+            after.request_end()
         made.start()
 
     def _run(self, name: str, stored: StoredConnector) -> None:
@@ -225,23 +315,35 @@ class Worker:
         self._runs[name] = run
         run.start()
 
-    def _new_run(self, name: str, stored: StoredConnector) -> ConnectorRun:
-        resolved = self._resolved(stored.config)
-        made = plan(resolved)
-        lease = None if self._lease is None else self._lease(name, resolved)
-        return ConnectorRun(made, target=stored.target, lease=lease, notice=_log_event)
+    def _new_run(self, name: str, stored: StoredConnector, after: ConnectorRun | None = None) -> ConnectorRun:
+        given = self._merged(stored.config)
+        resolved, wrong = self._resolved_where_possible(given)
+        if wrong:
+            raise InvalidConfiguration(wrong)
+        redact = _redaction(given, resolved)
+        try:
+            made = plan(resolved)
+            lease = None if self._lease is None else self._lease(name, resolved)
+        except AcktrailError as error:
+            raise redact.error(error) from None
+        except Exception as error:  # noqa: BLE001  # a plug-in's own, which may show anything
+            raise ConfigurationError(redact(f"{type(error).__name__}: {error}")) from None
+        return ConnectorRun(made, target=stored.target, lease=lease, notice=_log_event, after=after, redact=redact)
 
-    def _resolved(self, config: Texts) -> dict[str, Any]:
-        merged = {**self._usable_defaults(config), **config}
-        resolved, wrong = {}, {}
-        for key, value in merged.items():
+    def _merged(self, config: Texts) -> dict[str, Any]:
+        return {**self._usable_defaults(config), **config}
+
+    def _resolved_where_possible(self, given: Texts) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+        """Values with their references resolved, and what is wrong with the references, by key."""
+        resolved: dict[str, Any] = {}
+        wrong: dict[str, tuple[str, ...]] = {}
+        for key, value in given.items():
             try:
                 resolved[key] = self._resolve(value) if isinstance(value, str) else value
             except AcktrailError as error:
+                resolved[key] = value
                 wrong[key] = (f"{key}: {error.message}",)
-        if wrong:
-            raise InvalidConfiguration(wrong)
-        return resolved
+        return resolved, wrong
 
     def _usable_defaults(self, config: Texts) -> dict[str, Any]:
         """The worker's defaults that this connector knows: one sink's keys mean nothing to another."""
@@ -275,17 +377,49 @@ class Worker:
 
     def _stopped(self, name: str) -> ConnectorRun:
         run = self._planned(name)
-        if run.target is not TargetState.STOPPED:
-            raise ConnectorConflict(
-                f"Connector {name} is not stopped: its offsets cannot be changed",
-                hint=f"PUT /connectors/{name}/stop first",
-            )
         deadline = time.monotonic() + _STOP_S
-        while run.status.state is not RunState.STOPPED:
-            if time.monotonic() > deadline:
-                raise ConnectorConflict(f"Connector {name} is still stopping", hint="ask again in a moment")
+        while run.target is not TargetState.STOPPED or run.status.state is not RunState.STOPPED or run.tasks():
+            if run.target is not TargetState.STOPPED or time.monotonic() > deadline:
+                raise NotStopped(name)
             time.sleep(_LOOK_S)
         return run
+
+
+def _redaction(given: Texts, resolved: Texts) -> Redaction:
+    passwords = [name for name, kind in _types(resolved).items() if kind is ConfigType.PASSWORD]
+    return Redaction(secrets_of(given, resolved, passwords))
+
+
+def _types(config: Texts) -> dict[str, ConfigType]:
+    keys, _ = validate(config)
+    return {name: key.type for name, key in keys.keys.items()}
+
+
+def _shown(name: str, kind: ConfigType | None, text: Any) -> Any:
+    if kind is ConfigType.PASSWORD and text and not is_reference(text):
+        return HIDDEN
+    return shown(name, text)
+
+
+def _validated(
+    key: ConfigKey | None, value: ConfigValue, given: Texts, wrong: tuple[str, ...], redact: Redaction
+) -> ValidatedKey:
+    raw = given.get(value.name)
+    kind = ConfigType.STRING if key is None else key.type
+    if isinstance(raw, str) and is_reference(raw):
+        text: str | None = raw
+    else:
+        text = _shown(value.name, kind, text_of(kind, value.value))
+        text = None if text is None else redact(str(text))
+    each_kind = ConfigType.STRING if kind is ConfigType.LIST else kind
+    return ValidatedKey(
+        name=redact(value.name),
+        definition=key,
+        value=text,
+        recommended_values=tuple(text_of(each_kind, each) or "" for each in value.recommended_values),
+        errors=wrong or tuple(map(redact, value.errors)),
+        visible=value.visible,
+    )
 
 
 def _offset(position: Position) -> Mapping[str, Any]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, Password, text_of, under
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, ConfigType, Importance, Password, text_of, under
 from acktrail.errors import ConfigurationError, InvalidConfiguration
+from acktrail.secrets import resolve_all
 
 _CONNECTOR: Final = "connector."
+_MS: Final = 1_000
 
 
 def _key(name: str, kind: ConfigType, default: Any, documentation: str, **more: Any) -> ConfigKey:
@@ -44,6 +46,28 @@ WORKER: Final = ConfigDef(
             "false",
             "Allow an address beyond this machine without TLS and authentication.",
             importance=Importance.LOW,
+        ),
+        _key(
+            "rest.allowed.hosts",
+            ConfigType.LIST,
+            "",
+            "Names that callers may use for this machine beside the listener's own; for a listener on loopback others "
+            "are refused (DNS rebinding).",
+            importance=Importance.LOW,
+        ),
+        _key(
+            "rest.request.timeout.ms",
+            ConfigType.LONG,
+            90_000,
+            "How long a caller waits before the answer is 500, Request timed out.",
+            validator=Between(least=1),
+            importance=Importance.LOW,
+        ),
+        _key(
+            "config.providers.allowed.paths",
+            ConfigType.LIST,
+            "",
+            "Folders that ${file:...} may read from; empty: any.",
         ),
         _key(
             "config.storage.dir",
@@ -80,14 +104,21 @@ class WorkerConfig:
     token: Password | None = None
     user: str | None = None
     password: Password | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    request_timeout_s: float = 90.0
+    secret_folders: tuple[Path, ...] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, file: Path | None) -> WorkerConfig:
         """From a file; None: the defaults. Raises ConfigurationError when it cannot be read, InvalidConfiguration with
         all that is wrong in it. References to secrets stay in `defaults` as they are; those in the worker's own keys
-        must be resolved by the caller before."""
-        return cls.of({} if file is None else _flat(_toml(file)))
+        are resolved, relative paths from the file's folder."""
+        if file is None:
+            return cls.of({})
+        flat = _flat(_toml(file))
+        own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
+        return cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
 
     @classmethod
     def of(cls, texts: Mapping[str, Any]) -> WorkerConfig:
@@ -111,6 +142,9 @@ class WorkerConfig:
             token=parsed["rest.token"],
             user=parsed["rest.basic.user"],
             password=parsed["rest.basic.password"],
+            allowed_hosts=tuple(parsed["rest.allowed.hosts"]),
+            request_timeout_s=parsed["rest.request.timeout.ms"] / _MS,
+            secret_folders=tuple(map(Path, parsed["config.providers.allowed.paths"])) or None,
             defaults=under(parsed, _CONNECTOR),
         )
 

@@ -1,0 +1,131 @@
+"""Who may call: Host and Origin, a token or a password; and how much a caller may send."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from acktrail.connect.config_def import Password
+
+_LARGEST_BODY: Final = 4 << 20
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a caller must send. `token`, or `user` with `password`: neither: everyone may call. `hosts` are names
+    that the Host header may have beside this machine's; None: any (an address that others reach has other guards)."""
+
+    token: Password | None = field(default=None, repr=False)
+    user: str | None = None
+    password: Password | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] | None = ()
+
+    @property
+    def asks(self) -> bool:
+        return self.token is not None or self.user is not None
+
+    def admits(self, authorization: str) -> bool:
+        """Whether the header's value is right; compared in constant time."""
+        if not self.asks:
+            return True
+        scheme, _, rest = authorization.partition(" ")
+        if scheme.lower() == "bearer" and self.token is not None:
+            return _same(rest.strip(), self.token.value)
+        if scheme.lower() == "basic" and self.user is not None and self.password is not None:
+            try:
+                user, _, password = base64.b64decode(rest.strip(), validate=True).decode("utf-8").partition(":")
+            except (binascii.Error, UnicodeDecodeError):
+                return False
+            return _same(user, self.user) & _same(password, self.password.value)
+        return False
+
+    @property
+    def challenges(self) -> list[str]:
+        """Values of WWW-Authenticate."""
+        basic = ['Basic realm="acktrail", charset="UTF-8"'] if self.user is not None else []
+        return [*(['Bearer realm="acktrail"'] if self.token is not None else []), *basic]
+
+    def serves(self, host: str) -> bool:
+        """Whether a Host header names this worker: a page of another name that leads to this machine must not."""
+        return self.hosts is None or _name(host) in (*_LOOPBACK, *map(str.lower, self.hosts))
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode("utf-8", "replace"))
+
+
+def _name(host: str) -> str:
+    name = host.strip().lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return name.partition(":")[0]
+
+
+class Guard:
+    """Answers who may not call, and hands the others on, with their path as it was sent (a name may have a slash)."""
+
+    def __init__(self, app: _App, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refused = self._refused(headers, scope["method"])
+        if refused is not None:
+            await _answer(send, *refused)
+            return
+        path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
+        await self._app({**scope, "path": path.partition("?")[0]}, _Bounded(receive), send)
+
+    def _refused(self, headers: dict[str, str], method: str) -> tuple[int, str, list[str]] | None:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._access.serves(host):
+            return 403, "The Host header names another server", []
+        if not self._access.admits(headers.get("authorization", "")):
+            return 401, "User cannot access the resource.", self._access.challenges
+        if method not in {"GET", "HEAD"} and origin is not None and origin.partition("://")[2].lower() != host.lower():
+            return 403, "Requests from pages of other servers are refused", []
+        if int(headers["content-length"]) > _LARGEST_BODY if headers.get("content-length", "").isdecimal() else False:
+            return 413, "HTTP 413 Request Entity Too Large", []
+        return None
+
+
+class _Bounded:
+    """Receives a body up to the limit; the rest is a disconnection."""
+
+    def __init__(self, receive: _Receive) -> None:
+        self._receive, self._size = receive, 0
+
+    async def __call__(self) -> _Message:
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        return message if self._size <= _LARGEST_BODY else {"type": "http.disconnect"}
+
+
+async def _answer(send: _Send, code: int, message: str, challenges: list[str]) -> None:
+    body = json.dumps({"error_code": code, "message": message or HTTPStatus(code).phrase}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(b"www-authenticate", each.encode()) for each in challenges]
+    await send({"type": "http.response.start", "status": code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

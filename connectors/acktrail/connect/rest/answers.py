@@ -1,0 +1,215 @@
+"""Bodies of requests and answers, as those of Kafka's ``org.apache.kafka.connect.runtime.rest.entities``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from acktrail.connect.config_def import ConfigType, text_of
+from acktrail.connect.runtime.states import RunState, TargetState
+
+
+def _text(value: Any) -> Any:
+    """A number or truth value of JSON as Kafka's parser makes a text of it."""
+    if isinstance(value, bool):
+        return text_of(ConfigType.BOOLEAN, value)
+    return (
+        text_of(ConfigType.DOUBLE, value)
+        if isinstance(value, float)
+        else str(value)
+        if isinstance(value, int)
+        else value
+    )
+
+
+ConfigText = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | float | bool)]
+ConfigTexts = dict[str, ConfigText]
+ConfigChanges = dict[str, ConfigText | None]
+
+
+class Problem(BaseModel):
+    """Every error has this shape."""
+
+    error_code: int = Field(description="The HTTP status.")
+    message: str
+
+
+class ServerInfo(BaseModel):
+    """The worker."""
+
+    version: str
+    commit: str
+    kafka_cluster_id: str | None = Field(description="The cluster of the connectors; null: not known, or several.")
+
+
+class Health(BaseModel):
+    """Whether the worker answers."""
+
+    status: str
+    message: str
+
+
+class InitialState(StrEnum):
+    """What a new connector does first."""
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+    @property
+    def target(self) -> TargetState:
+        return TargetState.STARTED if self is InitialState.RUNNING else TargetState(self.value)
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+class NewConnector(BaseModel):
+    """A connector to be created."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(description="Unique; without control characters.")
+    config: ConfigTexts
+    initial_state: Annotated[InitialState | None, BeforeValidator(_upper)] = None
+
+
+class TaskId(BaseModel):
+    """A task's address."""
+
+    connector: str
+    task: int
+
+
+class ConnectorInfo(BaseModel):
+    """A connector, its secrets hidden."""
+
+    name: str
+    config: dict[str, Any]
+    tasks: list[TaskId]
+    type: str = "source"
+
+
+class ConnectorState(BaseModel):
+    """A connector's own state; `trace` only when something is wrong."""
+
+    state: RunState
+    worker_id: str
+    trace: str | None = None
+
+
+class TaskState(ConnectorState):
+    """A task's state."""
+
+    id: int
+
+
+class ConnectorStatus(BaseModel):
+    """The states of a connector and its tasks."""
+
+    name: str
+    connector: ConnectorState
+    tasks: list[TaskState]
+    type: str = "source"
+
+
+class TaskInfo(BaseModel):
+    """A task and its part of the work."""
+
+    id: TaskId
+    config: dict[str, Any]
+
+
+class ConnectorOffset(BaseModel):
+    """A source partition and where its reading continues; offset null: forget it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    partition: dict[str, Any]
+    offset: dict[str, Any] | None
+
+
+class ConnectorOffsets(BaseModel):
+    """The positions of a connector."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    offsets: list[ConnectorOffset]
+
+
+class Message(BaseModel):
+    """What was done."""
+
+    message: str
+
+
+class ActiveTopics(BaseModel):
+    """What a connector writes: tables, as there is no topic between its source and its sink."""
+
+    topics: list[str]
+
+
+class PluginInfo(BaseModel):
+    """An installed plug-in."""
+
+    class_name: str = Field(serialization_alias="class")
+    type: str
+    version: str
+
+
+class KeyDefinition(BaseModel):
+    """A configuration key."""
+
+    name: str
+    type: str
+    required: bool
+    default_value: str | None
+    importance: str
+    documentation: str
+    group: str | None
+    order: int = Field(description="Its place in its group, from 1.")
+    width: str = "NONE"
+    display_name: str
+    dependents: list[str]
+
+
+class KeyValue(BaseModel):
+    """A configuration key's value, and what is wrong with it."""
+
+    name: str
+    value: str | None
+    recommended_values: list[str]
+    errors: list[str]
+    visible: bool
+
+
+class ValidatedConfig(BaseModel):
+    """One key; definition null: it is not known."""
+
+    definition: KeyDefinition | None
+    value: KeyValue
+
+
+class ConfigInfos(BaseModel):
+    """A whole configuration after validation."""
+
+    name: str
+    error_count: int
+    groups: list[str]
+    configs: list[ValidatedConfig]
+
+
+class LoggerLevel(BaseModel):
+    """A logger's level; `last_modified` in milliseconds since 1970, null: not by REST."""
+
+    level: str
+    last_modified: int | None = None
+
+
+class LevelChange(BaseModel):
+    """The level that a logger shall have."""
+
+    level: str | None = None

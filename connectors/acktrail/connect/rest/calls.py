@@ -1,0 +1,99 @@
+"""Calls into the worker from the event loop: each on a thread, with a time limit, so that one waits for no other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import unquote
+
+from fastapi import Depends, Path, Request
+from pydantic import AfterValidator
+from starlette.exceptions import HTTPException
+
+from acktrail.connect.runtime.worker import Worker
+from acktrail.errors import AcktrailError
+
+_LOG: Final = logging.getLogger(__name__)
+_MOST: Final = 16
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(slots=True, kw_only=True)
+class Calls:
+    """What every handler needs. `timeout_s` is the longest that a caller waits, `worker_id` this worker's address. At
+    most 16 calls about one connector run at a time: those that a broker holds up take no thread from others."""
+
+    worker: Worker
+    worker_id: str = ""
+    timeout_s: float = 90.0
+    _running: Counter[str] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    async def __call__(self, subject: str, function: Callable[[], _Answer]) -> _Answer:
+        """What `function` gives or raises, secrets hidden. Raises HTTPException: 500 as Connect, when it takes longer
+        than the limit (it runs on), or for a defect; 503 when too many calls about `subject` wait already."""
+        with self._lock:
+            if self._running[subject] >= _MOST:
+                raise HTTPException(503, "Too many requests about this connector are waiting")
+            self._running[subject] += 1
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_Answer] = loop.create_future()
+
+        def told(result: Any, error: Exception | None) -> None:
+            if not answer.done():
+                answer.set_result(result) if error is None else answer.set_exception(error)
+
+        def run() -> None:
+            outcome = self._outcome(subject, function)
+            with suppress(RuntimeError):  # the interface was closed meanwhile
+                loop.call_soon_threadsafe(told, *outcome)
+
+        Thread(target=run, name="acktrail-rest-call", daemon=True).start()
+        try:
+            return await asyncio.wait_for(answer, self.timeout_s)
+        except TimeoutError:
+            if not answer.cancelled():
+                raise
+            raise HTTPException(500, "Request timed out") from None
+
+    def _outcome(self, subject: str, function: Callable[[], Any]) -> tuple[Any, Exception | None]:
+        try:
+            return function(), None
+        except AcktrailError as error:
+            return None, self.worker.redacted(subject, error)
+        except Exception as error:  # noqa: BLE001  # the caller gets an answer
+            _LOG.error("REST: %s", self.worker.redact(subject, "".join(traceback.format_exception(error))))
+            return None, HTTPException(500, f"Internal error: {type(error).__name__}")
+        finally:
+            with self._lock:
+                self._running[subject] -= 1
+                if not self._running[subject]:
+                    del self._running[subject]
+
+
+def _unquoted(segment: str) -> str:
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError("a name is UTF-8") from None
+
+
+def _calls(request: Request) -> Calls:
+    calls = request.app.state.calls
+    assert isinstance(calls, Calls)
+    return calls
+
+
+Api = Annotated[Calls, Depends(_calls)]
+Name = Annotated[
+    str, Path(alias="connector", description="The connector's name, URL-encoded."), AfterValidator(_unquoted)
+]
+PluginName = Annotated[str, Path(alias="plugin", description="The plug-in's name."), AfterValidator(_unquoted)]
+LoggerName = Annotated[str, Path(alias="logger", description="The logger's name, or root."), AfterValidator(_unquoted)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +63,6 @@ def _delta(folder: Path) -> SinkKind:
 @pytest.fixture(params=["memory", "delta"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> SinkKind:
     return _memory() if request.param == "memory" else _delta(tmp_path / "tables")
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Callable[[], list[SinkKind]]:
-    """Makes new storages of every kind: an example of a property must not see another's."""
-    numbers = itertools.count()
-    return lambda: [_memory(), _delta(tmp_path / f"tables-{next(numbers)}")]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.connect.contract import SinkTask, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
-from acktrail.errors import ConcurrentCommit
+from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import LogSpan, Position, SourceBatch, SourcePartition
+from acktrail.connect.testing import MemorySink, MemoryTables
 
 __all__ = ["FakeClock", "MemoryLog", "MemorySink", "MemoryTables", "MemoryTask"]
 
@@ -162,64 +162,3 @@ class MemoryTask(SourceTask):
     @property
     def partitions(self) -> tuple[int, int]:
         return sum(log.is_finished for log in self._logs), len(self._logs)
-
-
-@dataclass(slots=True, kw_only=True)
-class MemoryTables:
-    """What was committed: shared by the sinks of a test as real sinks share a storage."""
-
-    rows: dict[str, list[pa.Table]] = field(default_factory=dict)
-    positions: dict[SourcePartition, Position] = field(default_factory=dict)
-    phases: set[tuple[SourcePartition, str, str]] = field(default_factory=set)
-    commits: int = 0
-
-
-class MemorySink(SinkTask):
-    """The contract with nothing behind it but a `MemoryTables`."""
-
-    def __init__(self, tables: MemoryTables, *, run_id: str = "run") -> None:
-        self._tables = tables
-        self._run_id = run_id
-        self._pending: list[SourceBatch] = []
-        self._committed: dict[SourcePartition, Position | None] = {}
-
-    def position(self, source_partition: SourcePartition) -> Position | None:
-        self._committed[source_partition] = self._tables.positions.get(source_partition)
-        return self._committed[source_partition]
-
-    def put(self, batch: SourceBatch) -> None:
-        if batch.position is None or batch.position != self._committed.get(batch.source_partition):
-            self._pending.append(batch)
-
-    @property
-    def pending_rows(self) -> int:
-        return sum(rows.num_rows for batch in self._pending for rows in batch.rows.values())
-
-    def flush(self) -> Commit:
-        pending, self._pending = self._pending, []
-        positions = {batch.source_partition: batch.position for batch in pending if batch.position is not None}
-        if any(self._tables.positions.get(each) != self._committed.get(each) for each in positions):
-            raise ConcurrentCommit("another writer moved a position first")
-        rows: dict[str, int] = {}
-        for batch in pending:
-            for name, table in self._new_rows(batch).items():
-                self._tables.rows.setdefault(name, []).append(table)
-                rows[name] = rows.get(name, 0) + table.num_rows
-        self._tables.positions |= positions
-        self._committed |= positions
-        self._tables.commits += bool(pending)
-        return Commit(rows=rows, positions=positions)
-
-    def _new_rows(self, batch: SourceBatch) -> Mapping[str, pa.Table]:
-        if batch.position is not None:
-            return batch.rows
-        phase = (batch.source_partition, self._run_id, _phases(batch))
-        if phase in self._tables.phases:
-            return {}
-        self._tables.phases.add(phase)
-        return batch.rows
-
-
-def _phases(batch: SourceBatch) -> str:
-    named = (rows["phase"] for rows in batch.rows.values() if "phase" in rows.column_names)
-    return " ".join(sorted({phase for column in named for phase in pc.unique(column).to_pylist()}))

@@ -1,0 +1,93 @@
+"""What is asked of every plug-in: its configuration is documented, complete and keeps secrets."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, reference
+from acktrail.errors import InvalidConfiguration
+
+_SECRET: Final = re.compile(r"password|secret|token|credential|private_key|access_key")
+
+
+class ConnectorSuite:
+    """Subclass it as ``Test...``; set `connector_class` and ``config``. `folder` is a new folder for each test."""
+
+    connector_class: ClassVar[type[Any]]
+    folder: Path
+
+    def config(self) -> Mapping[str, str]:
+        """The plug-in's own keys, as texts: the least that it needs."""
+        return {}
+
+    def prepare(self) -> None:
+        """Make what a test needs, for example an empty origin in `folder`."""
+
+    def clean_up(self) -> None:
+        """Remove what ``prepare`` made outside `folder`."""
+
+    def setup_method(self) -> None:
+        """pytest calls it before each test."""
+        self.folder = Path(tempfile.mkdtemp(prefix="acktrail-suite-"))
+        self.prepare()
+
+    def teardown_method(self) -> None:
+        """pytest calls it after each test."""
+        try:
+            self.clean_up()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def connector(self) -> Any:
+        """A new object of the plug-in, configured."""
+        return self.connector_class(self.definition.parse(self.config()))
+
+    @property
+    def definition(self) -> ConfigDef:
+        found: ConfigDef = self.connector_class.config_def
+        return found
+
+    def test_every_key_is_documented(self) -> None:
+        """Each key says in a sentence what it means, and the reference shows it."""
+        assert self.connector_class.description.endswith("."), "the plug-in has no description: one sentence"
+        text = reference(self.definition)
+        for key in self.definition.keys.values():
+            assert key.documentation.strip().endswith("."), f"{key.name} has no documentation: a sentence"
+            assert f"`{key.name}`" in text, f"{key.name} is not in the reference"
+
+    def test_the_least_configuration_is_enough(self) -> None:
+        """Defaults are values of their types, and with the keys that must be given nothing else is needed."""
+        required = {key.name for key in self.definition.keys.values() if key.is_required}
+        assert required <= self.config().keys(), f"config() lacks {required - self.config().keys()}"
+        assert set(self.definition.keys) <= set(self.definition.parse(self.config()))
+        self.connector()
+
+    def test_an_unknown_key_is_refused(self) -> None:
+        """A misspelt key is an error that names the nearest one, not a default."""
+        for name in self.definition.keys:
+            wrong = f"x{name}"
+            if wrong.startswith(tuple(self.definition.open_prefixes)):
+                continue
+            assert name in self._refused(wrong), f"{wrong} was taken, or the error does not name {name}"
+
+    def _refused(self, name: str) -> str:
+        try:
+            self.definition.parse({**self.config(), name: "1"})
+        except InvalidConfiguration as error:
+            return str(error.errors)
+        return ""
+
+    def test_secrets_are_passwords(self) -> None:
+        """A key whose name says that it is a secret has the type PASSWORD: it is shown nowhere."""
+        shown = [key.name for key in self.definition.keys.values() if _is_shown_secret(key)]
+        assert not shown, f"{shown} must have the type PASSWORD"
+
+
+def _is_shown_secret(key: ConfigKey) -> bool:
+    is_file = key.name.endswith((".file", ".location", ".path"))
+    return bool(_SECRET.search(key.name)) and key.type is not ConfigType.PASSWORD and not is_file

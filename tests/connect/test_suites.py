@@ -1,0 +1,210 @@
+"""acktrail's own connectors keep the promises that any connector's suite asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from samples.memory_source import MemoryLog, MemoryTask
+
+from acktrail.broker.groups.offsets_connector import ShareGroupOffsetsSource
+from acktrail.broker.state.state_connector import ShareGroupStateSource
+from acktrail.config import TablesConfig
+from acktrail.connect.config_def import ConfigDef
+from acktrail.connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext, SourceConnector, SourceTask
+from acktrail.connect.source_batches import LogSpan, Position, SourceBatch, SourcePartition
+from acktrail.connect.testing import ConnectorSuite, MemorySink, MemoryTables, SinkSuite, SourceSuite, TransformSuite
+from acktrail.connect.transforms import Filter, Mask, Route
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_connector import DeltaSinkConnector
+
+_PAIRS = [(b"\x00\x09", b"")]
+"""Records that no decoder knows: quarantined, with their offsets."""
+
+
+class _MemoryLogs(SourceConnector):
+    """Two logs in memory, a task for each if wanted."""
+
+    description = "Logs in memory."
+    config_def: ClassVar[ConfigDef] = ConfigDef()
+    reads_logs = True
+    logs: ClassVar[list[MemoryLog]] = []
+
+    def task_configs(self, most: int) -> Sequence[Config]:
+        return [{"logs": [0, 1]}] if most == 1 else [{"logs": [0]}, {"logs": [1]}]
+
+    def task(self, config: Config) -> SourceTask:
+        return MemoryTask([self.logs[number] for number in config["logs"]], batch_rows=3, is_continuous=True)
+
+
+class TestMemorySource(SourceSuite):
+    """The suite's own example of a source: logs with gaps of none."""
+
+    connector_class = _MemoryLogs
+    poll_s = 0.0
+
+    def prepare(self) -> None:
+        _MemoryLogs.logs = [MemoryLog(pairs=_PAIRS, partition=number) for number in range(2)]
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            min(_MemoryLogs.logs, key=lambda log: log.end_offset).end_offset += 1
+
+
+class _MemorySinks(SinkConnector):
+    """Sinks onto one memory."""
+
+    description = "Tables in memory."
+    config_def: ClassVar[ConfigDef] = ConfigDef()
+    tables: ClassVar[MemoryTables] = MemoryTables()
+
+    def task(self, context: SinkTaskContext) -> SinkTask:
+        return MemorySink(self.tables, run_id=context.run_id)
+
+    def positions(
+        self, connector: str, source_partitions: Sequence[SourcePartition]
+    ) -> Mapping[SourcePartition, Position]:
+        return {each: self.tables.positions[each] for each in source_partitions if each in self.tables.positions}
+
+
+class TestMemorySink(SinkSuite):
+    """The sink that tests of sources use."""
+
+    connector_class = _MemorySinks
+
+    def prepare(self) -> None:
+        _MemorySinks.tables = MemoryTables()
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        parts = _MemorySinks.tables.rows.get(self.table, [])
+        rows = (row for part in parts for row in part.to_pylist())
+        return sorted(row["number"] for row in rows if row["part"] == source_partition)
+
+    def commits(self) -> int:
+        return _MemorySinks.tables.commits
+
+
+class TestDeltaSinkOfAnyRows(SinkSuite):
+    """Rows of a stranger in Delta tables."""
+
+    connector_class = DeltaSinkConnector
+    examples = 5
+
+    def config(self) -> Mapping[str, str]:
+        return {"tables": str(self.folder / "tables")}
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        if not (self.folder / "tables" / self.table).exists():
+            return []
+        rows = DeltaTable(str(self.folder / "tables" / self.table)).to_pyarrow_table()
+        return sorted(rows.filter(pc.equal(rows["part"], str(source_partition)))["number"].to_pylist())
+
+    def commits(self) -> int:
+        return int(DeltaTable(str(self.folder / "tables" / self.table)).version())
+
+
+class TestDeltaSinkOfLogs(TestDeltaSinkOfAnyRows):
+    """State records in Delta tables: positions are offsets."""
+
+    reads_logs = True
+    cluster_id = "memory"
+    table = "state_records"
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        return [_log(number)[0] for number in range(2)]
+
+    def position_after(self, number: int) -> Position:
+        return number
+
+    def batch(self, source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
+        return _records(source_partition, first, end)
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        rows = Tables(TablesConfig(uri=str(self.folder / "tables"))).read("state_records")
+        partition = int(source_partition.rsplit("/", 1)[1])
+        return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
+
+
+@cache
+def _log(partition: int) -> tuple[SourcePartition, MemoryLog]:
+    log = MemoryLog(pairs=_PAIRS, partition=partition)
+    return MemoryTask([log], cluster_id="memory").source_partition, log
+
+
+def _records(source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
+    from acktrail.columnar.decoding.decode_records import decode_records
+
+    _, log = _log(int(source_partition.rsplit("/", 1)[1]))
+    rows = decode_records(log.raw(first, end))
+    span = LogSpan(
+        topic_id=log.topic_id,
+        partition=log.partition,
+        first_offset=first if end > first else None,
+        last_offset=end - 1 if end > first else None,
+        records=rows.num_rows,
+        quarantined=rows.num_rows,
+        log_start_offset=0,
+        log_end_offset=end,
+    )
+    return SourceBatch(source_partition=source_partition, rows={"state_records": rows}, position=end, span=span)
+
+
+class TestFilter(TransformSuite):
+    """Rows of some groups."""
+
+    connector_class = Filter
+
+    def config(self) -> Mapping[str, str]:
+        return {"groups": "pay*", "topics.exclude": "test*"}
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        return _named()
+
+
+class TestMask(TransformSuite):
+    """Hidden texts."""
+
+    connector_class = Mask
+
+    def config(self) -> Mapping[str, str]:
+        return {"columns": "group_id", "with": "hash", "key": "k"}
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        return _named()
+
+
+class TestRoute(TransformSuite):
+    """Renamed tables."""
+
+    connector_class = Route
+
+    def config(self) -> Mapping[str, str]:
+        return {"regex": "state_(.*)", "replacement": r"raw_\1"}
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        return _named()
+
+
+class TestStateSourceConfiguration(ConnectorSuite):
+    """Its behaviour is tested against real brokers elsewhere."""
+
+    connector_class = ShareGroupStateSource
+
+    def config(self) -> Mapping[str, str]:
+        return {"kafka.bootstrap.servers": "localhost:1"}
+
+
+class TestOffsetsSourceConfiguration(TestStateSourceConfiguration):
+    """As above; its rows are observations, without positions."""
+
+    connector_class: ClassVar[type[Any]] = ShareGroupOffsetsSource
+
+
+def _named() -> Mapping[str, pa.Table]:
+    groups = ["payments", "orders", None, "payroll", "payments"]
+    rows = pa.table({"group_id": groups, "topic": ["t", "test-1", "t", None, "test-2"], "n": range(5)})
+    return {"state_records": rows, "topics": rows.drop_columns(["topic"])}
